@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import forked
 from torch_dumps import Dump
@@ -39,3 +42,31 @@ def check_verdict(folder: Path, told: str) -> None:
     for name in ("verdict.html", "compare_result_step0_rank.xlsx"):
         assert (folder / name).stat().st_size > 10_000
         assert str(folder / name) in told
+
+
+def test_prove_it(tmp_path: Path) -> None:
+    """Each command of the demo ends as it says; the README has them as they are, and what they print."""
+    folder = EXAMPLES / "03_prove_it"
+    readme = (folder / "README.md").read_text()
+    printed = []
+    for command, shown in zip(commands_of(folder, tmp_path), commands_of(folder, "output"), strict=True):
+        ended = forked.run(*command.run, cwd=folder, timeout=120)
+        assert ended.returncode == command.status, (command.shown, ended.stdout, ended.stderr)
+        assert shown.shown in readme
+        printed.append(" ".join(ended.stdout.split()))
+    quoted = readme.replace("output/", f"{tmp_path}/").split("```")[1::2]
+    for line in (line for part in quoted for line in part.split("\n")):
+        if line and not line.startswith(("msprobe", "python", "...")):
+            assert any(" ".join(line.split()) in text for text in printed), line
+    assert (tmp_path / "script" / "Functional.softmax.1.forward.min.py").is_file()
+
+
+def commands_of(folder: Path, out: str | Path) -> list[Any]:
+    """The commands of the demo, with their results in ``out``."""
+    spec = importlib.util.spec_from_file_location("prove_it_demo", folder / "demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return list(module.commands(str(out)))

@@ -217,7 +217,8 @@ def test_a_candidate_that_is_worse_than_the_control_is_an_error_by_each_standard
 
 def test_the_script_of_a_call_tells_a_verdict_and_finds_the_smallest_call(statistics: Path, tmp_path: Path) -> None:
     words = ("--dump", statistics, "--api", "Functional.linear.0", "-o", tmp_path)
-    assert call("op_generate", *words, "--propagation", "backward").returncode == 0
+    # Values in files are made smaller like those inside.
+    assert call("op_generate", *words, "--propagation", "backward", "--data-in-files").returncode == 0
     script = tmp_path / "Functional.linear.0.backward.py"
     healthy = subprocess.run([sys.executable, script, "--device", "cpu"], capture_output=True, text=True, check=False)
     assert healthy.returncode == 0, healthy.stderr
@@ -230,9 +231,12 @@ def test_the_script_of_a_call_tells_a_verdict_and_finds_the_smallest_call(statis
         check=False,
     )
     assert broken.returncode == 1
-    assert "Smallest failing call" in broken.stdout
+    assert "Smallest failing call: Functional.linear.0 with shapes [[1, 1, 1], [1, 1]]" in broken.stdout
     smallest = subprocess.run([sys.executable, script.with_suffix(".min.py")], capture_output=True, check=False)
     assert smallest.returncode == 1
+    missing = call("op_generate", *words, "--load", "nowhere.py")
+    assert missing.returncode == 2
+    assert '--load "nowhere.py" is no file' in missing.stderr
 
 
 def test_reproduce_writes_the_script_of_the_call_that_a_verdict_names(statistics: Path, tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe confirm``."""
     from msprobe.cli.run import step_number
 
-    parser.usage = "msprobe confirm VERDICT [--finding N] [-o DIR] [--config FILE] -- SCRIPT [ARGUMENT ...]"
+    parser.usage = (
+        "msprobe confirm VERDICT [--finding N] [--every-call] [-o DIR] [--config FILE] -- SCRIPT [ARGUMENT ...]"
+    )
     parser.epilog = (
         "Runs SCRIPT as `msprobe run` does, and replaces what one call returns, and its gradients, by what the "
         "reference of the verdict has; all else is the script's own. Then both trainings are compared. Exit status: 0 "
@@ -26,6 +28,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("verdict", metavar="VERDICT", help="verdict.json of `msprobe compare` or `msprobe lockstep`")
     parser.add_argument("--finding", type=step_number, default=1, metavar="N", help="which of its findings (1)")
+    parser.add_argument(
+        "--every-call",
+        action="store_true",
+        help="put all calls of the named API right: a kernel that is wrong is wrong wherever it is called",
+    )
     parser.add_argument(
         "-o", "--output_path", metavar="DIR", default="./confirm", help="where the training is recorded (./confirm)"
     )
@@ -50,7 +57,7 @@ def _confirm(args: argparse.Namespace) -> int:
     from msprobe.lockstep import account_files
     from msprobe.lockstep.confirm import confirmed, named_call
 
-    named = named_call(args.verdict, args.finding)
+    named = named_call(args.verdict, args.finding, args.every_call)
     status = run_against(args, str(named.reference), named.entry)
     account = account_files.read(args.output_path)
     replaced = sum(
@@ -59,7 +66,9 @@ def _confirm(args: argparse.Namespace) -> int:
     if status:
         raise InvalidInputError(f"the script ended with status {status}; nothing is confirmed.")
     if not replaced:
-        print(f"{named.entry}: nothing was replaced; the script made no such call, or its values are the reference's.")
+        print(
+            f"{named.in_words}: nothing was replaced; the script made no such call, or its values are the reference's."
+        )
         return BAD_INPUT_STATUS
     found = confirmed(named, Path(args.output_path))
     print(found.sentence())

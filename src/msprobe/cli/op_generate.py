@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def add_script_options(parser: argparse.ArgumentParser) -> None:
     """The arguments that say how a script is written and run."""
     parser.add_argument("--device", default="", metavar="WHO", help="default of the script's own --device")
+    parser.add_argument(
+        "--load",
+        default="",
+        metavar="WHAT",
+        help="default of the script's own --load: what registers the kernels, a .py, a .so or a module",
+    )
     parser.add_argument("--data-in-files", action="store_true", help="write all values beside the script")
     parser.add_argument(
         "--minimize", action="store_true", help="run the script, and look for a smaller call that fails"
@@ -72,9 +79,26 @@ def write_and_run(
     assert isinstance(requests, Requests)
     device, inject, dtype = _device_and_fault(args.device)
     request = ScriptRequest(
-        api, propagation, folder, seed=seed, device=device, inject=inject, dtype=dtype, in_files=args.data_in_files
+        api,
+        propagation,
+        folder,
+        seed=seed,
+        device=device,
+        inject=inject,
+        dtype=dtype,
+        in_files=args.data_in_files,
+        load=_loaded(args.load),
     )
     return run_script(write_script(requests, request), args.minimize)
+
+
+def _loaded(what: str) -> str:
+    """What the script loads: files by where they are, wherever the script is run from."""
+    if not what.endswith((".py", ".so")):
+        return what
+    if not Path(what).is_file():
+        raise UsageError(f'--load "{what}" is no file; give a .py, a .so or the name of a module.')
+    return str(Path(what).resolve())
 
 
 def _device_and_fault(text: str) -> tuple[str, str, str]:
@@ -91,11 +115,14 @@ def _device_and_fault(text: str) -> tuple[str, str, str]:
 
 
 def run_script(path: Path, minimize: bool) -> int:
-    """Print where the script is; run it for ``--minimize``."""
+    """Print where the script is, and how it is run; run it for ``--minimize``."""
     from msprobe.report.phrases import clean
 
     print(clean(f"  {path}"))
-    if not minimize:
-        return 0
-    sys.stdout.flush()
-    return 0 if subprocess.run([sys.executable, str(path), "--minimize"], check=False).returncode in (0, 1) else 1
+    if minimize:
+        sys.stdout.flush()
+        return 0 if subprocess.run([sys.executable, str(path), "--minimize"], check=False).returncode in (0, 1) else 1
+    script = clean(shlex.quote(str(path)))
+    print(f"Run it on the device under suspicion, exit status 1 if the call is wrong there: python {script}")
+    print(f"Look for a smaller call that fails: python {script} --minimize")
+    return 0

@@ -66,6 +66,18 @@ def read_name(name: str) -> EntryName:
     return EntryName("unknown", name, None, "forward")
 
 
+def of_every_number(name: str) -> str:
+    """The name of a call with ``*`` in place of its number; any other name as it is.
+
+    >>> of_every_number("Functional.linear.3.forward")
+    'Functional.linear.*.forward'
+    """
+    parts = name.split(".")
+    if len(parts) > 2 and parts[-2].isdigit():
+        parts[-2] = "*"
+    return ".".join(parts)
+
+
 @lru_cache(1 << 16)
 def plain_path(path: str) -> str:
     """A module's path without what wrappers (DDP, torch.compile, FSDP, checkpointing) put in front of names.

@@ -133,7 +133,8 @@ class FreeBenchmark:
 @dataclass(frozen=True)
 class Lockstep:
     """What task ``lockstep`` runs against: ``reference`` is the path of a dump. ``verdict``: whether it is judged when
-    the program ends, or by somebody ``later``. ``only``: the record of the one call that is put right; empty: all are.
+    the program ends, or by somebody ``later``. ``only``: the record of the one call that is put right, with ``*`` in
+    place of its number each call of the API; empty: all are.
     """
 
     reference: str

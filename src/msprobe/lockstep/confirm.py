@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msprobe.compare.entry_names import read_name
+from msprobe.compare.entry_names import of_every_number, read_name
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.errors import InvalidInputError, PathError
@@ -40,9 +40,26 @@ class Named:
     message: str
     reference: Path
 
+    @property
+    def is_every_call(self) -> bool:
+        """True if all calls of its API are meant, and ``entry`` has ``*`` for their numbers."""
+        return ".*." in self.entry
 
-def named_call(verdict: StrPath, number: int) -> Named:
-    """The call of finding ``number``, from 1, of a ``verdict.json``. Raises PathError or InvalidInputError."""
+    @property
+    def in_words(self) -> str:
+        """As a sentence has it."""
+        return f"every call {self.entry}" if self.is_every_call else self.entry
+
+    def is_of_same_api(self, entry: str | None) -> bool:
+        """True for another call of the API of the one that is named."""
+        return entry is not None and not self.is_every_call and read_name(entry).stem == read_name(self.entry).stem
+
+
+def named_call(verdict: StrPath, number: int, is_every_call: bool = False) -> Named:
+    """The call of finding ``number``, from 1, of a ``verdict.json``; ``is_every_call``: all calls of its API.
+
+    Raises PathError or InvalidInputError.
+    """
     path = Path(verdict)
     if path.is_dir():
         path /= "verdict.json"
@@ -68,7 +85,9 @@ def named_call(verdict: StrPath, number: int) -> Named:
         raise InvalidInputError(
             f'finding {number} of "{path}" names {entry!r}, which is no call; choose another with --finding.'
         )
-    return Named(entry, str(found.get("message")), Path(content["reference"]))
+    return Named(
+        of_every_number(entry) if is_every_call else entry, str(found.get("message")), Path(content["reference"])
+    )
 
 
 @dataclass(frozen=True)
@@ -89,16 +108,20 @@ class Confirmed:
         return self.verdict.findings[0] if self.verdict.findings and not self.is_confirmed else None
 
     def sentence(self) -> str:
-        """The answer in a sentence."""
+        """The answer in a sentence, and what to do next in another one."""
+        right = f"With {self.named.in_words} put right"
         if self.is_confirmed:
-            return f"With {self.named.entry} put right, loss and gradients agree: nothing else is needed."
+            return f"{right}, loss and gradients agree: nothing else is needed."
         if self.verdict.status == "incomparable":
-            return f"With {self.named.entry} put right, the runs cannot be compared: {self.verdict.reason}."
+            return f"{right}, the runs cannot be compared: {self.verdict.reason}."
+        told = f"{right}, loss and gradients still differ: something else is wrong, too."
         rest = self.rest
-        more = f" Next: {rest.message}." if rest is not None else ""
-        return (
-            f"With {self.named.entry} put right, loss and gradients still differ: something else is wrong, too.{more}"
-        )
+        if rest is None:
+            return told
+        told = f"{told} Next: {rest.message}."
+        if self.named.is_of_same_api(rest.entry):
+            told += " That is the same API: put all its calls right with --every-call."
+        return told
 
 
 def confirmed(named: Named, dump: StrPath) -> Confirmed:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msprobe.capture.events import Call, Collective, Gradient, OptimizerStep, Step
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Result, Values, Wants
-from msprobe.compare.entry_names import writes_in_place
+from msprobe.compare.entry_names import of_every_number, writes_in_place
 from msprobe.lockstep import pairing
 from msprobe.lockstep.pairing import Pairs
 from msprobe.lockstep.reference import RecordedCall, RecordedStep, Slot, Slots, find_slots
@@ -49,7 +49,8 @@ class Lockstep(Changer):
     this comes.
 
     ``only``: the record of the one call, collective or optimizer step that is put right, with its gradients if it is
-    one of the forward pass; this comes before the dump then, which has what follows. Empty: all are.
+    one of the forward pass; with ``*`` in place of its number, of each call of that API. This comes before the dump
+    then, which has what follows. Empty: all are.
     """
 
     wants = Wants(kinds=("call", "collective", "optimizer"))
@@ -195,7 +196,7 @@ class Lockstep(Changer):
         whole.
         """
         recorded = self._recorded
-        if recorded is None or (self._only and (self._only != event.name or part == "input_kwargs")):
+        if recorded is None or (self._only and (not self._is_chosen(event.name) or part == "input_kwargs")):
             return None
         record = recorded.optimizers.get(event.name)
         content = record.get(part) if record is not None else None
@@ -233,7 +234,10 @@ class Lockstep(Changer):
 
     def _is_chosen(self, name: str) -> bool:
         only = self._only
-        return not only or name == only or name == only.replace(".forward", ".backward")
+        if not only:
+            return True
+        names = (only, only.replace(".forward", ".backward"))
+        return name in names or of_every_number(name) in names
 
 
 def _is_in_place(event: Call) -> bool:

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorIn
 from msprobe.precheck.generate import CannotGenerateError, domain_of, generator_for, values_for
 from msprobe.precheck.metrics import Array
 from msprobe.precheck.requests import ApiCall, Requests, open_requests
-from msprobe.precheck.standalone_text import ending
+from msprobe.precheck.standalone_text import text_of
 from msprobe.precheck.standards import Standard, standard_of
 from msprobe.store.values import read_values
 
@@ -41,7 +40,7 @@ _STANDARDS: dict[Standard, str] = {
 @dataclass(frozen=True)
 class ScriptRequest:
     """What is asked for. ``values``: ``recorded`` (those of the dump, or those that run_ut makes), or ``random``, drawn
-    between the recorded extremes at each of ``iterations``.
+    between the recorded extremes at each of ``iterations``. ``load``: what the script imports first, as it has kernels.
     """
 
     api: str
@@ -54,6 +53,7 @@ class ScriptRequest:
     inject: str = ""
     dtype: str = ""
     in_files: bool = False
+    load: str = ""
 
 
 def write_script(requests: Requests, request: ScriptRequest) -> Path:
@@ -71,15 +71,15 @@ def write_script(requests: Requests, request: ScriptRequest) -> Path:
         "device": request.device,
         "inject": request.inject,
         "dtype": request.dtype or None,
+        "load": request.load,
         "args": maker.args(),
         "kwargs": {name: maker.node(value, name) for name, value in call.kwargs.items()},
         "gradients": [maker.node(value, f"gradient.{n}") for n, value in enumerate(call.gradients or ())]
         if request.propagation == "backward"
         else None,
     }
-    source = files("msprobe.precheck").joinpath("standalone.py").read_text(encoding="utf-8")
     path = make_folder(request.output) / f"{call.key}.{request.propagation}.py"
-    write_atomically(path, (source + ending(content)).encode())
+    write_atomically(path, text_of(content).encode())
     return path
 
 

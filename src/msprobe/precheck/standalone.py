@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import base64
 import contextlib
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -68,11 +67,8 @@ class Call:
     def tensor(self, info: dict[str, Any]) -> torch.Tensor:
         """A tensor: its values are embedded, in a file beside the script, or drawn between the recorded extremes."""
         dtype, shape = getattr(torch, info["dtype"]), info["shape"]
-        if "data" in info or "file" in info:
-            data = base64.b64decode(info["data"]) if "data" in info else (self.folder / info["file"]).read_bytes()
-            stored = getattr(torch, info["stored"])
-            flat = torch.frombuffer(bytearray(data), dtype=stored) if data else torch.empty(0, dtype=stored)
-            tensor = flat.reshape(shape).to(dtype)
+        if "stored" in info:
+            tensor = stored(info, self.folder).to(dtype, copy=True)
         else:
             tensor = self.drawn(info, dtype, shape)
         if info.get("stride"):
@@ -95,6 +91,17 @@ class Call:
         if tensor.numel():
             tensor.view(-1)[0], tensor.view(-1)[-1] = low, high
         return tensor
+
+
+def stored(info: dict[str, Any], folder: Path) -> torch.Tensor:
+    """The values of a tensor, in the type that they are kept in."""
+    if "values" in info:
+        values: torch.Tensor = info["values"]
+        return values
+    data = base64.b64decode(info["data"]) if "data" in info else (folder / info["file"]).read_bytes()
+    dtype = getattr(torch, info["stored"])
+    flat = torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
+    return flat.reshape(info["shape"])
 
 
 def strided(tensor: torch.Tensor, stride: list[int]) -> torch.Tensor:
@@ -325,126 +332,3 @@ def print_table(rows: list[tuple[str, Any]]) -> None:
     print(f"{'Metric':<{width}} | Value")
     for name, value in rows:
         print(f"{name:<{width}} | {value}")
-
-
-def smaller(content: dict[str, Any], length: int) -> dict[str, Any]:
-    """The description with every dimension, and every whole number, of this length halved. Raises ValueError."""
-    half = length // 2
-
-    def walk(node: Any, key: str = "") -> Any:
-        if isinstance(node, dict) and "tensor" in node:
-            return {"tensor": cut(node["tensor"], length, half)}
-        if isinstance(node, dict):
-            return {name: walk(value, name) for name, value in node.items()}
-        if isinstance(node, list):
-            return [walk(item) for item in node]
-        return half if type(node) is int and node == length else node
-
-    parts = {name: walk(content[name]) for name in ("args", "kwargs", "gradients") if content.get(name)}
-    return {**content, **parts}
-
-
-def cut(info: dict[str, Any], length: int, half: int) -> dict[str, Any]:
-    """A tensor with the first half of each dimension of this length."""
-    if length not in info["shape"]:
-        return info
-    if "file" in info:
-        raise ValueError("values in a file")
-    shape = [half if n == length else n for n in info["shape"]]
-    found = {**info, "shape": shape, "stride": None}
-    if "data" in info:
-        stored = getattr(torch, info["stored"])
-        whole = torch.frombuffer(bytearray(base64.b64decode(info["data"])), dtype=stored).reshape(info["shape"])
-        part = whole[tuple(slice(0, n) for n in shape)].contiguous()
-        found["data"] = base64.b64encode(bytes(part.view(torch.uint8).flatten().tolist())).decode()
-    return found
-
-
-def minimize(content: dict[str, Any], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The smallest call that still fails: dimensions are halved and arguments left out while it does."""
-
-    def fails(candidate: dict[str, Any]) -> bool:
-        try:
-            return check(Call(candidate, folder), options, show=False) == "error"
-        except Exception:
-            return False
-
-    shrunk = True
-    while shrunk:
-        shrunk = False
-        for length in sorted(lengths(content), reverse=True):
-            try:
-                candidate = smaller(content, length)
-            except ValueError:
-                continue
-            if fails(candidate):
-                content, shrunk = candidate, True
-        for name in list(content["kwargs"]):
-            candidate = {**content, "kwargs": {word: node for word, node in content["kwargs"].items() if word != name}}
-            if fails(candidate):
-                content, shrunk = candidate, True
-        if len(content["args"]) > 1 and fails({**content, "args": content["args"][:-1]}):
-            content, shrunk = {**content, "args": content["args"][:-1]}, True
-    return content
-
-
-def lengths(node: Any) -> set[int]:
-    """All lengths above 1 of dimensions."""
-    if isinstance(node, dict) and "tensor" in node:
-        return {n for n in node["tensor"]["shape"] if n > 1}
-    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    return {n for child in children for n in lengths(child)}
-
-
-def shapes(node: Any) -> list[list[int]]:
-    """The shapes of all tensors."""
-    if isinstance(node, dict) and "tensor" in node:
-        return [node["tensor"]["shape"]]
-    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    return [shape for child in children for shape in shapes(child)]
-
-
-def main(content: dict[str, Any], path: str) -> int:
-    """The command line of the script."""
-    parser = argparse.ArgumentParser(description=f"Reproduces {content['api']} ({content['propagation']}).")
-    parser.add_argument("--device", default=content.get("device") or best_device(), help="cpu, cuda:0, npu:0, ...")
-    parser.add_argument("--dtype", default=content.get("dtype"), help="of float arguments: float32, bfloat16, ...")
-    parser.add_argument("--inject", default=content.get("inject", ""), help="a fault: scale=1e-3, nan, drop-tail, tf32")
-    parser.add_argument("--minimize", action="store_true", help="look for a smaller call that fails; write it beside")
-    options = parser.parse_args()
-    torch.manual_seed(content.get("seed", 1234))
-    folder = Path(path).resolve().parent
-    verdicts = []
-    for iteration in range(content.get("iterations", 1)):
-        print(f"iter: {iteration}:")
-        print("Compare result:")
-        verdicts.append(check(Call(content, folder, iteration), options))
-    verdict = next((word for word in ("error", "Warning") if word in verdicts), "pass")
-    print("Compare finished.")
-    print(f"Verdict: {verdict} ({content['api']}.{content['propagation']} on {options.device})")
-    if options.minimize and verdict == "error":
-        least = minimize({**content, "device": options.device, "inject": options.inject}, options, folder)
-        target = Path(path).with_suffix(".min.py")
-        target.write_text(Path(path).read_text(encoding="utf-8").partition("\nCALL = ")[0] + ending(least), "utf-8")
-        print(f"Smallest failing call: {least['api']} with shapes {shapes([least['args'], least['kwargs']])}: {target}")
-    elif options.minimize:
-        print("Nothing fails, so nothing is made smaller.")
-    return int(verdict == "error")
-
-
-def best_device() -> str:
-    """The accelerator of this machine, or the CPU."""
-    with contextlib.suppress(ImportError):
-        __import__("torch_npu")
-    for kind in ("npu", "cuda", "xpu"):
-        module = getattr(torch, kind, None)
-        if module is not None and module.is_available():
-            return f"{kind}:0"
-    return "cpu"
-
-
-def ending(content: dict[str, Any]) -> str:
-    """The last lines of a script: the call, and the start."""
-    text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
-    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, __file__))\n'
-    return f"\nCALL = json.loads('{text}')\n\n{start}"

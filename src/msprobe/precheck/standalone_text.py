@@ -1,13 +1,20 @@
-"""The last lines of a script that reproduces a call, without importing torch as :mod:`msprobe.precheck.standalone`."""
+"""The text of a script that reproduces a call, put together without importing torch as its parts do."""
 
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from typing import Any
 
+_PARTS = ("standalone.py", "standalone_main.py")
 
-def ending(content: dict[str, Any]) -> str:
-    """The call, and the start."""
+
+def text_of(content: dict[str, Any]) -> str:
+    """The script of the call that is described."""
+    first, second = (files("msprobe.precheck").joinpath(name).read_text(encoding="utf-8") for name in _PARTS)
+    # What it says of itself is of this package.
+    own = second.partition("from __future__ import annotations\n")[2]
+    lines = [line for line in own.splitlines(keepends=True) if not line.startswith("from msprobe")]
     text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
     start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, __file__))\n'
-    return f"\nCALL = json.loads('{text}')\n\n{start}"
+    return f"{first}\n{''.join(lines)}\nCALL = json.loads('{text}')\n\n{start}"

@@ -16,8 +16,8 @@ ADVICE: dict[Kind, str] = {
     "dtype": "Find where the type changes: autocast, a setting of the layer, the types of the checkpoint.",
     "layout": "A later call depends on how this tensor lies in memory: make it contiguous on both sides, or look at "
     "that call.",
-    "computation": "Suspect this call itself. Record it with task tensor on both sides (its name in the list), "
-    "and run it alone on the saved inputs.",
+    "computation": "Suspect this call itself. With both sides recorded with task tensor, `msprobe reproduce` writes a "
+    "script that makes it alone, and `msprobe confirm` tells whether it explains all; both are given verdict.json.",
     "mutation": "Look for what writes to this tensor after it was made: calls whose names end in _, out=, views of it.",
     "recompute": "Recomputation has to repeat the forward pass: the same random state, the same mode (train or eval), "
     "nothing changed in between.",
@@ -77,7 +77,7 @@ BY_CAUSE: dict[str, str] = {
 BY_STATISTICS = (
     'Record both sides with "summary_mode": "xxh3" and compare again: statistics do not see another order of elements '
     "(swapped channels, a permutation), digests do. If its inputs still agree, suspect this call itself: record it "
-    "with task tensor and run it alone on the saved inputs."
+    "with task tensor, and `msprobe reproduce` writes a script that makes it alone."
 )
 
 

@@ -33,7 +33,7 @@ ADVICE: dict[str, str] = {
     "Make the argument the same on both sides and compare again: what differs later may be gone.": "把两侧的参数改为一致后重新比对：后面的差异可能随之消失。",
     "Find where the type changes: autocast, a setting of the layer, the types of the checkpoint.": "找出类型在哪里改变：autocast、层的设置、checkpoint 的类型。",
     "A later call depends on how this tensor lies in memory: make it contiguous on both sides, or look at that call.": "后面的调用依赖该张量的内存布局：把两侧都变为 contiguous，或查看那个调用。",
-    "Suspect this call itself. Record it with task tensor on both sides (its name in the list), and run it alone on the saved inputs.": "怀疑该调用本身。两侧都以 task tensor 录制它（在 list 中填其名称），并用保存的输入单独运行它。",
+    "Suspect this call itself. With both sides recorded with task tensor, `msprobe reproduce` writes a script that makes it alone, and `msprobe confirm` tells whether it explains all; both are given verdict.json.": "怀疑该调用本身。两侧都以 task tensor 录制后，`msprobe reproduce` 可生成单独执行该调用的脚本，`msprobe confirm` 可判断它是否解释了全部差异；两者的输入都是 verdict.json。",
     "Look for what writes to this tensor after it was made: calls whose names end in _, out=, views of it.": "找出在该张量生成后改写它的操作：名称以 _ 结尾的调用、out=、它的视图。",
     "Recomputation has to repeat the forward pass: the same random state, the same mode (train or eval), nothing changed in between.": "重计算必须重复前向：相同的随机状态、相同的模式（train 或 eval），其间不改动任何内容。",
     "Look at the backward of this call: an autograd Function of your own, its kernel, hooks on tensors.": "查看该调用的反向：自定义的 autograd Function、其算子、张量上的 hook。",
@@ -67,7 +67,7 @@ ADVICE: dict[str, str] = {
     "Call debugger.step() at the end of every iteration on both sides, and record again.": "两侧都在每次迭代结束时调用 debugger.step()，并重新录制。",
     "Count in whole numbers or in float32, and cast what is calculated from them: positions, sines and cosines of them, indices.": "用整数或 float32 计数，只转换由它们算出的内容：位置及其正弦余弦、索引。",
     "No call stands out. Compare at a higher precision, or with whole tensors (task tensor), to see where the difference comes in.": "没有突出的调用。请以更高精度或完整张量（task tensor）比对，以看出差异从哪里进入。",
-    'Record both sides with "summary_mode": "xxh3" and compare again: statistics do not see another order of elements (swapped channels, a permutation), digests do. If its inputs still agree, suspect this call itself: record it with task tensor and run it alone on the saved inputs.': '两侧以 "summary_mode": "xxh3" 录制并重新比对：统计量看不出元素顺序的不同（通道互换、置换），摘要可以。如果输入仍然一致，就怀疑该调用本身：以 task tensor 录制它，并用保存的输入单独运行。',
+    'Record both sides with "summary_mode": "xxh3" and compare again: statistics do not see another order of elements (swapped channels, a permutation), digests do. If its inputs still agree, suspect this call itself: record it with task tensor, and `msprobe reproduce` writes a script that makes it alone.': '两侧以 "summary_mode": "xxh3" 录制并重新比对：统计量看不出元素顺序的不同（通道互换、置换），摘要可以。如果输入仍然一致，就怀疑该调用本身：以 task tensor 录制它，再用 `msprobe reproduce` 生成单独执行它的脚本。',
     "It differs; {}. Other data or more steps may show one: make it the same if it is not meant so.": "存在差异；{0}。换其他数据或更多 step 可能会有影响：如果并非有意，请改为一致。",
     # by check
     "Look at what goes into this call; everything after it only passes the bad value on.": "查看该调用的输入；其后的调用只是把坏值传下去。",

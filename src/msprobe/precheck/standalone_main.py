@@ -1,0 +1,212 @@
+"""The rest of a script that reproduces a call: its command line, and the search for a smaller call that fails.
+
+It stands behind :mod:`msprobe.precheck.standalone` in the script, without what it imports from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import importlib
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from msprobe.precheck.standalone import Call, check, stored
+
+MOST_EMBEDDED_BYTES = 1 << 20
+# The dimensions of one length that are made smaller together: all, or those at one place, counted from the last one.
+Group = tuple[int, int | None]
+
+
+def smaller(content: dict[str, Any], group: Group, part: slice) -> dict[str, Any]:
+    """The description with a part of these dimensions; for all of a length, whole numbers like it change, too."""
+    length, place = group
+    to = len(range(length)[part])
+
+    def walk(node: Any) -> Any:
+        if isinstance(node, dict) and "tensor" in node:
+            return {"tensor": cut(node["tensor"], group, part)}
+        if isinstance(node, dict):
+            return {name: walk(value) for name, value in node.items()}
+        if isinstance(node, list):
+            return [walk(item) for item in node]
+        return to if place is None and type(node) is int and node == length else node
+
+    parts = {name: walk(content[name]) for name in ("args", "kwargs", "gradients") if content.get(name)}
+    return {**content, **parts}
+
+
+def cut(info: dict[str, Any], group: Group, part: slice) -> dict[str, Any]:
+    """A tensor with a part of each dimension of the group."""
+    last = len(info["shape"]) - 1
+    kept = [part if is_in(group, n, last - axis) else slice(None) for axis, n in enumerate(info["shape"])]
+    shape = [len(range(n)[one]) for n, one in zip(info["shape"], kept, strict=True)]
+    if shape == info["shape"]:
+        return info
+    values = {"values": info["values"][tuple(kept)].contiguous()} if "values" in info else {}
+    return {**info, "shape": shape, "stride": None, **values}
+
+
+def is_in(group: Group, length: int, place: int) -> bool:
+    """True if a dimension of this length, at this place from the last one, belongs to the group."""
+    return length == group[0] and group[1] in (None, place)
+
+
+def minimize(content: dict[str, Any], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """The smallest call that still fails: dimensions get shorter and arguments are left out while it does."""
+
+    def fails(candidate: dict[str, Any]) -> bool:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return check(Call(candidate, folder), options, show=False) == "error"
+        except Exception:
+            return False
+
+    def shorter(group: Group) -> dict[str, Any] | None:
+        length = group[0]
+        # Half is taken away; where that is too much, less and less, down to a single element; from either end.
+        taken = sorted({max(1, length >> shift) for shift in range(1, length.bit_length() + 1)}, reverse=True)
+        for part in (part for n in taken for part in (slice(0, length - n), slice(n, length))):
+            candidate = smaller(content, group, part)
+            if fails(candidate):
+                return candidate
+        return None
+
+    content = each_tensor(content, lambda info: with_values(info, folder))
+    shrunk = True
+    while shrunk:
+        shrunk = False
+        for group in groups(content):
+            found = shorter(group)
+            if found is not None:
+                content, shrunk = found, True
+                break
+        for name in list(content["kwargs"]):
+            candidate = {**content, "kwargs": {word: node for word, node in content["kwargs"].items() if word != name}}
+            if fails(candidate):
+                content, shrunk = candidate, True
+        if len(content["args"]) > 1 and fails({**content, "args": content["args"][:-1]}):
+            content, shrunk = {**content, "args": content["args"][:-1]}, True
+    return content
+
+
+def each_tensor(node: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A description with the descriptions of its tensors replaced."""
+    if isinstance(node, dict) and "tensor" in node:
+        return {"tensor": change(node["tensor"])}
+    if isinstance(node, dict):
+        return {name: each_tensor(value, change) for name, value in node.items()}
+    return [each_tensor(item, change) for item in node] if isinstance(node, list) else node
+
+
+def with_values(info: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The description of a tensor with its values in memory, where it has any of its own."""
+    if "stored" not in info:
+        return info
+    plain = {word: value for word, value in info.items() if word not in ("data", "file")}
+    return {**plain, "values": stored(info, folder)}
+
+
+def written(info: dict[str, Any], target: Path) -> dict[str, Any]:
+    """The description of a tensor as text: its values embedded, or in a file beside ``target`` if they are many."""
+    if "values" not in info:
+        return info
+    plain = {word: value for word, value in info.items() if word != "values"}
+    data = bytes(info["values"].contiguous().flatten().view(torch.uint8).numpy())
+    if len(data) <= MOST_EMBEDDED_BYTES:
+        return {**plain, "data": base64.b64encode(data).decode()}
+    file = target.with_suffix(f".{len(list(target.parent.glob(f'{target.stem}.*.bin')))}.bin")
+    file.write_bytes(data)
+    return {**plain, "file": file.name}
+
+
+def groups(content: dict[str, Any]) -> list[Group]:
+    """What can get shorter: the longest first, all dimensions of a length before those at one place."""
+    every = shapes([content["args"], content["kwargs"]])
+    places = {(n, len(shape) - 1 - axis) for shape in every for axis, n in enumerate(shape) if n > 1}
+    alone = [(length, None) for length in sorted({n for n, _ in places}, reverse=True)]
+    return [*alone, *sorted(places, reverse=True)]
+
+
+def shapes(node: Any) -> list[list[int]]:
+    """The shapes of all tensors."""
+    if isinstance(node, dict) and "tensor" in node:
+        return [node["tensor"]["shape"]]
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [shape for child in children for shape in shapes(child)]
+
+
+def main(content: dict[str, Any], path: str) -> int:
+    """The command line of the script."""
+    parser = argparse.ArgumentParser(description=f"Reproduces {content['api']} ({content['propagation']}).")
+    parser.add_argument("--device", default=content.get("device") or best_device(), help="cpu, cuda:0, npu:0, ...")
+    parser.add_argument("--dtype", default=content.get("dtype"), help="of float arguments: float32, bfloat16, ...")
+    parser.add_argument("--inject", default=content.get("inject", ""), help="a fault: scale=1e-3, nan, drop-tail, tf32")
+    parser.add_argument("--load", default=content.get("load", ""), help="what has the kernels: a .py, a .so, a module")
+    parser.add_argument("--minimize", action="store_true", help="look for a smaller call that fails; write it beside")
+    options = parser.parse_args()
+    try:
+        load(options.load)
+    except (ImportError, OSError) as problem:
+        parser.error(f"--load {options.load}: {problem}")
+    torch.manual_seed(content.get("seed", 1234))
+    folder = Path(path).resolve().parent
+    verdicts = []
+    for iteration in range(content.get("iterations", 1)):
+        print(f"iter: {iteration}:")
+        print("Compare result:")
+        verdicts.append(check(Call(content, folder, iteration), options))
+    verdict = next((word for word in ("error", "Warning") if word in verdicts), "pass")
+    print("Compare finished.")
+    print(f"Verdict: {verdict} ({content['api']}.{content['propagation']} on {options.device})")
+    if options.minimize and verdict == "error":
+        least = minimize({**content, **chosen_options(options)}, options, folder)
+        target = Path(path).with_suffix(".min.py")
+        least = each_tensor(least, lambda info: written(info, target))
+        target.write_text(Path(path).read_text(encoding="utf-8").partition("\nCALL = ")[0] + ending(least), "utf-8")
+        print(f"Smallest failing call: {least['api']} with shapes {shapes([least['args'], least['kwargs']])}: {target}")
+    elif options.minimize:
+        print("Nothing fails, so nothing is made smaller.")
+    return int(verdict == "error")
+
+
+def chosen_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What the command line said, as defaults of another script."""
+    return {name: getattr(options, name) for name in ("device", "dtype", "inject", "load")}
+
+
+def load(what: str) -> None:
+    """Import what registers kernels with torch: a file of Python, a shared library, or an installed module."""
+    if what.endswith(".so"):
+        torch.ops.load_library(what)  # type: ignore[no-untyped-call]
+    elif what.endswith(".py"):
+        sys.path.insert(0, str(Path(what).resolve(strict=True).parent))
+        importlib.import_module(Path(what).stem)
+    elif what:
+        importlib.import_module(what)
+
+
+def best_device() -> str:
+    """The accelerator of this machine, or the CPU."""
+    with contextlib.suppress(ImportError):
+        __import__("torch_npu")
+    for kind in ("npu", "cuda", "xpu"):
+        module = getattr(torch, kind, None)
+        if module is not None and module.is_available():
+            return f"{kind}:0"
+    return "cpu"
+
+
+def ending(content: dict[str, Any]) -> str:
+    """The call, and the start."""
+    text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
+    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, __file__))\n'
+    return f"\nCALL = json.loads('{text}')\n\n{start}"
