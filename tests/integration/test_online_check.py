@@ -5,13 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
+from tls_keys import made_keys
 
 pytest.importorskip("torch")
 TRAINING = Path(__file__).parent / "online_training.py"
@@ -22,13 +27,7 @@ def environment() -> dict[str, str]:
 
 
 def train(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(TRAINING), str(config), *words],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return forked.run(str(TRAINING), str(config), *words, cwd=config.parent, env=environment())
 
 
 def free_port() -> int:
@@ -45,11 +44,11 @@ def place(tmp_path: Path, way: str) -> dict[str, Any]:
     return {"nfs_path": str(tmp_path / "shared")}
 
 
-def configured(tmp_path: Path, where: dict[str, Any]) -> tuple[Path, Path]:
+def configured(tmp_path: Path, where: dict[str, Any], **checking: Any) -> tuple[Path, Path]:
     sending, receiving = tmp_path / "send.json", tmp_path / "receive.json"
     recording = {"task": "tensor", "level": "L1", "step": [0, 2], "dump_path": str(tmp_path / "dump")}
     sending.write_text(json.dumps({**recording, "tensor": {"online_run_ut": True, **where}}))
-    receiving.write_text(json.dumps({"run_ut": {"is_online": True, **where}}))
+    receiving.write_text(json.dumps({"run_ut": {"is_online": True, **where, **checking}}))
     return sending, receiving
 
 
@@ -61,13 +60,14 @@ def rows(file: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("way", ["tcp", "folder"])
 def test_a_wrong_kernel_is_named_while_the_training_runs(tmp_path: Path, way: str) -> None:
     sending, receiving = configured(tmp_path, place(tmp_path, way))
-    command = [sys.executable, "-m", "msprobe", "-f", "pytorch", "run_ut", "-config", str(receiving)]
+    command = ["-m", "msprobe", "-f", "pytorch", "run_ut", "-config", str(receiving)]
     command += ["-o", str(tmp_path / "out"), "--fail-on", "error", "--control", "cpu"]
-    checking = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    checking = forked.start(*command, cwd=tmp_path, env=environment())
     trained = train(sending, "wrong")
-    said = checking.communicate(timeout=120)[0]
+    ended = checking.wait(120)
+    said = ended.stdout
     assert trained.returncode == 0, trained.stderr
-    assert checking.returncode == 1, said
+    assert ended.returncode == 1, said + ended.stderr
     assert "1 of them are wrong" in said
     assert "rank 0, step 2: Functional.gelu.0" in said
     (result,) = (tmp_path / "out").glob("accuracy_checking_result_*_rank0.csv")
@@ -81,6 +81,78 @@ def test_a_wrong_kernel_is_named_while_the_training_runs(tmp_path: Path, way: st
     assert not (tmp_path / "dump").exists()
     if way == "folder":
         assert list((tmp_path / "shared").iterdir()) == []
+
+
+def two_ranks(config: Path, folder: Path, *last: str) -> list[forked.Started]:
+    """Two gloo ranks; the second one has the further words."""
+    job = {**environment(), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    job["GLOO_SOCKET_IFNAME"] = "lo"
+    return [
+        forked.start(str(TRAINING), str(config), "wait", *words, cwd=folder, env={**job, "RANK": str(rank)})
+        for rank, words in ((0, ()), (1, last))
+    ]
+
+
+def checker(config: Path, out: Path, *words: str) -> forked.Started:
+    command = ("-m", "msprobe", "run_ut", "-config", str(config), "-o", str(out), "--ranks", "2", *words)
+    return forked.start(*command, cwd=config.parent, env=environment())
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def steps_of(out: Path, rank: int) -> set[str]:
+    files = out.glob(f"accuracy_checking_result_*_rank{rank}.csv")
+    return {row["Step"] for file in files for row in rows(file) if row["Forward Test Success"] == "pass"}
+
+
+def test_two_ranks_over_tls_go_on_when_the_checking_process_is_killed_and_started_again(tmp_path: Path) -> None:
+    keys = made_keys(tmp_path / "keys")
+    where = {**place(tmp_path, "tcp"), "tls_path": str(keys)}
+    sending, receiving = configured(tmp_path, where, rank_list=[])
+    out = tmp_path / "out"
+    first = checker(receiving, out)
+    ranks = two_ranks(sending, tmp_path, "wrong")
+    wait_for(lambda: "0" in steps_of(out, 0) and "0" in steps_of(out, 1))
+    first.kill()
+    first.wait()
+    again = checker(receiving, out, "--fail-on", "error")
+    (tmp_path / "go").touch()
+    forked.end_of_all(ranks, 60)
+    ended = again.wait(60)
+    assert ended.returncode == 1, ended.stderr
+    assert "with TLS" in ended.stdout
+    assert "1 of them are wrong" in ended.stdout
+    assert "rank 1, step 2: Functional.gelu.0" in ended.stdout
+    assert steps_of(out, 0) == steps_of(out, 1) == {"0", "2"}
+
+
+def test_a_rank_that_dies_harms_no_other_one_through_a_folder(tmp_path: Path) -> None:
+    sending, receiving = configured(tmp_path, place(tmp_path, "folder"), rank_list=[])
+    shared, out = tmp_path / "shared", tmp_path / "out"
+    # Of a run before, and nobody's.
+    for name in ("start_1_1", "end_1_1", "start_2_2", "end_2_2"):
+        (shared / name).touch()
+    (shared / "rank0_000000001.partial").write_bytes(b"")
+    checking = checker(receiving, out, "--idle", "3")
+    wait_for(lambda: not (shared / "end_1_1").exists())
+    (shared / "rank1_000000001.frame").write_bytes(b"no frame")
+    living, dying = two_ranks(sending, tmp_path, "die")
+    (tmp_path / "go").touch()
+    assert living.wait(60).returncode == 0
+    assert dying.wait(60).returncode == -signal.SIGKILL
+    ended = checking.wait(60)
+    assert ended.returncode == 0, ended.stderr
+    said = ended.stdout
+    assert "has the marks of 2 ranks of an earlier run" in said
+    assert "is no frame and is left out" in said
+    assert "nothing has come for 3 seconds" in said
+    assert steps_of(out, 0) == {"0", "2"}
+    assert steps_of(out, 1) == {"0"}
 
 
 @pytest.mark.parametrize(
@@ -100,16 +172,16 @@ def test_mistakes_of_the_sending_side(tmp_path: Path, changed: dict[str, Any], s
 @pytest.mark.parametrize(
     ("where", "words", "said"),
     [
-        ({}, [], '"is_online": true needs "host" and "port"'),
-        ({"host": "300.1.1.1", "port": 70000}, [], "70000; allowed: a whole number from 1 to 65535"),
+        ({}, [], 'field "run_ut.is_online": found true without an address; give "host" and "port"'),
+        ({"host": "300.1.1.1", "port": 70000}, [], "70000; allowed: a whole number 1..65535"),
         ({"host": "127.0.0.1", "port": 5000}, ["--ranks", "0"], "--ranks must be 1 or more"),
         ({"host": "127.0.0.1", "port": 5000}, ["-api_info", "dump.json"], "give no -api_info"),
     ],
 )
 def test_mistakes_of_the_checking_side(tmp_path: Path, where: dict[str, Any], words: list[str], said: str) -> None:
     _, receiving = configured(tmp_path, where)
-    command = [sys.executable, "-m", "msprobe", "run_ut", "-config", str(receiving), "-o", str(tmp_path / "out")]
-    ended = subprocess.run([*command, *words], env=environment(), capture_output=True, text=True, timeout=60)
+    command = ["-m", "msprobe", "run_ut", "-config", str(receiving), "-o", str(tmp_path / "out")]
+    ended = forked.run(*command, *words, cwd=tmp_path, env=environment(), timeout=60)
     assert ended.returncode not in (0, None)
     assert said in ended.stderr + ended.stdout
     assert "Traceback" not in ended.stderr

@@ -306,7 +306,7 @@ def test_bad_words_get_one_line(statistics: Path, tmp_path: Path, words: list[st
     ("section", "said"),
     [
         ({"white_list": "linear"}, "white_list"),
-        ({"white_list": ["nosuch"]}, "'nosuch'"),
+        ({"white_list": ["nosuch"]}, '"nosuch"'),
         ({"error_data_path": "/no/such"}, "/no/such"),
         ({"port": 70000}, "70000"),
         ({"host": "300.1.1.1"}, "300.1.1.1"),

@@ -6,6 +6,7 @@ boolean, ``1.0`` and ``true`` are not whole numbers. ``null`` means absent and n
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
@@ -92,6 +93,8 @@ Names = list[Annotated[str, AfterValidator(_list_item)]]
 
 _RANGE = f'a list of numbers 0..{LARGEST} and of ranges such as "4-6"; [] means all'
 _FOLDER = "the path of a folder, as a text"
+# Labels of the names of hosts.
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 _NAMES = "a list of texts: parts of entry names, or name-regex(...)"
 _BOOL = "true or false"
 
@@ -176,17 +179,40 @@ class StatisticsFields(ValueFields):
     tensor_list: Names = Field([], description=_NAMES)
 
 
-class TensorFields(ValueFields):
+def _host(text: str) -> str:
+    parts = text.split(".")
+    if all(part.isdigit() for part in parts):
+        if len(parts) != 4 or any(int(part) > 255 for part in parts):
+            raise ValueError("")
+    elif text and not _HOST_NAME.fullmatch(text):
+        raise ValueError("")
+    return text
+
+
+def _port(number: int) -> int:
+    if number != -1 and not 1 <= number <= 65535:
+        raise ValueError("")
+    return number
+
+
+class AddressFields(Fields):
+    """Where records go, or come from: a folder that both sides see, or a host and a port."""
+
+    nfs_path: str = Field("", description=_FOLDER)
+    host: Annotated[str, AfterValidator(_host)] = Field(
+        "", description="an IPv4 address or the name of a host, as a text"
+    )
+    port: Annotated[int, AfterValidator(_port)] = Field(-1, description="a whole number 1..65535, or -1 for none")
+    tls_path: str = Field("", description=f'{_FOLDER}, or "" for none')
+
+
+class TensorFields(ValueFields, AddressFields):
     """Section ``tensor``."""
 
     file_format: settings.FileFormat | None = Field(None, description=choices(settings.FileFormat))
     # Streaming to a remote checker, and comparing while recording.
     online_run_ut: bool = _switch(False)
     online_run_ut_recompute: bool = _switch(False)
-    nfs_path: str = Field("", description=_FOLDER)
-    host: str = Field("", description="an IPv4 address, as a text")
-    port: int = Field(-1, ge=-1, le=65535, description="a whole number 1..65535, or -1 for none")
-    tls_path: str = Field("", description=_FOLDER)
     bench_path: str = Field("", description="the path of an earlier dump, as a text")
     diff_nums: int = Field(1, description="a whole number")
 

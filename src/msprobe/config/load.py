@@ -25,6 +25,7 @@ from msprobe.config.fields import (
 from msprobe.config.free_benchmark import benchmark_mistakes, complete_benchmark
 from msprobe.config.jsonc import Document, FieldPath
 from msprobe.config.mistakes import Mistake, Source, dotted, raise_mistakes, shown
+from msprobe.config.online import address_of
 from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, FreeBenchmarkFields, GradientProbeFields, LoadFields
 from msprobe.config.ranges import expand
 from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level
@@ -33,7 +34,6 @@ from msprobe.config.settings import (
     TASKS,
     GradientProbe,
     Lockstep,
-    Online,
     ProbeTask,
     Settings,
     Task,
@@ -68,7 +68,7 @@ def load_settings(
     NotAvailableError if all that is wrong is that this version does not have it (a task, for example);
     InvalidInputError with one line for each mistake otherwise. Names that nothing reads give a warning in the log.
     """
-    name, document = _read(config_path)
+    name, document = read_file(config_path)
     for duplicate in document.duplicates:
         log.warning(
             f'{name}:{duplicate.last.line}: field "{dotted(duplicate.path)}" stands twice, first in line '
@@ -79,7 +79,11 @@ def load_settings(
     return _settings(raw, source, mistakes, None if config_path is None else Path(config_path))
 
 
-def _read(config_path: StrPath | None) -> tuple[str, Document]:
+def read_file(config_path: StrPath | None) -> tuple[str, Document]:
+    """The name of a file of settings, and what is in it: an object. None takes the packaged default.
+
+    Raises PathError, JsonSyntaxError or InvalidInputError.
+    """
     if config_path is None:
         data = resources.files("msprobe.config").joinpath(_DEFAULT_NAME).read_bytes()
         return _DEFAULT_NAME, jsonc.parse(data, _DEFAULT_NAME)
@@ -238,7 +242,7 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         own["slice"] = tuple(TensorSlice(part.dim, part.begin, part.end, part.size) for part in section.slices)
         own["request_id"] = section.request_id
     if isinstance(section, TensorFields) and section.online_run_ut:
-        own["online"] = Online(section.nfs_path, section.host, section.port, section.tls_path)
+        own["online"] = address_of(section, "client")
     if isinstance(section, LockstepFields):
         own["lockstep"] = Lockstep(section.reference, section.verdict, section.only)
     level = effective_level(common)

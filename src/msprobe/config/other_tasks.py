@@ -10,7 +10,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from msprobe.config.fields import Fields, Ranges, choices
+from msprobe.config.fields import AddressFields, Fields, Ranges, choices
 from msprobe.config.settings import (
     Checksum,
     DirectionKind,
@@ -26,6 +26,7 @@ from msprobe.config.settings import (
 FuzzDevice = Literal["npu", "cpu", "gpu", "cuda", "device"]
 
 _TEXTS = "a list of texts"
+_APIS = "a list of names of APIs"
 _BOOL = "true or false"
 _COUNT = "a whole number above 0"
 
@@ -77,18 +78,18 @@ class FreeBenchmarkFields(Fields):
     report: RiskReport | None = Field(None, description=choices(RiskReport))
 
 
-class RunUtFields(Fields):
+class RunUtFields(AddressFields):
     """Sections ``run_ut`` and ``acc_check``."""
 
-    white_list: list[str] = Field([], description=_TEXTS)
-    black_list: list[str] = Field([], description=_TEXTS)
+    white_list: list[str] = Field([], description=_APIS)
+    black_list: list[str] = Field([], description=_APIS)
     error_data_path: str = Field("./", description="the path of a folder, as a text")
+    # Decimals of the floats in the csv files.
+    precision: int = Field(14, ge=0, le=20, description="a whole number from 0 to 20")
     is_online: bool = Field(False, description=_BOOL)
-    nfs_path: str = Field("", description="the path of a folder, as a text")
-    host: str = Field("", description="an IPv4 address, as a text")
-    port: int = Field(-1, ge=-1, le=65535, description="a whole number 1..65535, or -1 for none")
-    rank_list: list[int] = Field([], description="a list of whole numbers")
-    tls_path: str = Field("", description="the path of a folder, as a text")
+    rank_list: list[Annotated[int, Field(ge=0)]] = Field(
+        [0], description="a list of ranks, whole numbers of 0 or more; [] means all"
+    )
 
 
 class GradientProbeFields(Fields):

@@ -60,14 +60,14 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
     """Listen, check what comes, and write the files of each rank, until all have ended. Raises MsprobeError."""
     settings = request.settings
     receiver: TcpReceiver | FolderReceiver
-    if settings.nfs_path:
-        receiver = FolderReceiver(settings.nfs_path, request.senders, request.idle)
-        log.info(f'online check: waiting for ranks in "{settings.nfs_path}".')
+    if settings.address.nfs_path:
+        receiver = FolderReceiver(settings.address.nfs_path, request.senders, request.idle)
+        log.info(f'online check: waiting for ranks in "{settings.address.nfs_path}".')
     else:
-        tls = context_for(settings.tls_path, "server")
-        receiver = TcpReceiver(settings.host, settings.port, tls, request.senders, request.idle)
-        log.info(f"online check: listening at {settings.host}:{receiver.port}{' with TLS' if tls else ''}.")
-        if tls is None and not settings.host.startswith("127.") and settings.host != "localhost":
+        tls = context_for(settings.address.tls_path, "server")
+        receiver = TcpReceiver(settings.address.host, settings.address.port, tls, request.senders, request.idle)
+        log.info(f"online check: listening at {settings.address.host}:{receiver.port}{' with TLS' if tls else ''}.")
+        if tls is None and not settings.address.host.startswith("127.") and settings.address.host != "localhost":
             log.warning(
                 "online check: without tls_path whoever reaches this address can send records, and they go unencrypted."
             )

@@ -69,6 +69,16 @@ class FolderReceiver:
         self._idle = idle
         if not self._folder.is_dir():
             raise PathError(f'nfs_path: "{folder}" is no folder.')
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        """Remove the marks of ranks that ended before, and whose frames have been read, so that they do not count."""
+        names = os.listdir(self._folder)
+        marks = [mark for name in names if (mark := _MARK.fullmatch(name))]
+        began, ended = ({mark[2] for mark in marks if mark[1] == word} for word in ("start", "end"))
+        if ended and began <= ended and not any(map(_FILE.fullmatch, names)):
+            log.info(f'online check: "{self._folder}" has the marks of {len(ended)} ranks of an earlier run; removed.')
+            self._sweep(ended)
 
     def frames(self) -> Iterator[Frame]:
         """All frames, until every rank that began has ended."""

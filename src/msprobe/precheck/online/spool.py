@@ -44,6 +44,8 @@ class Spool:
         self._folder = folder
         self._ranks = frozenset(ranks)
         self._open: dict[tuple[int, int], _Step] = {}
+        # Steps of which only the rest came.
+        self._partial: set[tuple[int, int]] = set()
 
     def steps(self, frames: Iterable[Frame]) -> Iterator[ReceivedStep]:
         """The steps in the order in which they end. One that never ends is told of in the log."""
@@ -67,13 +69,20 @@ class Spool:
         if frame.what == "begin":
             if key in self._open:
                 self._open.pop(key).give_up()
+            # What is refused below is told of there.
+            self._partial.add(key)
             folder = layout.rank_folder(layout.step_folder(self._folder, frame.step), frame.rank)
             shutil.rmtree(folder, ignore_errors=True)
             self._open[key] = _Step(folder, frame.content)
             return None
         step = self._open.get(key)
         if step is None:
-            # Of a step whose beginning was refused, or that was given up.
+            # Of a step whose beginning was refused, or came to a check that was killed.
+            if key not in self._partial:
+                self._partial.add(key)
+                log.warning(
+                    f"online check: step {frame.step} of rank {frame.rank} began before this check and is left out."
+                )
             return None
         if frame.what != "end":
             step.take(frame)

@@ -25,6 +25,8 @@ _TAKE, _MORE, _DONE = b"TAKE", b"MORE", b"DONE"
 #: A frame without content says that this rank sends no more.
 _FAREWELL = frames.HEAD.pack(b"BYE!", 0, 0, 0)
 _SENT_AGAIN = 2
+# How often a receiver looks whether all have ended.
+_LOOK = 0.2
 
 
 class TcpSender:
@@ -93,8 +95,9 @@ class TcpSender:
 class TcpReceiver:
     """The other end: takes frames of any number of ranks, in the order in which they come.
 
-    ``senders``: it is over when so many ranks have said farewell, or have been lost. ``idle``: or when nothing has
-    come for so many seconds. ``held``: so many frames wait to be taken; senders wait when there are more.
+    ``senders``: it is over when so many ranks have said farewell, or have been lost for ``patience`` seconds, in which
+    a rank that lives connects again. ``idle``: or when nothing has come for so many seconds. ``held``: so many frames
+    wait to be taken; senders wait when there are more.
     Raises PathError if the address cannot be listened at.
     """
 
@@ -106,14 +109,18 @@ class TcpReceiver:
         senders: int = 1,
         idle: float = 600.0,
         held: int = 20,
+        patience: float = 70.0,
     ) -> None:
         self._tls = tls
         self._senders = senders
         self._idle = idle
-        self._frames: queue.Queue[Frame | None] = queue.Queue(held)
+        self._patience = patience
+        self._frames: queue.Queue[Frame] = queue.Queue(held)
         self._is_open = True
         self._lock = threading.Lock()
         self._ended = 0
+        # Ranks whose connection has broken, and when.
+        self._lost: dict[int, float] = {}
         # Rank -> the number of its last frame.
         self._last: dict[int, int] = {}
         try:
@@ -126,15 +133,27 @@ class TcpReceiver:
 
     def frames(self) -> Iterator[Frame]:
         """All frames, until every sender has ended."""
+        last = time.monotonic()
         while True:
-            try:
-                frame = self._frames.get(timeout=self._idle)
-            except queue.Empty:
+            with contextlib.suppress(queue.Empty):
+                yield self._frames.get(timeout=min(self._idle, _LOOK))
+                last = time.monotonic()
+                continue
+            # Whoever has said farewell was told that all its frames are there.
+            if self._is_over() and self._frames.empty():
+                return
+            if time.monotonic() - last >= self._idle:
                 log.warning(f"nothing has come for {self._idle:g} seconds: the check ends with what is there.")
                 return
-            if frame is None:
-                return
-            yield frame
+
+    def _is_over(self) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            gone = sorted(rank for rank, since in self._lost.items() if now - since > self._patience)
+            is_over = self._ended + len(gone) >= self._senders
+        if gone and is_over:
+            log.warning(f"online check: rank {', '.join(map(str, gone))} has ended without a farewell.")
+        return is_over
 
     def close(self) -> None:
         """Listen no more."""
@@ -165,24 +184,25 @@ class TcpReceiver:
             log.error(f"{who} does not agree on TLS and was sent away: {error}")
             connection.close()
             return
+        ranks: set[int] = set()
         with connection:
             try:
-                while self._take(connection, who):
+                while self._take(connection, who, ranks):
                     pass
             except (FrameError, OSError, EOFError, MemoryError) as error:
-                # It may connect again and go on; if it has died, the wait for the next frame ends the check.
-                log.warning(f"the connection from {who} has ended without a farewell: {error}")
+                # It may connect again and go on.
+                with self._lock:
+                    self._lost.update(dict.fromkeys(ranks, time.monotonic()))
+                told = f" of rank {', '.join(map(str, sorted(ranks)))}" if ranks else ""
+                log.warning(f"the connection{told} from {who} has ended without a farewell: {error}")
 
-    def _take(self, connection: socket.socket, who: str) -> bool:
-        """One frame; False when the sender has said farewell."""
+    def _take(self, connection: socket.socket, who: str, ranks: set[int]) -> bool:
+        """One frame, whose rank is added to ``ranks``; False when the sender has said farewell."""
         head = _exactly(connection, frames.HEAD.size)
         if bytes(head) == _FAREWELL:
             connection.sendall(_WORD.pack(_DONE, 0))
             with self._lock:
                 self._ended += 1
-                is_last = self._ended >= self._senders
-            if is_last:
-                self._frames.put(None)
             return False
         waiting: list[bytes | bytearray] = [head]
 
@@ -197,6 +217,10 @@ class TcpReceiver:
             log.warning(f"{who}: {error}; it is asked for once more.")
             connection.sendall(_WORD.pack(_MORE, 0))
             return True
+        if frame.rank not in ranks:
+            ranks.add(frame.rank)
+            with self._lock:
+                self._lost.pop(frame.rank, None)
         # One that was taken, but whose sender was not told so, comes again.
         if sequence > self._last.get(frame.rank, -1):
             self._last[frame.rank] = sequence

@@ -7,13 +7,14 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
+from msprobe.config.online import Side, tls_files
 from msprobe.errors import InvalidInputError, PathError
 
 #: Where the words that open an encrypted key come from; never from the terminal, where nobody may sit.
 PASSPHRASE = "MSPROBE_TLS_PASSPHRASE"
 
 
-def context_for(folder: str, side: str) -> ssl.SSLContext | None:
+def context_for(folder: str, side: Side) -> ssl.SSLContext | None:
     """What ``tls_path`` names, for ``side`` "client" (the training) or "server" (who checks). None for "", plain TCP.
 
     The folder has ``client.key`` and ``client.crt`` or ``server.key`` and ``server.crt``, ``ca.crt``, and ``crl.pem``
@@ -22,7 +23,7 @@ def context_for(folder: str, side: str) -> ssl.SSLContext | None:
     if not folder:
         return None
     place = Path(folder)
-    files = {name: place / name for name in (f"{side}.key", f"{side}.crt", "ca.crt")}
+    files = {name: place / name for name in tls_files(side)}
     missing = [name for name, file in files.items() if not file.is_file()]
     if missing:
         raise PathError(f'tls_path: "{folder}" has no {", ".join(missing)}; "" means plain TCP.')

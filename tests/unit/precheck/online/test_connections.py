@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tls_keys import made_keys, openssl
 
 from msprobe.errors import InvalidInputError, NotAvailableError, PathError
 from msprobe.precheck.online import frames
@@ -111,6 +111,20 @@ def test_nobody_listens() -> None:
         TcpSender(HOST, port, patience=0.1)
 
 
+def test_a_rank_that_is_lost_and_does_not_come_back_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    receiver = TcpReceiver(HOST, 0, senders=2, patience=0.1)
+    found, thread = received(receiver)
+    for rank in (1, 1):  # it comes back once
+        with socket.create_connection((HOST, receiver.port)) as lost:
+            lost.sendall(b"".join(map(bytes, frames.pack(frame(5, rank), 1))))
+            assert lost.recv(12)[:4] == b"TAKE"
+    send(lambda: TcpSender(HOST, receiver.port), range(1))
+    thread.join(30)
+    receiver.close()
+    assert [one.rank for one in found] == [1, 0]
+    assert "rank 1 has ended without a farewell" in capfd.readouterr().out
+
+
 def test_a_check_ends_when_nothing_comes_any_more(capfd: pytest.CaptureFixture[str]) -> None:
     receiver = TcpReceiver(HOST, 0, idle=0.2)
     assert list(receiver.frames()) == []
@@ -121,27 +135,12 @@ def test_a_check_ends_when_nothing_comes_any_more(capfd: pytest.CaptureFixture[s
 # ---------------------------------------------------------------- TLS
 
 
-def openssl(folder: Path, *words: str) -> None:
-    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keys and certificates of both sides, those of a stranger's authority, and an encrypted key."""
+    """Keys and certificates of both sides, and those of a stranger's authority."""
     top = tmp_path_factory.mktemp("keys")
-    try:
-        for name in ("ours", "strange"):
-            folder = top / name
-            folder.mkdir()
-            openssl(folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.crt",
-                    "-subj", f"/CN={name}", "-days", "2")  # fmt: skip
-            for side in ("client", "server"):
-                openssl(folder, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{side}.key", "-out", "request",
-                        "-subj", f"/CN={side}")  # fmt: skip
-                openssl(folder, "x509", "-req", "-in", "request", "-CA", "ca.crt", "-CAkey", "ca.key",
-                        "-CAcreateserial", "-out", f"{side}.crt", "-days", "2")  # fmt: skip
-    except FileNotFoundError:
-        pytest.skip("needs openssl")
+    for name in ("ours", "strange"):
+        made_keys(top / name)
     return top
 
 
