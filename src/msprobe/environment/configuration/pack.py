@@ -1,0 +1,417 @@
+"""The pack of a configuration check: a zip of small text entries, one pack for each run and machine.
+
+The layout is that of mindstudio-probe 8.1.1, whose readers ignore what it does not know:
+
+    env                                           JSON object: environment variables
+    pip                                           text, ``name=version`` a line
+    hyperparameters/hyperparameters_static.json   JSON object: read from files
+    hyperparameters/hyperparameters_dynamic.json  JSON object: of the running program
+    dataset/step{S}/rank{R}/dataset.json          statistics of the arguments of a forward pass
+    weights/step{S}/rank{R}/weight.json           {parameter: {"max", "min", "mean", "norm"}}
+    random/rank{R}.json                           {function: [{"count", "stack"}]}
+    digests/step{S}/rank{R}.json                  ours: {"dataset": {path: digest}, "weights": {parameter: digest}}
+    random_state/rank{R}.json                     ours: seeds, states of generators by step, dropout layers
+
+S counts forward passes (micro-steps) from 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import stat
+import struct
+import time
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any, Literal, NamedTuple
+
+from msprobe import log
+from msprobe.environment.configuration.pack_lock import locked, process_start_ns
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import FILE_MODE, StrPath, check_readable_file, make_folder, write_atomically
+
+SUFFIX = ".zip"
+ENVIRONMENT = "env"
+PACKAGES = "pip"
+STATIC = "hyperparameters/hyperparameters_static.json"
+DYNAMIC = "hyperparameters/hyperparameters_dynamic.json"
+
+#: What one value of a pack may cost whoever reads it. Weights of 400,000 parameters are 64 MiB of text.
+MOST_PACK_BYTES = 10 << 30
+MOST_ENTRY_BYTES = 64 << 20
+MOST_BYTES_IN_ALL = 4 << 30
+MOST_ENTRIES = 200_000
+_MOST_DIRECTORY_BYTES = 64 << 20
+_MOST_DIGITS = 400
+
+_OURS = re.compile(r"msprobe (\d+) (\d+)")
+_END = struct.Struct("<4s4H2LH")
+_END64 = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR64 = struct.Struct("<4sLQL")
+_LAYOUT = re.compile(
+    r"(?:env|pip|hyperparameters/hyperparameters_(?:static|dynamic)\.json|random(?:_state)?/rank\d{1,9}\.json|"
+    r"digests/step\d{1,12}/rank\d{1,9}\.json|dataset/step\d{1,12}/rank\d{1,9}/dataset\.json|"
+    r"weights/step\d{1,12}/rank\d{1,9}/weight\.json)",
+    re.ASCII,
+)
+_PLACE = re.compile(r"(dataset|weights|digests)/step(\d+)/rank(\d+)[/.]", re.ASCII)
+_RANK = re.compile(r"(random|random_state)/rank(\d+)\.json", re.ASCII)
+
+StepPart = Literal["dataset", "weights", "digests"]
+RankPart = Literal["random", "random_state"]
+
+
+class Place(NamedTuple):
+    """Where statistics were taken: micro-step and rank."""
+
+    step: int
+    rank: int
+
+
+def dataset_entry(step: int, rank: int) -> str:
+    """The entry with the statistics of the inputs of a forward pass."""
+    return f"dataset/step{step}/rank{rank}/dataset.json"
+
+
+def weights_entry(step: int, rank: int) -> str:
+    """The entry with the statistics of all parameters before a forward pass."""
+    return f"weights/step{step}/rank{rank}/weight.json"
+
+
+def digests_entry(step: int, rank: int) -> str:
+    """The entry with digests of the same tensors."""
+    return f"digests/step{step}/rank{rank}.json"
+
+
+def random_entry(rank: int) -> str:
+    """The entry with the calls of random functions."""
+    return f"random/rank{rank}.json"
+
+
+def random_state_entry(rank: int) -> str:
+    """The entry with seeds, states of generators and dropout layers."""
+    return f"random_state/rank{rank}.json"
+
+
+def as_json(value: Any) -> bytes:
+    """A value as the text of an entry; what JSON cannot hold becomes null."""
+    return json.dumps(value, indent=4, default=lambda _: None).encode()
+
+
+def check_pack_path(path: object) -> str:
+    """The path, if a pack can have it. Raises InvalidInputError."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path).endswith(SUFFIX):
+        raise InvalidInputError(f"the path of a pack must be a text that ends with {SUFFIX}, found {path!r}.")
+    return os.fspath(path)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class PackWriter:
+    """Adds entries to the pack of this run, which several processes of one machine may share.
+
+    The first :meth:`add` of a run begins the file anew: what was written before this process began is of an earlier
+    run, and what this process wrote through another writer is so as well. Each call puts a whole new file in place of
+    the old one.
+    """
+
+    path: StrPath
+    _begun_ns: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.path = check_pack_path(self.path)
+
+    def add(self, entries: Mapping[str, bytes]) -> None:
+        """Put the entries into the pack; an entry that is there already is replaced.
+
+        Raises PathError, or InvalidInputError if the file that is there is no pack.
+        """
+        for name, data in entries.items():
+            if not _LAYOUT.fullmatch(name):
+                raise ValueError(f"a pack has no entry {name!r}")
+            if len(data) > MOST_ENTRY_BYTES:
+                raise InvalidInputError(f"{name} has {len(data)} bytes; the limit is {MOST_ENTRY_BYTES}.")
+        path = os.path.abspath(self.path)
+        make_folder(os.path.dirname(path))
+        try:
+            with locked(path):
+                self._replace(path, entries)
+        except OSError as problem:
+            raise PathError(f'cannot write pack "{path}": {(problem.strerror or str(problem)).lower()}.') from problem
+
+    def _replace(self, path: str, entries: Mapping[str, bytes]) -> None:
+        temporary = os.path.join(os.path.dirname(path), f".msprobe-{os.getpid()}-{time.time_ns()}.tmp")
+        try:
+            descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
+            with os.fdopen(descriptor, "r+b") as file:
+                with contextlib.suppress(OSError, AttributeError):
+                    os.fchmod(descriptor, FILE_MODE)
+                self._fill(path, file, entries)
+                if os.fstat(descriptor).st_size > MOST_PACK_BYTES:
+                    raise PathError(f'pack "{path}" would have more than {MOST_PACK_BYTES} bytes.')
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def _fill(self, path: str, file: IO[bytes], entries: Mapping[str, bytes]) -> None:
+        begun = self._begun_ns
+        kept = self._kept(path, set(entries))
+        if kept is None:  # all that is there stays: the compressed bytes as they are
+            with open(path, "rb") as old:
+                shutil.copyfileobj(old, file)
+            file.seek(0)
+        with zipfile.ZipFile(file, "a" if kept is None else "w", zipfile.ZIP_DEFLATED) as archive:
+            if kept:
+                with zipfile.ZipFile(path) as old_archive:
+                    for entry in kept:
+                        archive.writestr(_entry(entry.filename, entry.comment), old_archive.read(entry))
+            comment = f"msprobe {time.time_ns()} {os.getpid()}".encode()
+            for name, data in entries.items():
+                archive.writestr(_entry(name, comment), data)
+        self._begun_ns = begun or process_start_ns()
+
+    def _kept(self, path: str, replaced: set[str]) -> list[zipfile.ZipInfo] | None:
+        """The old entries that stay; None if all of them do."""
+        if not os.path.exists(path) or os.path.getsize(path) == 0:
+            return []
+        try:
+            with open(path, "rb") as file:
+                found = _entries(path, file)
+        except InvalidInputError as problem:
+            raise InvalidInputError(f"{problem.message} It was left as it is; give another path.") from problem
+        kept = [
+            entry for name, entry in found.items() if name not in replaced and _is_of_this_run(entry, self._begun_ns)
+        ]
+        return None if len(kept) == len(found) and kept else kept
+
+
+def _is_of_this_run(entry: zipfile.ZipInfo, begun: int) -> bool:
+    told = _OURS.fullmatch(entry.comment.decode("ascii", "replace"))
+    if told is None:
+        return False
+    written, process = int(told[1]), int(told[2])
+    if begun:
+        return written >= begun
+    return written >= process_start_ns() and process != os.getpid()
+
+
+def _entry(name: str, comment: bytes) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = (stat.S_IFREG | FILE_MODE) << 16
+    entry.comment = comment
+    return entry
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Pack:
+    """A pack that is open for reading; entries are read when they are asked for."""
+
+    def __init__(self, path: StrPath) -> None:
+        """Raises PathError if there is no such file, InvalidInputError if it is no pack."""
+        self.path = str(check_readable_file(path, SUFFIX, MOST_PACK_BYTES, follow_symlink=True))
+        try:
+            self._file: IO[bytes] = open(self.path, "rb")  # noqa: SIM115
+        except OSError as problem:
+            raise PathError(f'"{self.path}" cannot be read: {(problem.strerror or "").lower()}.') from problem
+        self._read_bytes = 0
+        try:
+            self._found = _entries(self.path, self._file)
+            self._archive = zipfile.ZipFile(self._file)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Pack:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._archive.close()
+        self._file.close()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._found
+
+    def has(self, part: str) -> bool:
+        """Whether an entry of this part is there: ``env``, ``pip``, ``hyperparameters``, ``weights``, ..."""
+        return part in self._found or any(name.startswith(f"{part}/") for name in self._found)
+
+    def environment(self) -> dict[str, str]:
+        """The environment variables."""
+        return {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in self.json(ENVIRONMENT).items()
+        }
+
+    def packages(self) -> dict[str, str]:
+        """Versions by the names that are written there."""
+        lines = self.text(PACKAGES).splitlines()
+        return {
+            name.strip(): version.strip()
+            for name, _, version in (line.partition("=") for line in lines)
+            if name.strip()
+        }
+
+    def hyperparameters(self) -> dict[str, dict[str, Any]]:
+        """What there is of hyper-parameters: file name -> name -> value."""
+        return {name.partition("/")[2]: self.json(name) for name in (STATIC, DYNAMIC) if name in self._found}
+
+    def places(self, part: StepPart) -> dict[Place, str]:
+        """The entries of a part by step and rank, in this order."""
+        found = {}
+        for name in self._found:
+            told = _PLACE.match(name)
+            if told and told[1] == part:
+                found[Place(int(told[2]), int(told[3]))] = name
+        return dict(sorted(found.items()))
+
+    def ranks(self, part: RankPart) -> dict[int, str]:
+        """The entries of a part by rank."""
+        found = {}
+        for name in self._found:
+            told = _RANK.fullmatch(name)
+            if told and told[1] == part:
+                found[int(told[2])] = name
+        return dict(sorted(found.items()))
+
+    def json(self, name: str) -> dict[str, Any]:
+        """An entry that is a JSON object. Raises InvalidInputError."""
+        try:
+            value = json.loads(self.text(name), parse_int=_whole_number)
+        except RecursionError as problem:
+            raise InvalidInputError(f'"{self.path}": entry {name} is nested too deep.') from problem
+        except ValueError as problem:
+            raise InvalidInputError(f'"{self.path}": entry {name} is broken JSON: {problem}.') from problem
+        if not isinstance(value, dict):
+            raise InvalidInputError(
+                f'"{self.path}": entry {name} must be a JSON object, found a {type(value).__name__}.'
+            )
+        return value
+
+    def text(self, name: str) -> str:
+        """An entry as text. Raises InvalidInputError."""
+        try:
+            return self._bytes(name).decode()
+        except UnicodeDecodeError as problem:
+            raise InvalidInputError(f'"{self.path}": entry {name} is not UTF-8 text.') from problem
+
+    def extract(self, folder: StrPath) -> None:
+        """Write all entries that a pack has below the folder. Raises PathError, InvalidInputError."""
+        self._read_bytes = 0
+        for name in self._found:
+            target = os.path.join(folder, *name.split("/"))
+            make_folder(os.path.dirname(target))
+            write_atomically(target, self._bytes(name), fsync=False)
+
+    def _bytes(self, name: str) -> bytes:
+        entry = self._found.get(name)
+        if entry is None:
+            raise InvalidInputError(f'"{self.path}" has no entry {name}; collect the pack again.')
+        try:
+            with self._archive.open(entry) as file:
+                data = file.read(MOST_ENTRY_BYTES + 1)
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as problem:
+            raise InvalidInputError(f'"{self.path}": entry {name} is damaged: {_short(problem)}.') from problem
+        self._read_bytes += len(data)
+        if len(data) > MOST_ENTRY_BYTES or self._read_bytes > MOST_BYTES_IN_ALL:
+            raise InvalidInputError(f'"{self.path}": entry {name} unpacks to more than a pack may hold.')
+        return data
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def _entries(path: str, file: IO[bytes]) -> dict[str, zipfile.ZipInfo]:
+    """The entries of a pack, each name once (the last one, as 8.1.1 reads packs that were written to twice)."""
+    count = _directory_length(path, file)
+    if count > MOST_ENTRIES:
+        raise InvalidInputError(f'"{path}" has {count} entries; a pack has at most {MOST_ENTRIES}.')
+    try:
+        with zipfile.ZipFile(file) as archive:
+            listed = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError, OSError) as problem:
+        raise InvalidInputError(f'"{path}" is not a zip file, or a damaged one: {_short(problem)}.') from problem
+    found: dict[str, zipfile.ZipInfo] = {}
+    size = 0
+    for entry in listed:
+        if entry.is_dir() and _is_inside(entry.filename):
+            continue
+        _check_entry(path, entry)
+        if _LAYOUT.fullmatch(entry.filename):
+            found[entry.filename] = entry
+    size = sum(entry.file_size for entry in found.values())
+    if size > MOST_BYTES_IN_ALL:
+        raise InvalidInputError(f'"{path}" unpacks to {size} bytes; the limit is {MOST_BYTES_IN_ALL}.')
+    if not found:
+        raise InvalidInputError(f'"{path}" is no pack of config_check: it has none of env, pip, hyperparameters, ....')
+    unknown = len({entry.filename for entry in listed if not entry.is_dir()}) - len(found)
+    if unknown:
+        log.warning(f'"{path}": {unknown} entries that no pack has are left out.')
+    return found
+
+
+def _check_entry(path: str, entry: zipfile.ZipInfo) -> None:
+    name = entry.filename
+    shown = ascii(name[:100])
+    if not _is_inside(name):
+        raise InvalidInputError(f'"{path}" is refused: its entry {shown} leads out of the pack.')
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        raise InvalidInputError(f'"{path}" is refused: its entry {shown} is a symbolic link.')
+    if entry.flag_bits & 1:
+        raise InvalidInputError(f'"{path}": its entry {shown} is encrypted; packs are not.')
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InvalidInputError(f'"{path}": its entry {shown} is compressed in a way that packs are not.')
+    if entry.file_size > MOST_ENTRY_BYTES:
+        raise InvalidInputError(
+            f'"{path}": its entry {shown} unpacks to {entry.file_size} bytes; the limit is {MOST_ENTRY_BYTES}.'
+        )
+
+
+def _is_inside(name: str) -> bool:
+    parts = name.replace("\\", "/").split("/")
+    return not name.startswith(("/", "\\")) and ".." not in parts and ":" not in parts[0] and "\0" not in name
+
+
+def _directory_length(path: str, file: IO[bytes]) -> int:
+    """How many entries the archive says to have; asked before Python reads all of its directory into memory."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 0xFFFF - _END.size))
+    tail = file.read()
+    place = tail.rfind(b"PK\5\6")
+    if place < 0 or len(tail) - place < _END.size:
+        raise InvalidInputError(f'"{path}" is not a zip file.')
+    *_, count, directory, _, _ = _END.unpack_from(tail, place)
+    before = max(0, size - len(tail) + place - _LOCATOR64.size)
+    file.seek(before)
+    locator = file.read(_LOCATOR64.size)
+    if locator.startswith(b"PK\6\7") and len(locator) == _LOCATOR64.size:
+        file.seek(max(0, before - _END64.size))
+        end = file.read(_END64.size)
+        if len(end) == _END64.size and end.startswith(b"PK\6\6"):
+            *_, count, directory, _ = _END64.unpack(end)
+    file.seek(0)
+    return max(int(count), MOST_ENTRIES + 1) if directory > _MOST_DIRECTORY_BYTES else int(count)
+
+
+def _short(problem: BaseException) -> str:
+    text = " ".join(str(problem).split()).rstrip(".")[:160]
+    return "".join(letter if letter.isprintable() else "_" for letter in text) or type(problem).__name__
