@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from msprobe.diagnose import operators
 from msprobe.diagnose.check import communication
-from msprobe.diagnose.check.communication import Exchange, Node
 from msprobe.diagnose.check.moment import Leaf, Moment, Rank
 from msprobe.diagnose.check.values import has_values, measured
 from msprobe.diagnose.differences.records import fingerprint, of_statistics
 from msprobe.diagnose.differences.words import NO_RELATION, Relation
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.wording import Wording
 
 
@@ -20,21 +20,19 @@ def check(moment: Moment) -> Iterable[Finding]:
     """Each collective whose results should be the same on all ranks and are not."""
     if len(moment.timelines) < 2:
         return
-    exchange = Exchange(moment.timelines)
+    exchange = moment.exchange
     for node in exchange.nodes:
-        if len(node.members) < 2:
+        if len(node) < 2 or exchange.word(node) not in operators.SAME_ON_ALL_RANKS:
             continue
-        first = next(iter(node.members.values()))
-        if communication.api(first) not in operators.SAME_ON_ALL_RANKS:
-            continue
-        found = _unlike(moment, node)
+        names = exchange.names(node)
+        found = _unlike(moment, {rank: moment.timelines[rank].by_name[name] for rank, name in names.items()})
         if found is not None:
             yield found
 
 
-def _unlike(moment: Moment, node: Node) -> Finding | None:
-    results = {rank: communication.written(event, rank) for rank, event in node.members.items()}
-    if any(event.record.get("completed") is False for event in node.members.values()):
+def _unlike(moment: Moment, members: dict[Rank, Event]) -> Finding | None:
+    results = {rank: communication.written(event, rank) for rank, event in members.items()}
+    if any(event.record.get("completed") is False for event in members.values()):
         return None
     if not all(results.values()) or len({len(leaves) for leaves in results.values()}) > 1:
         return None
@@ -50,7 +48,7 @@ def _unlike(moment: Moment, node: Node) -> Finding | None:
         usual = next(rank for rank in marks if marks[rank] == counts.most_common(1)[0][0])
         odd = [rank for rank in marks if marks[rank] != marks[usual]]
         rank = _suspect(usual, odd, leaves)
-        event = node.members[rank]
+        event = members[rank]
         other = odd[0] if rank == usual else usual
         word = communication.api(event)
         relation = NO_RELATION

@@ -6,17 +6,18 @@ measures it).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.bad_values import USUAL, Limits, Watcher, bad
-from msprobe.diagnose.check.communication import Exchange
+from msprobe.diagnose.check.exchange import Exchange, How, RankCalls
 from msprobe.diagnose.check.moment import Moment, Rank
-from msprobe.diagnose.check.origins import How, Origin
-from msprobe.diagnose.check.overflow import finding_of, first_origins, watch
+from msprobe.diagnose.check.origins import Origin, calls_of, origins
+from msprobe.diagnose.check.overflow import finding_of, in_order_of_ranks
 from msprobe.diagnose.check.overflow_words import LARGEST
 from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.differences.records import numbers
@@ -26,6 +27,7 @@ from msprobe.diagnose.places import Places
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.wording import Wording
+from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.paths import StrPath
 from msprobe.store import layout
@@ -100,31 +102,114 @@ class OverflowAnswer:
 
 
 def find_first_overflow(
-    path: StrPath, asked: Asked | None = None, progress: Callable[[str], None] | None = None
+    path: StrPath,
+    asked: Asked | None = None,
+    progress: Callable[[str], None] | None = None,
+    workers: Workers = ALONE,
 ) -> OverflowAnswer:
     """Search the steps of a dump, in order, for the first bad value over all ranks.
 
-    ``path`` is the folder of a dump, of a step or of a rank. Raises PathError if there is no dump, or a rank's folder
-    has no ``dump.json``; InvalidInputError for a file that is broken, or a dump without statistics.
+    ``path`` is the folder of a dump, of a step or of a rank. Ranks are read one after the other, or several at once as
+    ``workers`` say; of none more is kept than what it exchanges with others. Raises PathError if there is no dump, or a
+    rank's folder has no ``dump.json``; InvalidInputError for a file that is broken, or a dump without statistics.
     """
     dump = open_dump(path)
-    search = _Search(dump, asked or Asked())
-    for number, step in enumerate(dump.steps, 1):
-        if progress is not None:
-            progress(Wording("step {}, {} of {}", step, number, len(dump.steps)))
-        # What is read of a step stays until it is closed: no search for garbage finds any before.
-        with no_collection():
-            search.step(step)
+    search = _Search(dump, asked or Asked(), workers)
+    for step in dump.steps:
+        search.step(step, progress)
         if search.nodes and not search.asked.all_steps:
             break
     return search.answer(str(path))
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A step of a rank to look at: the only part of ``dump``."""
+
+    dump: Dump
+    asked: Asked
+
+
+@dataclass
+class _Seen:
+    """What is kept of a step of a rank; ``calls`` is None if it could not be read, as ``problem`` says."""
+
+    calls: RankCalls | None = None
+    problem: MsprobeError | None = None
+    records: int = 0
+    notes: list[str] = field(default_factory=list)
+    has_tensors: bool = False
+    has_statistics: bool = False
+
+
+def _look_at(job: _Job) -> _Seen:
+    """Read a step of a rank. Raises MsprobeError if it cannot be read, unless ``partial`` is asked for."""
+    seen = _Seen()
+    try:
+        # What is read stays until it is closed: no search for garbage finds any before.
+        with no_collection(), _opened(job.dump, job.asked.partial) as part:
+            seen.records = len(part)
+            if not part.complete:
+                place = place_in_words(part.step, part.rank)
+                seen.notes.append(Wording("{} was interrupted; its whole records are looked at", place))
+            names = _wanted(part, seen)
+            timeline = Timeline(part, only=names if job.asked.limits.by_words else None)
+            try:
+                seen.calls = calls_of(timeline, Watcher(timeline, job.asked.limits))
+            finally:
+                timeline.close()
+    except MsprobeError as problem:
+        if not job.asked.partial:
+            raise
+        seen.problem = problem
+    return seen
+
+
+@contextmanager
+def _opened(dump: Dump, partial: bool) -> Iterator[DumpPart]:
+    part = dump.part(partial=partial)
+    try:
+        yield part
+    finally:
+        part.close()
+
+
+def _wanted(part: DumpPart, seen: _Seen) -> Collection[str]:
+    """The records that have to do with bad values, as their texts tell; all, where memory that nobody has written
+    must be followed through the calls of a dump that does not mark it.
+    """
+    found: list[str] = []
+    last = ""
+    ours = bool(part.ours)
+    with_nan = dict.fromkeys((False, True), 0)
+    for name, text in part.texts():
+        if not seen.has_statistics:
+            seen.has_tensors |= b'"dtype"' in text
+            seen.has_statistics |= b'"Max"' in text
+        if name.startswith(_ALWAYS):
+            found.append(name)
+        elif _NAN in text:
+            backward = ".backward" in name
+            with_nan[backward] += 1
+            if with_nan[backward] <= _MOST_WITH_NAN:
+                found.append(name)
+        elif any(word in text for word in _OTHER_WORDS):
+            found.append(name)
+        if not ours and "empty" in name and operation(read_name(name).stem) in operators.UNSET:
+            return part.names()
+        if name.endswith(".forward") or ".forward." in name:
+            last = name
+    wanted = {last, *found} - {""}
+    # The forward call tells why a backward call makes what it makes.
+    return wanted | {name for one in found if ".backward" in one and (name := _forward(one)) in part}
+
+
 class _Search:
-    def __init__(self, dump: Dump, asked: Asked) -> None:
+    def __init__(self, dump: Dump, asked: Asked, workers: Workers) -> None:
         self.dump = dump
         self.asked = asked
         self.nodes: list[FirstNode] = []
+        self._workers = workers
         self._notes: list[str] = []
         self._unread: list[str] = []
         self._unmatched: list[tuple[Rank, str]] = []
@@ -138,78 +223,52 @@ class _Search:
                 raise PathError(f'file "{file}" does not exist; give --partial to go on without this rank.')
             self._unread.append(in_words(step, rank, f"it has no {layout.DUMP_FILE}."))
 
-    def step(self, step: int | None) -> None:
+    def step(self, step: int | None, progress: Callable[[str], None] | None) -> None:
         """Look at all ranks of a step."""
-        timelines: dict[Rank, Timeline] = {}
         self._steps += 1
-        try:
-            for rank in self.dump.ranks(step):
-                try:
-                    timelines[rank] = self._read(step, rank)
-                except MsprobeError as problem:
-                    if not self.asked.partial:
-                        raise
-                    self._unread.append(in_words(step, rank, problem.message))
-            self._ranks |= timelines.keys()
-            self._search(Moment(step, timelines))
-        finally:
-            for timeline in timelines.values():
-                timeline.close()
-                timeline.part.close()
+        ranks = self.dump.ranks(step)
 
-    def _read(self, step: int | None, rank: Rank) -> Timeline:
-        part = self.dump.part(step, rank, partial=self.asked.partial)
-        try:
-            self._records += len(part)
-            if not part.complete:
-                self._notes.append(Wording("{} was interrupted; its whole records are looked at", _place(step, rank)))
-            names = self._wanted(part)
-            return Timeline(part, only=names if self.asked.limits.by_words else None)
-        except MsprobeError:
-            part.close()
-            raise
+        def tell(number: int) -> None:
+            if progress is not None:
+                progress(Wording("step {}, rank {}, {} of {}", step, ranks[number], number + 1, len(ranks)))
 
-    def _wanted(self, part: DumpPart) -> Collection[str]:
-        """The records that have to do with bad values, as their texts tell; all, where memory that nobody has written
-        must be followed through the calls of a dump that does not mark it.
-        """
-        found: list[str] = []
-        last = ""
-        ours = bool(part.ours)
-        with_nan = dict.fromkeys((False, True), 0)
-        for name, text in part.texts():
-            if not self._has_statistics:
-                self._has_tensors |= b'"dtype"' in text
-                self._has_statistics |= b'"Max"' in text
-            if name.startswith(_ALWAYS):
-                found.append(name)
-            elif _NAN in text:
-                backward = ".backward" in name
-                with_nan[backward] += 1
-                if with_nan[backward] <= _MOST_WITH_NAN:
-                    found.append(name)
-            elif any(word in text for word in _OTHER_WORDS):
-                found.append(name)
-            if not ours and "empty" in name and operation(read_name(name).stem) in operators.UNSET:
-                return part.names()
-            if name.endswith(".forward") or ".forward." in name:
-                last = name
-        wanted = {last, *found} - {""}
-        # The forward call tells why a backward call makes what it makes.
-        return wanted | {name for one in found if ".backward" in one and (name := _forward(one)) in part}
+        jobs = [_Job(self.dump.only(step, rank), self.asked) for rank in ranks]
+        found = zip(ranks, run(_look_at, jobs, self._workers, tell), strict=True)
+        self._search(step, Exchange(self._kept(step, found)))
 
-    def _search(self, moment: Moment) -> None:
-        exchange = Exchange(moment.timelines)
-        watchers = watch(moment, self.asked.limits)
-        matters = any(watcher.counts for watcher in watchers.values())
-        found = first_origins(exchange, watchers)
-        for origin in found:
-            self.nodes.append(_node(moment, origin, matters))
-        self._notes += _dismissed(moment, watchers)
-        if len(moment.timelines) > 1:
+    def _kept(self, step: int | None, found: Iterable[tuple[Rank, _Seen]]) -> Iterator[RankCalls]:
+        """What is known of each rank of a step, once what else was seen is noted."""
+        for rank, one in found:
+            if one.problem is not None:
+                self._unread.append(in_words(step, rank, one.problem.message))
+            self._records += one.records
+            self._notes += one.notes
+            self._has_tensors |= one.has_tensors
+            self._has_statistics |= one.has_statistics
+            if one.calls is not None:
+                self._ranks.add(rank)
+                yield one.calls
+
+    def _search(self, step: int | None, exchange: Exchange) -> None:
+        matters = any(one.matters for one in exchange.calls)
+        self.nodes += [self._node(step, origin, matters) for origin in origins(exchange)]
+        self._notes += _dismissed(step, exchange)
+        if len(exchange) > 1:
             self._notes += [remark for remark in exchange.remarks() if remark not in self._notes]
             self._unmatched += exchange.unmatched()
             self._mismatch = self._mismatch or exchange.mismatch()
+
+    def _node(self, step: int | None, origin: Origin, matters: bool) -> FirstNode:
+        """An origin with all that its rank's dump says of it."""
+        with _opened(self.dump.only(step, origin.rank), self.asked.partial) as part:
+            only = {origin.name, _forward(origin.name)}
+            only |= {name for name in part.names() if name.startswith("Optimizer.")}
+            only |= set(_chain(part, origin.name))
+            timeline = Timeline(part, only=only)
+            try:
+                return _node(Moment(step, {origin.rank: timeline}), origin, matters)
+            finally:
+                timeline.close()
 
     def answer(self, path: str) -> OverflowAnswer:
         """All that was found. Raises InvalidInputError if there was nothing to look at."""
@@ -236,53 +295,42 @@ class _Search:
         )
 
 
-def _place(step: int | None, rank: Rank) -> str:
-    return place_in_words(step, rank)
-
-
 def _forward(name: str) -> str:
     head, _, tail = name.rpartition(".backward")
     return f"{head}.forward{tail}"
 
 
-def _dismissed(moment: Moment, watchers: dict[Rank, Watcher]) -> Iterator[str]:
+def _dismissed(step: int | None, exchange: Exchange) -> Iterator[str]:
     """One note on the infinities that were masked away again."""
     places = Places()
-    for rank, watcher in watchers.items():
-        for event, birth in watcher.births.items():
-            if birth.dismissed:
-                places.add(f"{_place(moment.step, rank)}: {event.name}")
+    for one in exchange.calls:
+        for name in one.dismissed:
+            places.add(f"{place_in_words(step, one.rank)}: {name}")
     if places.count:
         yield Wording("infinities that are masked away again, and so do not count, are made in {}", places)
 
 
 def _node(moment: Moment, origin: Origin, matters: bool) -> FirstNode:
-    part = moment.timelines[origin.rank].part
-    name = origin.event.name
+    timeline = moment.timelines[origin.rank]
+    part = timeline.part
     finding = finding_of(moment, origin, matters)
-    record = part.record(name)
+    record = part.record(origin.name)
     return FirstNode(
         finding=replace(finding, evidence={"check": "overflow", **finding.evidence}),
         rank=origin.rank,
         step=moment.step,
-        name=name,
+        name=origin.name,
         how=origin.how,
         value=origin.value,
         layer=origin.layer,
         record=record if isinstance(record, dict) else {"output": [record]},
-        construct=tuple(_chain(part, name)),
-        stack=tuple(part.stack(name)),
-        input_share=_input_share(origin),
+        construct=tuple(_chain(part, origin.name)),
+        stack=tuple(part.stack(origin.name)),
+        input_share=_input_share(timeline.by_name[origin.name]),
         arrivals=tuple(
-            Arrival(rank, event.name, origin.first_bad[rank].name if rank in origin.first_bad else None)
-            for rank, event in sorted(origin.reached.items(), key=_by_rank)
+            Arrival(rank, name, origin.first_bad.get(rank)) for rank, name in in_order_of_ranks(origin.reached)
         ),
     )
-
-
-def _by_rank(item: tuple[Rank, Event]) -> tuple[int, str]:
-    rank = item[0]
-    return (rank, "") if isinstance(rank, int) else (-1, rank)
 
 
 def _chain(part: DumpPart, name: str) -> list[str]:
@@ -296,13 +344,13 @@ def _chain(part: DumpPart, name: str) -> list[str]:
         chain.insert(0, above)
 
 
-def _input_share(origin: Origin) -> float | None:
+def _input_share(event: Event) -> float | None:
     """The largest finite size among the inputs, as a share of the largest number that the result's type holds."""
-    results = tensors(origin.event.outputs())
+    results = tensors(event.outputs())
     largest = LARGEST.get(dtype_word(results[0])) if results else None
     sizes = [
         max(abs(found[0]), abs(found[1]))
-        for leaf in tensors(origin.event.inputs())
+        for leaf in tensors(event.inputs())
         if not bad(leaf) and (found := numbers(leaf)) is not None
     ]
     return max(sizes) / largest if sizes and largest else None

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose.check.bad_values import Watcher
+from msprobe.diagnose.check.exchange import Exchange
 from msprobe.diagnose.check.history import History
+from msprobe.diagnose.check.origins import calls_of
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.statement import finding_at
@@ -56,9 +59,17 @@ class Moment:
     last: bool = False
     history: History = field(default_factory=History)
     remembered: dict[tuple[str, Rank], Any] = field(default_factory=dict)
+    _exchange: Exchange | None = None
     _makers: dict[Rank, Producers] = field(default_factory=dict)
     _weights: dict[Rank, dict[str, Weight]] = field(default_factory=dict)
     _gradients: dict[Rank, dict[str, list[Leaf | None]]] = field(default_factory=dict)
+
+    @property
+    def exchange(self) -> Exchange:
+        """What the ranks exchange, and the bad values of each."""
+        if self._exchange is None:
+            self._exchange = Exchange(calls_of(timeline, Watcher(timeline)) for timeline in self.timelines.values())
+        return self._exchange
 
     def makers(self, timeline: Timeline) -> Producers:
         """Who made which tensor on a rank."""

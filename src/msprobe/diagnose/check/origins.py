@@ -2,118 +2,179 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
+from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.bad_values import Watcher, worst
-from msprobe.diagnose.check.communication import Exchange, Node, Rank
-from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.check.communication import Rank
+from msprobe.diagnose.check.exchange import Exchange, How, Node, RankCalls, Trouble
+from msprobe.diagnose.steps.timeline import Event, Timeline
 
-How = Literal["compute", "communication", "bad_input"]
+_NONE: frozenset[str] = frozenset()
+_NO_TROUBLE = Trouble(_NONE, _NONE)
 
 
 @dataclass
 class Origin:
-    """The first bad value of a rank, and whom it reached: rank -> the call there that got it.
+    """The first bad value of a rank, the call of that name that makes it, and whom it reached: rank -> the call there
+    that got it.
 
     ``layer``: how many calls it takes to get there, counted along the longest way through calls of this rank and those
     of others that it waits for. ``first_bad``: of each rank that was reached, the first call that computes with it.
     """
 
     rank: Rank
-    event: Event
+    name: str
     value: str
     how: How
-    reached: dict[Rank, Event] = field(default_factory=dict)
+    reached: dict[Rank, str] = field(default_factory=dict)
     layer: int = 0
-    first_bad: dict[Rank, Event] = field(default_factory=dict)
+    first_bad: dict[Rank, str] = field(default_factory=dict)
 
 
-def origins(exchange: Exchange, watchers: Mapping[Rank, Watcher]) -> list[Origin]:
-    """Every birth that no other one explains, by layer and rank."""
-    found: list[Origin] = []
-    layers = _Layers()
-    tainted: dict[Rank, Origin] = {}
-    seen: dict[Rank, set[str]] = {rank: set() for rank in watchers}
-    for node in exchange.in_order():
-        known = len(found)
-        layer = layers.of(node)
-        if node.communicates:
-            _exchange(node, watchers, tainted, seen, found)
-            for origin in found[known:]:
-                origin.layer = layer
-            continue
-        ((rank, event),) = node.members.items()
-        watcher = watchers[rank]
-        given = watcher.given.get(event, frozenset())
-        made = watcher.made.get(event, frozenset())
-        early = tainted.get(rank)
-        if early is not None and early.rank != rank and (given or made):
-            early.first_bad.setdefault(rank, event)
-        if early is None and (given or made):
-            birth = watcher.births.get(event)
+def calls_of(timeline: Timeline, watcher: Watcher) -> RankCalls:
+    """What is to be kept of a rank to follow bad values over ranks."""
+    columns = _Columns(timeline.rank)
+    seen: set[str] = set()
+    is_born = False
+    begins = True
+    for event in timeline:
+        given, made = watcher.given.get(event, _NONE), watcher.made.get(event, _NONE)
+        if event.is_collective and event.direction != "backward":
+            trouble = Trouble(given, made, "nan" in given and "nan" not in seen) if given or made else None
+            columns.add(event, trouble, exchanges=True)
+            begins = True
+        elif given or made:
             moves = event.parts.kind == "api" and operation(event.stem) in operators.READS_MEMORY_OTHERWISE
-            if "nan" in given and "nan" not in seen[rank]:
-                if moves:
-                    continue  # It may be memory that is not filled yet; who computes with it will tell.
-                tainted[rank] = Origin(rank, event, "nan", "bad_input", layer=layer)
-                found.append(tainted[rank])
-            elif birth is not None and not birth.dismissed:
-                tainted[rank] = Origin(rank, event, birth.value, "compute", layer=layer)
-                found.append(tainted[rank])
-            elif watcher.limits.every_infinity and given and given.isdisjoint(seen[rank]):
-                tainted[rank] = Origin(rank, event, worst(given), "bad_input", layer=layer)
-                found.append(tainted[rank])
-        seen[rank] |= made
-    return sorted(found, key=lambda origin: (origin.layer, str(origin.rank)))
+            unexplained = "nan" in given and "nan" not in seen
+            birth = None if is_born or (unexplained and moves) else _birth(watcher, event, unexplained, seen)
+            if begins or birth is not None:
+                columns.add(event, Trouble(given, made, birth=birth), exchanges=False)
+            begins = False
+            is_born |= birth is not None
+            if unexplained and moves:
+                continue  # It may be memory that is not filled yet; who computes with it will tell.
+        seen |= made
+    return columns.whole(watcher)
 
 
-class _Layers:
-    """The place of each call on the longest way to it. Calls that were left out when a dump was read count, too."""
+def _birth(watcher: Watcher, event: Event, unexplained: bool, seen: set[str]) -> tuple[How, str] | None:
+    """How a bad value comes from a call of a rank that had none before, and which."""
+    given = watcher.given.get(event, _NONE)
+    if unexplained:
+        return "bad_input", "nan"
+    birth = watcher.births.get(event)
+    if birth is not None and not birth.dismissed:
+        return "compute", birth.value
+    if watcher.limits.every_infinity and given and given.isdisjoint(seen):
+        return "bad_input", worst(given)
+    return None
 
-    def __init__(self) -> None:
-        self._last: dict[Rank, tuple[int, int]] = {}
 
-    def of(self, node: Node) -> int:
-        """The layer of the next node in order."""
+class _Columns:
+    """The columns of :class:`RankCalls` while they grow."""
+
+    def __init__(self, rank: Rank) -> None:
+        self._rank = rank
+        self._rows: list[tuple[str, str, int, tuple[communication.Key, ...], tuple[int, ...], str]] = []
+        self._troubles: list[tuple[int, Trouble]] = []
+
+    def add(self, event: Event, trouble: Trouble | None, exchanges: bool) -> None:
+        if trouble is not None:
+            self._troubles.append((len(self._rows), trouble))
+        keys = communication.keys(event, self._rank) if exchanges else ()
+        group = communication.group(event) if exchanges else ()
+        form = communication.form(event) if exchanges else ""
+        self._rows.append((event.name, communication.api(event), event.place, keys, group, form))
+
+    def whole(self, watcher: Watcher) -> RankCalls:
+        names, words, places, keys, groups, forms = zip(*self._rows, strict=True) if self._rows else ((),) * 6
+        return RankCalls(
+            rank=self._rank,
+            names=names,
+            words=words,
+            places=places,
+            keys=keys,
+            groups=groups,
+            forms=forms,
+            troubles=tuple(self._troubles),
+            has_trouble=watcher.any,
+            matters=watcher.counts,
+            dismissed=tuple(event.name for event, birth in watcher.births.items() if birth.dismissed),
+        )
+
+
+def origins(exchange: Exchange) -> list[Origin]:
+    """Every birth that no other one explains, by layer and rank; nothing where no rank has a bad value."""
+    if not any(one.has_trouble for one in exchange.calls):
+        return []
+    search = _Search(exchange)
+    for node in exchange.in_order():
+        search.look_at(node)
+    return sorted(search.found, key=lambda origin: (origin.layer, str(origin.rank)))
+
+
+class _Search:
+    """The calls of all ranks, one after the other: ``tainted`` tells of each rank that has gone bad where from."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.found: list[Origin] = []
+        self._calls = exchange.calls
+        self._troubles = [dict(one.troubles) for one in exchange.calls]
+        self._tainted: dict[int, Origin] = {}
+        # The place and the layer of the last call of each rank. Calls that were left out count, too.
+        self._last: list[tuple[int, int]] = [(-1, -1)] * len(exchange)
+
+    def look_at(self, node: Node) -> None:
+        """The next calls in order."""
+        layer = self._layer(node)
+        if node.communicates:
+            self._exchange(node, layer)
+            return
+        ((side, number),) = node.members()
+        trouble, early = self._troubles[side][number], self._tainted.get(side)
+        if early is not None:
+            if early.rank != self._calls[side].rank:
+                early.first_bad.setdefault(self._calls[side].rank, self._calls[side].names[number])
+        elif trouble.birth is not None:
+            self._begin(side, number, *trouble.birth, layer)
+
+    def _begin(self, side: int, number: int, how: How, value: str, layer: int, taints: bool = True) -> Origin:
+        one = self._calls[side]
+        origin = Origin(one.rank, one.names[number], value, how, layer=layer)
+        self.found.append(origin)
+        if taints:
+            self._tainted[side] = origin
+        return origin
+
+    def _layer(self, node: Node) -> int:
+        """The place of calls on the longest way to them."""
         layer = 0
-        for rank, event in node.members.items():
-            index, level = self._last.get(rank, (-1, -1))
-            layer = max(layer, level + max(event.place - index, 1))
-        for rank, event in node.members.items():
-            self._last[rank] = max(event.place, self._last.get(rank, (-1, -1))[0]), layer
+        for side, number in node.members():
+            before, level = self._last[side]
+            layer = max(layer, level + max(self._calls[side].places[number] - before, 1))
+        for side, number in node.members():
+            self._last[side] = max(self._calls[side].places[number], self._last[side][0]), layer
         return layer
 
-
-def _exchange(
-    node: Node,
-    watchers: Mapping[Rank, Watcher],
-    tainted: dict[Rank, Origin],
-    seen: dict[Rank, set[str]],
-    found: list[Origin],
-) -> None:
-    """What a collective carries from rank to rank, or makes itself."""
-    givers = [rank for rank, event in node.members.items() if watchers[rank].given.get(event)]
-    getters = [rank for rank, event in node.members.items() if watchers[rank].made.get(event)]
-    for rank in givers:
-        if rank not in tainted and "nan" in watchers[rank].given[node.members[rank]] and "nan" not in seen[rank]:
-            tainted[rank] = Origin(rank, node.members[rank], "nan", "bad_input")
-            found.append(tainted[rank])
-    source = next((tainted[rank] for rank in givers if rank in tainted), None)
-    fresh = [rank for rank in getters if rank not in tainted]
-    if source is None and not givers and fresh and node.whole:
-        rank = fresh[0]
-        event = node.members[rank]
-        kinds = watchers[rank].made[event]
-        source = Origin(rank, event, worst(kinds), "communication")
-        found.append(source)
-    for rank in fresh:
-        if source is not None:
-            tainted[rank] = source
-            if rank != source.rank:
-                source.reached[rank] = node.members[rank]
-    for rank in getters:
-        seen[rank] |= watchers[rank].made[node.members[rank]]
+    def _exchange(self, node: Node, layer: int) -> None:
+        """What a collective carries from rank to rank, or makes itself."""
+        members = [(side, number, self._troubles[side].get(number, _NO_TROUBLE)) for side, number in node.members()]
+        givers = [(side, number, trouble) for side, number, trouble in members if trouble.given]
+        getters = [(side, number, trouble) for side, number, trouble in members if trouble.made]
+        for side, number, trouble in givers:
+            if side not in self._tainted and trouble.unexplained:
+                self._begin(side, number, "bad_input", "nan", layer)
+        source = next((self._tainted[side] for side, _, _ in givers if side in self._tainted), None)
+        fresh = [(side, number, trouble) for side, number, trouble in getters if side not in self._tainted]
+        if source is None and not givers and fresh and node.whole:
+            side, number, trouble = fresh[0]
+            source = self._begin(side, number, "communication", worst(trouble.made), layer, taints=False)
+        if source is None:
+            return
+        for side, number, _ in fresh:
+            self._tainted[side] = source
+            if self._calls[side].rank != source.rank:
+                source.reached[self._calls[side].rank] = self._calls[side].names[number]

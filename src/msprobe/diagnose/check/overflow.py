@@ -4,44 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from msprobe.diagnose.check.bad_values import USUAL, Limits, Watcher
-from msprobe.diagnose.check.communication import Exchange, Rank
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import Moment, Rank
 from msprobe.diagnose.check.origins import Origin, origins
 from msprobe.diagnose.check.overflow_words import reason
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.diagnose.wording import Wording
 
 
 def check(moment: Moment) -> Iterable[Finding]:
     """Every birth that no other birth explains, in the order of execution over ranks."""
-    watchers = watch(moment)
-    matters = any(watcher.counts for watcher in watchers.values())
-    for origin in first_origins(Exchange(moment.timelines), watchers):
+    matters = any(one.matters for one in moment.exchange.calls)
+    for origin in origins(moment.exchange):
         if matters or origin.how != "bad_input":
             yield finding_of(moment, origin, matters)
-
-
-def watch(moment: Moment, limits: Limits = USUAL) -> dict[Rank, Watcher]:
-    """The bad values of all ranks of a step."""
-    return {rank: Watcher(timeline, limits) for rank, timeline in moment.timelines.items()}
-
-
-def first_origins(exchange: Exchange, watchers: Mapping[Rank, Watcher]) -> list[Origin]:
-    """Where bad values come from first; nothing where no rank has any."""
-    if not any(watcher.any for watcher in watchers.values()):
-        return []
-    return origins(exchange, watchers)
 
 
 def finding_of(moment: Moment, origin: Origin, matters: bool) -> Finding:
     """An origin in words. ``matters``: a bad value reaches a loss, a gradient, a weight or the end of the recording."""
     timeline = moment.timelines[origin.rank]
-    event = origin.event
+    event = timeline.by_name[origin.name]
     skipped = any(step.record.get("skipped") for step in moment.optimizer_steps(timeline))
-    message = _message(moment, origin)
+    message = _message(timeline, event, origin)
     if skipped:
         message += "; the gradient scaler left this step out"
     return moment.finding(
@@ -54,15 +40,19 @@ def finding_of(moment: Moment, origin: Origin, matters: bool) -> Finding:
             "value": origin.value,
             "inputs": [measured(leaf) for leaf in tensors(event.inputs())[:4]],
             "outputs": [measured(leaf) for leaf in tensors(event.outputs())[:4]],
-            "reached": {str(rank): one.name for rank, one in origin.reached.items()},
-            "first_bad": {str(rank): one.name for rank, one in origin.first_bad.items()},
+            "reached": {str(rank): name for rank, name in in_order_of_ranks(origin.reached)},
+            "first_bad": {str(rank): name for rank, name in in_order_of_ranks(origin.first_bad)},
         },
         harmless=skipped or not matters,
     )
 
 
-def _message(moment: Moment, origin: Origin) -> Wording:
-    event = origin.event
+def in_order_of_ranks(calls: Mapping[Rank, str]) -> list[tuple[Rank, str]]:
+    """Calls by rank, those without a number first."""
+    return sorted(calls.items(), key=lambda item: (item[0], "") if isinstance(item[0], int) else (-1, item[0]))
+
+
+def _message(timeline: Timeline, event: Event, origin: Origin) -> Wording:
     name = {
         "nan": "NaN",
         "inf": Wording("infinity"),
@@ -75,5 +65,5 @@ def _message(moment: Moment, origin: Origin) -> Wording:
         return Wording("{} is in the input of {} already, and no recorded call made it", name, event.name)
     if origin.how == "communication":
         return Wording("{} is born in {}: what the ranks gave was finite, the result is not", name, event.name)
-    why = reason(moment.timelines[origin.rank], event, origin.value)
+    why = reason(timeline, event, origin.value)
     return Wording("{} is born in {}: {}", name, event.name, why)

@@ -60,7 +60,7 @@ def _groups(moment: Moment) -> list[tuple[Rank, ...]]:
     for timeline in moment.timelines.values():
         for event in timeline:
             if event.is_collective:
-                ranks = tuple(rank for rank in communication.group(event, ()) if rank in moment.timelines)
+                ranks = tuple(rank for rank in communication.group(event) if rank in moment.timelines)
                 found.setdefault(tuple(rank for rank in everyone if rank in ranks))
     return sorted((ranks for ranks in found if len(ranks) > 1), key=lambda ranks: -len(ranks))
 

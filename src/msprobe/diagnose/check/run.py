@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from msprobe.diagnose.check.communication import Exchange
 from msprobe.diagnose.check.history import History
 from msprobe.diagnose.check.moment import Earlier, Moment
 from msprobe.diagnose.check.registry import CHECKS, Check
@@ -136,7 +135,7 @@ class _Running:
                 self._said.add(mark)
                 self._keep(found)
         if len(timelines) > 1:
-            for remark in Exchange(timelines).remarks():
+            for remark in moment.exchange.remarks():
                 self._notes.add(Wording("step {}", step), remark)
         self._history.leave(moment)
         self._before, self._last = moment.earlier(), step
