@@ -28,6 +28,9 @@ from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 Engine = Literal["local", "ray"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 
+#: A job whose worker or node is lost is done again elsewhere, so often in all; nothing else is.
+_TRIES_ON_RAY = 3
+
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
@@ -82,8 +85,9 @@ def run(
     One job, or one worker, runs in this process. ``progress`` is told the number of the job whose result is waited for.
     Jobs run in the working folder of the caller, and what they say in the log is said here, with their result. The
     first MsprobeError of a job, in their order, is raised here and no further job begins; so it is when the iterator is
-    closed, and after Ctrl-C. Raises WorkerLostError if a process ends in the middle of a job, NotAvailableError if
-    what starts processes is not installed.
+    closed, and after Ctrl-C. A job whose worker on a Ray cluster is lost is done again by another; the others are not.
+    Raises WorkerLostError if a process here ends in the middle of a job, or three workers on Ray in the same one;
+    NotAvailableError if what starts processes is not installed.
     """
     if workers.alone or len(jobs) <= 1:
         if workers.engine == "ray" and len(jobs) == 1:
@@ -196,7 +200,7 @@ def _on_ray(
     ray: Any = importlib.import_module("ray")
     _connect(ray, workers)
     count = workers.count or max(1, int(ray.cluster_resources().get("CPU", 1)))
-    call = ray.remote(max_retries=0)(_call)
+    call = ray.remote(max_retries=_TRIES_ON_RAY - 1)(_call)
     waiting: deque[Any] = deque()
     todo = iter(jobs)
     try:

@@ -13,7 +13,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from msprobe.cli.parser import UsageError
+from msprobe.cli.parser import UsageError, add_workers
 from msprobe.errors import NotAvailableError
 from msprobe.report import formats
 
@@ -51,15 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     for row in formats.with_flag("-i", "-tp"):
         parser.add_argument(row.flag, action="store_true", help=row.help)
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="ranks that are compared at once, and threads that read tensors (1; all CPUs of a Ray cluster)",
-    )
-    parser.add_argument(
-        "--engine", choices=("local", "ray"), default="local", help="where: processes here, or a Ray cluster"
-    )
+    add_workers(parser, "ranks that are compared at once, and threads that read tensors")
     parser.add_argument("--metric", action="append", metavar="FILE", help="alg_NAME.py with a metric of your own")
     _add_mappings(parser)
     old = parser.add_argument_group("sheet, as mindstudio-probe 8.1.1")

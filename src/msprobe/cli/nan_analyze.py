@@ -9,7 +9,7 @@ import argparse
 import math
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import UsageError
+from msprobe.cli.parser import UsageError, add_workers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--growth", metavar="K", help="take a result for bad whose norm is more than K times its inputs'"
     )
+    add_workers(parser, "ranks that are read at once")
     parser.add_argument(
         "--json", choices=("-",), metavar="-", help="print the result as JSON and nothing else; no file is written"
     )
@@ -59,21 +60,22 @@ def execute(args: argparse.Namespace) -> int:
     """Search the dump, print what was found, write the result."""
     from msprobe.cli.progress import progress
     from msprobe.diagnose.check.first_overflow import find_first_overflow
+    from msprobe.engine import Workers
     from msprobe.report.overflow_files import analyze, say_where
 
-    asked = _asked(args)
+    asked, workers = _asked(args), Workers(args.jobs, args.engine)
     if args.json is not None:
         from msprobe.report.anomaly_file import anomaly_bytes
 
         with progress("searching") as tell:
-            answer = find_first_overflow(args.input_path, asked, tell)
+            answer = find_first_overflow(args.input_path, asked, tell, workers)
         print(anomaly_bytes(answer).decode(), end="")
         return 0
     from msprobe.cli.output_folder import usable_output
 
     usable_output(args.output_path)
     with progress("searching") as tell:
-        answer, file = analyze(args.input_path, args.output_path, asked, tell)
+        answer, file = analyze(args.input_path, args.output_path, asked, tell, workers)
     _print(answer, file)
     say_where(file)
     return 0

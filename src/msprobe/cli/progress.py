@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from msprobe.report.letters import printable
+
 # A display for less is only a flicker.
 _LONG_SECONDS = 1.0
 _PLACE = re.compile(r"(?:, )?(?P<number>\d+) of (?P<whole>\d+)$")
@@ -32,10 +34,8 @@ class Teller:
             self._timer.start()
 
     def __call__(self, text: str) -> None:
-        from msprobe.report.phrases import clean
-
         with self._lock:
-            self._text = clean(text)
+            self._text = printable(text)
             if self._bar is not None:
                 self._bar.update(self._task, **self._state())
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.wording import Wording, joined
+from msprobe.report.letters import printable
 from msprobe.statistics_table import TABLE
 
 HEADLINES: dict[Status, str] = {
@@ -100,7 +101,7 @@ def clean(text: object) -> str:
     """
     if isinstance(text, Wording):
         return text.with_values(clean)
-    return "".join(letter if letter.isprintable() else " " if letter in "\n\t" else "_" for letter in str(text))
+    return printable(str(text))
 
 
 def headline(verdict: Verdict) -> str:

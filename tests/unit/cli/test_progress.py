@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 import time
 from typing import Any
@@ -74,3 +75,12 @@ def test_a_place_at_the_end_moves_the_bar(text: str, state: dict[str, Any]) -> N
     teller(text)
     assert teller._state() == state
     teller.stop()
+
+
+def test_showing_progress_loads_nothing_of_what_is_waited_for() -> None:
+    script = (
+        "import sys, msprobe.cli.progress as p; p.Teller('checking')('step 1, 1 of 2');"
+        "print([name for name in sys.modules if name.startswith(('msprobe.diagnose', 'msprobe.compare', 'numpy'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr

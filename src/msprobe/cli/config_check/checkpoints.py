@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from msprobe.cli.parser import UsageError, add_workers
 from msprobe.errors import NotAvailableError
 
 DEFAULT_OUTPUT = "./ckpt_similarity.json"
@@ -32,8 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
     group.add_argument(
         "--earlier", metavar="CKPT", help="a checkpoint from before A: what B has unchanged of it is called stale"
     )
-    group.add_argument("--jobs", type=int, metavar="N", help="processes that compare at once (1)")
-    group.add_argument("--engine", choices=("local", "ray"), default="local", help="where: here, or a Ray cluster")
+    add_workers(group, "processes that compare at once")
 
 
 def is_asked(args: argparse.Namespace) -> bool:
@@ -43,7 +43,6 @@ def is_asked(args: argparse.Namespace) -> bool:
 
 def execute(args: argparse.Namespace) -> int:
     """Compare, write the files, print the summary; 1 if the checkpoints differ."""
-    from msprobe.cli.parser import UsageError
     from msprobe.cli.progress import progress
     from msprobe.engine import Workers
     from msprobe.environment.checkpoint import results

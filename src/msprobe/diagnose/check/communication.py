@@ -1,4 +1,4 @@
-"""What a call that exchanges data between ranks reads and writes, with whom, and which others it belongs together with."""
+"""What a call that exchanges data between ranks reads and writes, with whom, and what it belongs together with."""
 
 from __future__ import annotations
 
