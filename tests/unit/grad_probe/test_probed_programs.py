@@ -166,20 +166,26 @@ def test_the_training_is_bit_for_bit_the_same(tmp_path: Path, level: str) -> Non
 def test_without_the_c_extension_the_files_are_the_same(tmp_path: Path) -> None:
     code = (
         "import sys, os, pathlib; sys.path[:0] = sys.argv[1].split(os.pathsep);"
-        "from test_probed_programs import _train; _train(pathlib.Path(sys.argv[2]), sys.argv[3])"
+        "from test_probed_programs import _train;"
+        "[_train(pathlib.Path(sys.argv[2]) / level, level) for level in ('L0', 'L2')]"
     )
-    for level in ("L0", "L2"):
-        found = []
-        for native in ("0", "1"):
-            folder = tmp_path / f"{level}{native}"
-            folder.mkdir()
-            environment = {**os.environ, "MSPROBE_NATIVE": native, "OMP_NUM_THREADS": "1"}
-            here = os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parents[2])))
-            subprocess.run([sys.executable, "-c", code, here, str(folder), level], env=environment, check=True)
-            rank = folder / "out" / "rank0"
-            found.append({name: (rank / name).read_bytes() for name in sorted(files(rank))})
-        assert found[0] == found[1]
-        assert found[0]
+    found = []
+    for native in ("0", "1"):
+        for level in ("L0", "L2"):
+            (tmp_path / native / level).mkdir(parents=True)
+        environment = {**os.environ, "MSPROBE_NATIVE": native, "OMP_NUM_THREADS": "1"}
+        here = os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parents[2])))
+        subprocess.run([sys.executable, "-c", code, here, str(tmp_path / native)], env=environment, check=True)
+        ranks = {level: tmp_path / native / level / "out" / "rank0" for level in ("L0", "L2")}
+        found.append(
+            {
+                f"{level}/{name}": (rank / name).read_bytes()
+                for level, rank in ranks.items()
+                for name in sorted(files(rank))
+            }
+        )
+    assert found[0] == found[1]
+    assert {name.partition("/")[0] for name in found[0]} == {"L0", "L2"}
 
 
 # ---------------------------------------------------------------- wrong use
