@@ -96,6 +96,23 @@ def test_a_wrong_kernel_is_named_forward_and_backward(
     assert "gelu_1 does not agree with the CPU" in capfd.readouterr().out
 
 
+def test_operators_that_return_nothing_are_judged_by_what_they_wrote(tmp_path: Path) -> None:
+    class Halved(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            if function is torch.ops.aten._foreach_mul_.Tensor and args[0][0].dtype is torch.float32:
+                args[0][0].mul_(0.5)
+            return result
+
+    one, other = torch.ones(3), torch.ones(4)
+    with Halved(), PtdbgDispatch(dump_path=tmp_path) as dispatch:
+        torch._foreach_mul_([one, other], torch.tensor(3.0))
+        torch._foreach_add_([one, other], 1.0)
+    assert other.tolist() == [4.0] * 4
+    found = {row["API name"]: row["Forward Test Success"] for row in rows(dispatch.folder, "accuracy_checking_result")}
+    assert found == {"_foreach_mul__1": "False", "_foreach_add__1": "True"}
+
+
 def test_what_is_saved_is_chosen(tmp_path: Path) -> None:
     for mode, expected in (("all", True), ("OFF", False)):
         folder = tmp_path / mode

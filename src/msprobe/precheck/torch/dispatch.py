@@ -15,6 +15,7 @@ import torch
 
 from msprobe import log
 from msprobe.capture.torch import private
+from msprobe.capture.torch.dispatch_operators import describe_operator, written
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.errors import InvalidInputError
 from msprobe.paths import check_output_folder
@@ -111,7 +112,7 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
             return function(*args, **kwargs)
         result = function(*args, **kwargs)
         try:
-            self._compare(name, function, inputs, _mapped(result, _home))
+            self._compare(name, function, inputs, _mapped(_results(function, args, kwargs, result), _home))
         except Exception as error:
             log.once(("dispatch", name), "warning", f"{name} could not be compared: {type(error).__name__}: {error}")
         return result
@@ -181,7 +182,7 @@ class _Compared:
         """What the CPU gives in the next wider type."""
         args, kwargs = _mapped(self.inputs, _widened)
         with torch.no_grad():
-            return flat_outputs(self.function(*args, **kwargs))
+            return flat_outputs(_results(self.function, args, kwargs, self.function(*args, **kwargs)))
 
     def rows(self, bench: list[Any]) -> list[ResultRow]:
         """A row for each tensor among the results."""
@@ -258,6 +259,13 @@ def _array(tensor: torch.Tensor) -> Array:
         tensor = tensor.float()
     found: Array = tensor.numpy()
     return found if found.dtype != np.float16 else found.astype(np.float32)
+
+
+def _results(function: Any, args: Any, kwargs: Any, result: Any) -> Any:
+    """What it returned, or, if that is nothing (``_foreach_mul_``), the arguments that it has written to."""
+    if result is not None and result != ():
+        return result
+    return list(written(describe_operator(function), args, kwargs))
 
 
 def _is_random(function: Any) -> bool:
