@@ -18,7 +18,7 @@ from msprobe.perturb.names import ChosenCalls, is_sampled
 from msprobe.perturb.operators import is_left_out, writes
 from msprobe.perturb.preheat import Preheat
 from msprobe.perturb.results import Results, Row
-from msprobe.perturb.second_runs import NotPerturbedError
+from msprobe.perturb.second_runs import NotPerturbedError, tensors_of
 from msprobe.perturb.trees import Place, leaves
 
 # Of a second run: its inputs, its results, and what compares them. Less memory than this is not asked for.
@@ -89,7 +89,7 @@ class Bench:
         """It is over: what was found is written."""
         if self.preheat is not None:
             self.preheat.end_step()
-        self.results.write_summary()
+        self.results.write_summary(is_last=False)
 
     def end(self) -> None:
         """The program is over."""
@@ -122,13 +122,13 @@ class Bench:
         call = Invocation(event.function, tuple(event.args), dict(event.kwargs), fw.surroundings())
         is_written = key in self._writers or writes(key, event.kwargs)
         copies = self.checks.seconds.prepare("no_change", key, call).call if is_written else None
-        return Watched(call, copies, () if is_written else fw.versions(self._tensors(call)))
+        return Watched(call, copies, () if is_written else self._versions(call))
 
     def is_unwritten(self, event: Call, watched: Watched) -> bool:
         """False if the call turned out to write to its arguments, of which there are no copies: from the next one on
         there are.
         """
-        if watched.copies is not None or self.framework.versions(self._tensors(watched.call)) == watched.versions:
+        if watched.copies is not None or self._versions(watched.call) == watched.versions:
             return True
         self._writers.add(event.key)
         self.note(event, "it writes to its arguments, which are copied from the next call on")
@@ -151,8 +151,8 @@ class Bench:
             has_float = has_float or (fw.is_tensor(leaf) and fw.is_float(leaf))
         return None if has_float else ""
 
-    def _tensors(self, call: Invocation) -> list[Any]:
-        return [leaf for _, leaf in leaves((call.args, call.kwargs)) if self.framework.is_tensor(leaf)]
+    def _versions(self, call: Invocation) -> Sequence[int]:
+        return self.framework.versions([leaf for _, leaf in tensors_of(self.framework, call)])
 
     def check(
         self,

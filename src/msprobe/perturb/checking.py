@@ -127,8 +127,9 @@ class Checks:
         if difference.is_equal:
             return None
         condition = None
-        if second.change:
-            condition = fw.distance(own, other) / second.change
+        if second.changed is not None:
+            change = fw.distance(*second.changed)
+            condition = fw.distance(own, other) / change if change else None
         place = (name, judge.mode, index)
         is_explained = self._was_explained(place, difference) or judge.is_explained(index, own, other, limits)
         if is_explained and place not in self._explained:
@@ -224,7 +225,7 @@ class _Judge:
         place = (dtype, unit, draws)
         if place not in self._known:
             seconds = self.seconds
-            noisy = self.second.change is not None
+            noisy = self.second.changed is not None
             base_call = seconds.widened(self.call if noisy else self.second.call, dtype)
             base = self.run(base_call, True)
             shifted = [self.run(seconds.rounded(base_call, unit, seed), True) for seed in range(draws)]

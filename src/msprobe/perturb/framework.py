@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -66,6 +67,12 @@ class Reactions:
 
 class Framework(Protocol):
     """See the module's text. Nothing here may change a tensor of the program."""
+
+    def aside(self) -> AbstractContextManager[None]:
+        """What is done with tensors in it is seen by no mode and no graph of the program."""
+
+    def random_numbers_kept(self) -> AbstractContextManager[None]:
+        """Whatever draws random numbers in it, the program draws those that it would have drawn."""
 
     def is_tensor(self, value: Any) -> bool:
         """True for any tensor."""

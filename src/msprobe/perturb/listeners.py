@@ -9,9 +9,9 @@ from typing import Any
 from msprobe.capture.events import Call, Event, Failure, Gradient, OptimizerStep, Step
 from msprobe.capture.listeners import Changer, Changes, Observer, Result
 from msprobe.perturb.bench import Bench, Watched
-from msprobe.perturb.checking import is_worth_checking, results_of
+from msprobe.perturb.checking import Run, is_worth_checking, results_of
 from msprobe.perturb.framework import Framework, Invocation
-from msprobe.perturb.second_runs import NotPerturbedError, positions_with_gradient
+from msprobe.perturb.second_runs import NotPerturbedError, positions_with_gradient, tensors_of
 from msprobe.perturb.thresholds import wider
 from msprobe.perturb.trees import Place, leaves, mapped
 
@@ -31,12 +31,12 @@ class _OfCalls:
 
     def step_begin(self, event: Step) -> None:
         """A step begins."""
-        self._watched.clear()
-        self._optimizer = None
+        self._forget()
         self.bench.step_begin(event)
 
     def step_end(self, event: Step) -> None:
         """It is over."""
+        self._forget()
         self.bench.step_end(event)
 
     def failed(self, event: Failure) -> None:
@@ -47,8 +47,12 @@ class _OfCalls:
 
     def end(self) -> None:
         """The program is over."""
-        self._watched.clear()
+        self._forget()
         self.bench.end()
+
+    def _forget(self) -> None:
+        self._watched.clear()
+        self._optimizer = None
 
     def _begin(self, event: Event) -> None:
         if isinstance(event, OptimizerStep):
@@ -92,7 +96,7 @@ class _OfCalls:
         if why:
             bench.note(event, why)
             return None
-        arguments = [leaf for _, leaf in leaves((watched.call.args, watched.call.kwargs)) if fw.is_tensor(leaf)]
+        arguments = [leaf for _, leaf in tensors_of(fw, watched.call)]
         if watched.copies is None and fw.shares_memory(tensors, arguments):
             bench.note(event, _VIEW)
             return None
@@ -100,27 +104,69 @@ class _OfCalls:
         return replace(watched, call=replace(watched.call, with_graph=with_graph)), own
 
 
-class ForwardCheck(_OfCalls, Observer):
-    """Makes calls again and compares what comes of them."""
+class _Check(_OfCalls, Observer):
+    """What those do alike that look and change nothing. They keep modes, graphs and random numbers of the program
+    untouched by themselves, as most calls are none that they look at.
+    """
+
+    is_careful = True
 
     def before(self, event: Event) -> None:
         """A call is about to be made."""
-        self._begin(event)
+        with self.bench.framework.aside():
+            self._begin(event)
 
     def after(self, event: Event, result: Any) -> None:
         """It has been made."""
-        found = self._results(event, result)
-        if found is None:
+        with self.bench.framework.aside():
+            found = self._results(event, result)
+            if found is not None:
+                assert isinstance(event, Call)
+                self._look(event, *found, result)
+
+    def _look(self, event: Call, watched: Watched, own: list[Any], result: Any) -> None:
+        """Look at a call that can be made again; ``own``: what is compared of its result."""
+        raise NotImplementedError
+
+    def _compare(
+        self, event: Any, call: Invocation, own: Sequence[Any], run: Run, places: Sequence[Place] | None = None
+    ) -> None:
+        """Make a call again in each mode; see :meth:`Bench.check`."""
+        with self.bench.framework.random_numbers_kept():
+            for mode in self.bench.settings.modes:
+                self.bench.check(event, mode, call, own, run, event.source, places)
+
+    def _differentiate(self, event: Any, call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any]) -> None:
+        """Compute the gradients at the places ``wanted`` plainly, and again in each mode."""
+        bench, fw = self.bench, self.bench.framework
+
+        def run(invocation: Invocation, widened: bool) -> Sequence[Any]:
+            return fw.vjp(invocation, wanted, _rounded(fw, gradients, invocation.rounding), widened)
+
+        try:
+            with fw.random_numbers_kept():
+                own = run(_with_tensors(bench, call, fw.twin), False)
+        except Exception as error:
+            bench.note(event, f"its gradients cannot be computed again: {type(error).__name__}", "warning")
             return
-        assert isinstance(event, Call)
-        watched, own = found
-        bench = self.bench
+        self._compare(event, call, own, run, wanted)
 
-        def run(call: Invocation, widened: bool) -> Sequence[Any]:
-            return results_of(bench.framework, bench.framework.again(call, widened))
 
-        for mode in bench.settings.modes:
-            bench.check(event, mode, watched.first, own, run, event.source)
+class ForwardCheck(_Check):
+    """Makes calls again and compares what comes of them."""
+
+    def _look(self, event: Call, watched: Watched, own: list[Any], result: Any) -> None:
+        fw = self.bench.framework
+        self._compare(event, watched.first, own, lambda call, widened: results_of(fw, fw.again(call, widened)))
+
+
+class BackwardAtOnce(_Check):
+    """Differentiates calls twice for gradients of ones when they are over: where nobody tells of those that come."""
+
+    def _look(self, event: Call, watched: Watched, own: list[Any], result: Any) -> None:
+        fw, call = self.bench.framework, watched.first
+        wanted = [place for place, leaf in tensors_of(fw, call) if fw.is_float(leaf)]
+        self._differentiate(event, call, wanted, fw.ones_for(result))
 
 
 @dataclass
@@ -142,42 +188,22 @@ class _Held:
     gradients: dict[str, Any] = field(default_factory=dict)
 
 
-class BackwardCheck(_OfCalls, Observer):
-    """Computes the gradients of calls again, plainly and with changed inputs, and compares both."""
+class BackwardCheck(_Check):
+    """Computes the gradients of calls again, plainly and with changed inputs, when those of their results come."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
         self.wants = bench.wants(("forward", "backward"))
         self._held: dict[tuple[str, int], _Held] = {}
 
-    def step_begin(self, event: Step) -> None:
-        """A step begins; gradients of the one before do not come any more."""
+    def _forget(self) -> None:
+        # Gradients of a step that is over do not come any more.
         self._held.clear()
-        super().step_begin(event)
+        super()._forget()
 
-    def step_end(self, event: Step) -> None:
-        """It is over."""
-        self._held.clear()
-        super().step_end(event)
-
-    def end(self) -> None:
-        """The program is over."""
-        self._held.clear()
-        super().end()
-
-    def before(self, event: Event) -> None:
-        """A call is about to be made."""
-        self._begin(event)
-
-    def after(self, event: Event, result: Any) -> None:
-        """It has been made: keep what its gradients can be computed of."""
-        found = self._results(event, result)
-        if found is None:
-            return
-        assert isinstance(event, Call)
-        watched, _ = found
-        bench = self.bench
-        fw = bench.framework
+    def _look(self, event: Call, watched: Watched, own: list[Any], result: Any) -> None:
+        """Keep what gradients can be computed of."""
+        bench, fw = self.bench, self.bench.framework
         whole = result if isinstance(result, tuple) else (result,)
         placed = [(_path(place), leaf) for place, leaf in leaves(whole) if fw.is_tensor(leaf)]
         expects = frozenset(path for path, leaf in placed if fw.is_float(leaf) and fw.requires_grad(leaf))
@@ -191,8 +217,7 @@ class BackwardCheck(_OfCalls, Observer):
             return
         keep = fw.on_cpu if bench.settings.offload else fw.detached
         call = _with_tensors(bench, watched.call, keep)
-        tensors = [leaf for _, leaf in leaves((call.args, call.kwargs)) if fw.is_tensor(leaf)]
-        versions = fw.versions(tensors)
+        tensors = [leaf for _, leaf in tensors_of(fw, call)]
         self._held[event.key, event.number] = _Held(
             call,
             event.key,
@@ -204,7 +229,7 @@ class BackwardCheck(_OfCalls, Observer):
             expects,
             [path for path, _ in placed],
             tensors,
-            versions,
+            fw.versions(tensors),
         )
 
     def gradient(self, event: Any) -> None:
@@ -214,7 +239,8 @@ class BackwardCheck(_OfCalls, Observer):
         if held is None:
             return
         try:
-            self._take(held, event)
+            with self.bench.framework.aside():
+                self._take(held, event)
         except Exception as error:
             self._held.pop((event.key, event.number), None)
             self.bench.note(held, f"its gradients cannot be looked into: {type(error).__name__}")
@@ -239,8 +265,7 @@ class BackwardCheck(_OfCalls, Observer):
 
     def _check(self, held: _Held) -> None:
         del self._held[held.key, held.number]
-        bench = self.bench
-        fw = bench.framework
+        bench, fw = self.bench, self.bench.framework
         if not held.gradients:
             return
         if not bench.settings.offload and fw.versions(held.tensors) != held.versions:
@@ -249,55 +274,11 @@ class BackwardCheck(_OfCalls, Observer):
         if any(fw.why_not(tensor) for tensor in held.tensors):
             bench.note(held, "the memory of its arguments was given back before its gradients came")
             return
-        gradients = [held.gradients.get(place) for place in held.places]
         call = held.call
         if bench.settings.offload:
             like = next(iter(held.gradients.values()))
             call = _with_tensors(bench, call, lambda tensor: fw.on_device_of(tensor, like))
-
-        def run(invocation: Invocation, widened: bool) -> Sequence[Any]:
-            return fw.vjp(invocation, held.wanted, _rounded(fw, gradients, invocation.rounding), widened)
-
-        try:
-            own = run(_with_tensors(bench, call, fw.twin), False)
-        except Exception as error:
-            bench.note(held, f"its gradients cannot be computed again: {type(error).__name__}", "warning")
-            return
-        for mode in bench.settings.modes:
-            bench.check(held, mode, call, own, run, held.source, held.wanted)
-
-
-class BackwardAtOnce(_OfCalls, Observer):
-    """The same for gradients of ones, when a call is over: where nobody tells of those that come back."""
-
-    def before(self, event: Event) -> None:
-        """A call is about to be made."""
-        self._begin(event)
-
-    def after(self, event: Event, result: Any) -> None:
-        """It has been made: differentiate it twice."""
-        found = self._results(event, result)
-        if found is None:
-            return
-        assert isinstance(event, Call)
-        watched, _ = found
-        bench = self.bench
-        fw = bench.framework
-        call = watched.first
-        whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
-        wanted = [place for place, leaf in leaves(whole) if fw.is_tensor(leaf) and fw.is_float(leaf)]
-        gradients = fw.ones_for(result)
-
-        def run(invocation: Invocation, widened: bool) -> Sequence[Any]:
-            return fw.vjp(invocation, wanted, gradients, widened)
-
-        try:
-            own = run(_with_tensors(bench, call, fw.twin), False)
-        except Exception as error:
-            bench.note(event, f"its gradients cannot be computed: {type(error).__name__}", "warning")
-            return
-        for mode in bench.settings.modes:
-            bench.check(event, mode, call, own, run, event.source, wanted)
+        self._differentiate(held, call, held.wanted, [held.gradients.get(place) for place in held.places])
 
 
 class Fix(_OfCalls, Changer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ SUMMARY_FILE = "free_benchmark_summary.csv"
 COLUMNS = ("rank", "pert_mode", "stage", "step", "api_name", "max_rel", "dtype", "shape", "output_index")
 MINDSPORE_COLUMNS = ("rank", "pert_type", *COLUMNS[2:])
 _MORE = ("verdict", "mean_rel", "bad_ratio", "condition", "source")
+# Of a training that is killed the table is so old at most.
+_SECONDS = 1.0
 _SUMMARY = ("api", "calls", "checked", "deviations", "risks", "worst_max_rel", "notes")
 
 
@@ -83,6 +86,7 @@ class Results:
         self._totals: dict[str, _Total] = defaultdict(_Total)
         self._notes: dict[str, dict[str, None]] = defaultdict(dict)
         self._is_new = False
+        self._written = -_SECONDS
 
     def called(self, key: str) -> None:
         """A call that is meant."""
@@ -119,11 +123,12 @@ class Results:
         with paths.create_file(path, append=True, buffering=0) as file:
             file.write(data)
 
-    def write_summary(self) -> None:
-        """The table of all steps so far, a row for each API."""
-        if not self._is_new:
+    def write_summary(self, is_last: bool = True) -> None:
+        """The table of all steps so far, a row for each API; at most once a second, unless this is the last one."""
+        now = time.monotonic()
+        if not self._is_new or not (is_last or now - self._written > _SECONDS):
             return
-        self._is_new = False
+        self._is_new, self._written = False, now
         lines = [_line(_SUMMARY)]
         for key, total in self._sorted():
             cells = [key, total.calls, total.checked, total.deviations, total.risks, total.shown]

@@ -25,13 +25,13 @@ class NotPerturbedError(Exception):
 class Second:
     """A call to make in place of another one.
 
-    ``widened``: autocast is off in it. ``change``: how far its inputs are from the own ones, relative; None where no
+    ``widened``: autocast is off in it. ``changed``: the argument that is another one, and what it is now; None where no
     value changed. ``exchange``: what to expect of its result.
     """
 
     call: Invocation
     widened: bool = False
-    change: float | None = None
+    changed: tuple[Any, Any] | None = None
     exchange: Exchange | None = None
 
 
@@ -82,7 +82,7 @@ class SecondRuns:
 
     def _improved(self, call: Invocation) -> Second:
         fw = self.framework
-        low = [place for place, tensor in self._tensors(call) if is_low(fw.dtype(tensor))]
+        low = [place for place, tensor in tensors_of(fw, call) if is_low(fw.dtype(tensor))]
         if not low and not fw.precision(call.surroundings):
             raise NotPerturbedError("no tensor of float16 or bfloat16 among its arguments")
 
@@ -93,14 +93,13 @@ class SecondRuns:
 
     def _noisy(self, mode: PerturbationMode, call: Invocation) -> Second:
         fw = self.framework
-        reason, chosen, changed, distance = _NOTHING, None, None, 0.0
-        for _, tensor in self._tensors(call):
+        reason, chosen, changed = _NOTHING, None, None
+        for _, tensor in tensors_of(fw, call):
             if not fw.is_float(tensor):
                 continue
             found = fw.perturbed(mode, tensor, self.settings)
             if not isinstance(found, str):
                 chosen, changed = tensor, found
-                distance = fw.distance(tensor, found)
                 break
             reason = found if reason is _NOTHING else reason
         if chosen is None:
@@ -109,7 +108,7 @@ class SecondRuns:
         def change(place: Place, tensor: Any) -> Any:
             return changed if tensor is chosen else fw.twin(tensor)
 
-        return Second(self._with(call, change), change=distance)
+        return Second(self._with(call, change), changed=(chosen, changed))
 
     def _exchanged(self, key: str, call: Invocation) -> Second:
         fw = self.framework
@@ -133,10 +132,6 @@ class SecondRuns:
         return Second(self._with(call, change, changed), exchange=exchange)
 
     # ---------------------------------------------------------------- arguments
-
-    def _tensors(self, call: Invocation) -> list[tuple[Place, Any]]:
-        whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
-        return [(place, leaf) for place, leaf in leaves(whole) if self.framework.is_tensor(leaf)]
 
     def _with(self, call: Invocation, change: Callable[[Place, Any], Any], apart: Collection[Place] = ()) -> Invocation:
         """The same call with other tensors. ``apart``: places whose tensor is changed in its own way there."""
@@ -177,11 +172,16 @@ def expected(framework: Framework, exchange: Exchange | None, own: Any) -> Any:
     return found
 
 
+def tensors_of(framework: Framework, call: Invocation) -> list[tuple[Place, Any]]:
+    """The tensors among the arguments of a call, with their places."""
+    whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
+    return [(place, leaf) for place, leaf in leaves(whole) if framework.is_tensor(leaf)]
+
+
 def positions_with_gradient(framework: Framework, call: Invocation) -> Sequence[Place]:
     """The places of the tensors that a gradient is wanted of."""
-    whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
     return [
         place
-        for place, leaf in leaves(whole)
-        if framework.is_tensor(leaf) and framework.is_float(leaf) and framework.requires_grad(leaf)
+        for place, leaf in tensors_of(framework, call)
+        if framework.is_float(leaf) and framework.requires_grad(leaf)
     ]

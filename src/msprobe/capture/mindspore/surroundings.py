@@ -93,10 +93,23 @@ def _in_place_of(own: Any, given: Any) -> Any:
 
 @contextlib.contextmanager
 def _unseen() -> Iterator[None]:
+    with random_numbers_kept(), aside():
+        yield
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """What is done here with tensors is in no graph."""
+    with mindspore._no_grad():
+        yield
+
+
+@contextlib.contextmanager
+def random_numbers_kept() -> Iterator[None]:
+    """Puts all random generators back as they were."""
     of_python, of_numpy, of_mindspore = random.getstate(), np.random.get_state(), mindspore.get_rng_state()
     try:
-        with mindspore._no_grad():
-            yield
+        yield
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor
 
+from msprobe.capture.mindspore import surroundings
 from msprobe.capture.mindspore.executor import pynative_executor
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.perturb import arrays
@@ -30,6 +32,16 @@ _MAY_DRAW = ("attention", "rnn", "lstm", "gru")
 
 class MindSporeFramework:
     """See the protocol, which has the meaning of each method."""
+
+    # ---------------------------------------------------------------- unseen
+
+    def aside(self) -> AbstractContextManager[None]:
+        """See the protocol."""
+        return surroundings.aside()
+
+    def random_numbers_kept(self) -> AbstractContextManager[None]:
+        """See the protocol."""
+        return surroundings.random_numbers_kept()
 
     # ---------------------------------------------------------------- tensors
 

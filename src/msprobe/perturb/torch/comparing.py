@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,13 +65,21 @@ def _elements(
     a: torch.Tensor, b: torch.Tensor, floor: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Of each element: finite on one side alone; another sign; ratio of magnitudes; and both, zero where not finite."""
-    same = (a == b) | (a.isnan() & b.isnan())
-    finite = a.isfinite() & b.isfinite()
-    mismatch = ~finite & ~same
-    a, b = torch.where(finite, a, 0), torch.where(finite, b, 0)
+    if all(math.isfinite(end) for one in (a, b) for end in _ends(one)):
+        mismatch = torch.zeros((), dtype=torch.bool, device=a.device)
+    else:
+        same = (a == b) | (a.isnan() & b.isnan())
+        finite = a.isfinite() & b.isfinite()
+        mismatch = ~finite & ~same
+        a, b = torch.where(finite, a, 0), torch.where(finite, b, 0)
     flips = (a * b) < -(floor**2)
-    r = a.abs().clamp(min=floor) / b.abs().clamp(min=floor)
+    r = a.abs().clamp_(min=floor).div_(b.abs().clamp_(min=floor))
     return mismatch, flips, torch.maximum(r, 1 / r), a, b
+
+
+def _ends(tensor: torch.Tensor) -> list[float]:
+    """The least and the greatest element; NaN if there is one."""
+    return torch.stack(tensor.aminmax()).tolist()
 
 
 def compare_with_cpu(own: torch.Tensor, golden: torch.Tensor, limit: float, mean_limit: float) -> Difference:
@@ -126,13 +135,21 @@ def _scale(answer: torch.Tensor) -> torch.Tensor:
 
 def distance(one: torch.Tensor, other: torch.Tensor) -> float:
     """Norm of the difference over the norm of the first."""
-    a = _wide(one)
-    b = _wide(other).to(a.device)
-    finite = a.isfinite() & b.isfinite()
-    a, b = torch.where(finite, a, 0), torch.where(finite, b, 0)
-    norm = float(torch.linalg.vector_norm(a))
-    apart = float(torch.linalg.vector_norm(a - b))
+    a, b = _numbers(one.detach()), _numbers(other.detach())
+    b = b.to(a)
+    norm, apart = _norms(a, a - b)
+    if not math.isfinite(norm + apart):
+        # A number that is none, or a square that is too large.
+        a, b = _wide(a), _wide(b)
+        finite = a.isfinite() & b.isfinite()
+        a, b = torch.where(finite, a, 0), torch.where(finite, b, 0)
+        norm, apart = _norms(a, a - b)
     return apart / norm if norm else (0.0 if not apart else float("inf"))
+
+
+def _norms(one: torch.Tensor, other: torch.Tensor) -> list[float]:
+    norms = torch.linalg.vector_norm(one), torch.linalg.vector_norm(other)
+    return torch.stack(norms).tolist()
 
 
 def _check_shapes(own: torch.Tensor, other: torch.Tensor) -> None:

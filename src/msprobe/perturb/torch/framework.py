@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
-from msprobe.capture.torch import private
+from msprobe.capture.torch import private, surroundings
 from msprobe.capture.torch.digest import address_of
 from msprobe.capture.torch.statistics_unusual import ORDINARY
 from msprobe.capture.torch.storages import address_of_storage
@@ -22,6 +23,16 @@ _TF32_UNIT = 2.0**-11
 
 class TorchFramework:
     """See the protocol, which has the meaning of each method."""
+
+    # ---------------------------------------------------------------- unseen
+
+    def aside(self) -> AbstractContextManager[None]:
+        """See the protocol."""
+        return surroundings.aside()
+
+    def random_numbers_kept(self) -> AbstractContextManager[None]:
+        """See the protocol."""
+        return surroundings.random_numbers_kept()
 
     # ---------------------------------------------------------------- tensors
 

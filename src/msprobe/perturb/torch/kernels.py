@@ -40,7 +40,10 @@ def perturbed(mode: PerturbationMode, tensor: torch.Tensor, noise: NoiseKind, sc
 
 
 def _bits(tensor: torch.Tensor, scale: int | None) -> torch.Tensor:
-    """The lowest bit flipped, or elements moved by ``scale`` units in the last place, up or down by their index."""
+    """The lowest bit flipped, or elements moved by ``scale`` units in the last place, up or down by their index.
+
+    Zero, what is below the smallest normal number, infinities and NaN stay, and so does what would come to be infinite.
+    """
     own = tensor.contiguous()
     raw = own.view(_INTEGERS[own.dtype])
     if scale is None:
@@ -48,9 +51,17 @@ def _bits(tensor: torch.Tensor, scale: int | None) -> torch.Tensor:
     else:
         signs = _signs(own.numel(), 0, str(own.device)).to(raw.dtype).view(own.shape)
         moved = raw + scale * signs
-    found = moved.view(own.dtype)
-    is_changed = own.abs() > torch.finfo(own.dtype).smallest_normal
-    return torch.where(is_changed & torch.isfinite(found) & torch.isfinite(own), found, own)
+    size = own.abs()
+    # Comparisons with NaN are false.
+    is_changed = (size > torch.finfo(own.dtype).smallest_normal) & (size <= _greatest(own.dtype, scale or 0))
+    return torch.where(is_changed, moved.view(own.dtype), own)
+
+
+@functools.lru_cache(maxsize=32)
+def _greatest(dtype: torch.dtype, units: int) -> float:
+    """The number that is so many units in the last place below the greatest one."""
+    greatest = torch.tensor(torch.finfo(dtype).max, dtype=dtype).view(_INTEGERS[dtype])
+    return (greatest - units).view(dtype).item()
 
 
 def rounded(tensor: torch.Tensor, unit: float, seed: int) -> torch.Tensor:

@@ -58,8 +58,8 @@ class Moment:
 
     @contextlib.contextmanager
     def entered(self, widened: bool) -> Iterator[None]:
-        """This state; ``widened``: without autocast. Generators are left as the call leaves them: whoever calls a
-        listener puts them back.
+        """This state; ``widened``: without autocast. Generators are left as the call leaves them: whoever makes calls
+        again puts them back.
         """
         for generator, state in self.generators:
             generator.set_state(state)

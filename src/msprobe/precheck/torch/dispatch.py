@@ -263,7 +263,7 @@ def _array(tensor: torch.Tensor) -> Array:
 
 def _results(function: Any, args: Any, kwargs: Any, result: Any) -> Any:
     """What it returned, or, if that is nothing (``_foreach_mul_``), the arguments that it has written to."""
-    if result is not None and result != ():
+    if result is not None and not (isinstance(result, tuple) and not result):
         return result
     return list(written(describe_operator(function), args, kwargs))
 
