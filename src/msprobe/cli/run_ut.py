@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from msprobe.precheck.check import CheckReport, CheckRequest
     from msprobe.precheck.settings import Settings
 
+ENGINES = ("local", "ray")
 STANDARDS = ("strict", "26.2", "8.1.1")
 LEAST_SPLITS, MOST_SPLITS = 1, 64
 _EPILOG = """\
@@ -80,6 +81,12 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
             default=8,
             metavar="N",
             help="worker processes, 1 to 64 (8)",
+        )
+        parser.add_argument(
+            "--engine",
+            choices=ENGINES,
+            default="local",
+            help="where they run: on this machine, or on a Ray cluster whose nodes have the dump at the same path",
         )
 
 
@@ -176,6 +183,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         task=task,
         candidates=tuple(candidates),
         workers=max(workers, 1),
+        engine=getattr(args, "engine", "local"),
         settings=settings,
         resume=args.result_csv_path,
         filtered=args.filter_api,

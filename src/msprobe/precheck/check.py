@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msprobe import log
+from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import write_atomically
-from msprobe.precheck import mindspore_rows, precision_compare
+from msprobe.precheck import cluster, mindspore_rows, precision_compare
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.pool import Pool, tasks_for
@@ -22,13 +23,16 @@ from msprobe.precheck.writer import CheckFiles, CheckWriter
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """What is asked for. ``task`` says how each call is judged; ``candidates`` are taken in turn by ``workers``."""
+    """What is asked for. ``task`` says how each call is judged; ``candidates`` are taken in turn by ``workers``, which
+    are processes of this machine or, with ``engine`` "ray", of the nodes of a cluster.
+    """
 
     dump: str
     output: str
     task: Task
     candidates: tuple[str, ...] = ("auto",)
     workers: int = 1
+    engine: Engine = "local"
     settings: Settings = field(default_factory=Settings)
     resume: str = ""
     filtered: bool = False
@@ -77,6 +81,7 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
         writer.add(answer.result, answer.details)
         ranking.add(answer)
         controls += answer.control
+    writer.begin()
     compared = _compare(request, files, controls) if task.control else None
     summary = files.result.with_name(f"accuracy_checking_summary_{files.stamp}.txt")
     write_atomically(summary, ("\n".join(ranking.lines(100)) + "\n").encode())
@@ -87,8 +92,11 @@ def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequen
     """The answers in the order of the dump; calls that are not selected take no worker."""
     refused = {key: why for key in keys if (why := request.settings.selection.refuse(key))}
     todo = [(key, requests.has_backward(key)) for key in keys if key not in refused]
-    pool = Pool(tasks_for(task, request.candidates, max(1, request.workers)), request.timeout)
-    done = pool.answers(todo) if todo else iter(())
+    tasks = tasks_for(task, request.candidates, max(1, request.workers))
+    if request.engine == "ray":
+        done = cluster.answers(tasks, todo, request.timeout, Workers(len(tasks), "ray"))
+    else:
+        done = Pool(tasks, request.timeout).answers(todo) if todo else iter(())
     warned = False
     for key in keys:
         if key in refused:

@@ -6,6 +6,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+#: The first line of a worker that can run its task; any other one is a text, in JSON, that says why it cannot.
+READY = "ready"
+
 
 @dataclass(frozen=True)
 class Task:

@@ -49,7 +49,7 @@ class Pair:
     """One result of both sides; each a :class:`Value`, a plain Python value or None.
 
     ``rounded``: the reference rounded to the candidate's type, ``movement``: how far disturbed inputs move each
-    element (strict only).
+    element, ``elementwise``: each element depends only on what is at its place in the arguments (strict only).
     """
 
     name: str
@@ -57,6 +57,7 @@ class Pair:
     device: Any
     rounded: Array | None = None
     movement: Array | None = None
+    elementwise: bool = False
 
 
 def judge(pair: Pair, api: str, profile: Profile, dropout: bool = False) -> Judged:
@@ -157,6 +158,6 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
     row.metrics.update(verdict_rows)
     wide = b.astype(np.float64)
     rounded = wide if pair.rounded is None else pair.rounded
-    verdict = judge_floats(wide, rounded, d.astype(np.float64), dtype, pair.movement)
+    verdict = judge_floats(wide, rounded, d.astype(np.float64), dtype, pair.movement, pair.elementwise)
     row.status, row.message = verdict.status, verdict.message
     row.index, row.p99, row.scaled = verdict.index, verdict.p99, verdict.scaled

@@ -21,14 +21,18 @@ from typing import Any
 from msprobe.errors import MsprobeError, NotAvailableError
 from msprobe.precheck import mindspore_rows
 from msprobe.precheck.executors import executor_of
-from msprobe.precheck.job import Answer, Task, answer_of, skipped
+from msprobe.precheck.job import READY, Answer, Task, answer_of, skipped
 
 #: What a worker may take to start: importing a framework on a busy machine.
 START_SECONDS = 600.0
 
 
 class WorkerFailedError(Exception):
-    """A worker died or did not answer in time."""
+    """A worker died or did not answer in time. ``killed``: by somebody else, and not by the call that it ran."""
+
+    def __init__(self, message: str, killed: bool = False) -> None:
+        super().__init__(message)
+        self.killed = killed
 
 
 class Worker:
@@ -51,17 +55,24 @@ class Worker:
             self._process.stdin.write(key.encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise WorkerFailedError(self._obituary()) from None
+            raise self._obituary() from None
         found: dict[str, Any] = json.loads(self._line(timeout))
         return found
 
     def _start(self) -> None:
-        self._process = subprocess.Popen(
-            [self._python or sys.executable, "-m", "msprobe.precheck.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": self._modules()},
-        )
+        program = self._python or sys.executable
+        try:
+            self._process = subprocess.Popen(
+                [program, "-m", "msprobe.precheck.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": self._modules()},
+            )
+        except OSError as problem:
+            raise NotAvailableError(
+                f'"{program}" cannot be run: {(problem.strerror or str(problem)).lower()}; '
+                "python:PATH is the python of an environment, as /venv/bin/python."
+            ) from None
         self._rest = b""
         assert self._process.stdin is not None
         try:
@@ -70,9 +81,12 @@ class Worker:
         except OSError:
             raise NotAvailableError(f"a worker did not start: {self._obituary()}") from None
         try:
-            self._line(START_SECONDS)
+            said = self._line(START_SECONDS).decode()
         except WorkerFailedError as problem:
             raise NotAvailableError(f"a worker did not start: {problem}") from None
+        if said != READY:
+            self.stop()
+            raise NotAvailableError(_told(said))
 
     def _modules(self) -> str:
         """Where the worker finds modules: where we do; in another environment only msprobe is brought along."""
@@ -98,12 +112,12 @@ class Worker:
                     raise WorkerFailedError(f"no answer within {timeout:g} s; the worker was ended.")
                 data = os.read(descriptor, 1 << 20)
                 if not data:
-                    raise WorkerFailedError(self._obituary())
+                    raise self._obituary()
                 self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _obituary(self) -> str:
+    def _obituary(self) -> WorkerFailedError:
         """How the process ended."""
         process, self._process = self._process, None
         assert process is not None
@@ -113,8 +127,9 @@ class Worker:
                     pipe.close()
         status = process.wait()
         if status < 0:
-            return f"worker died of {signal.Signals(-status).name}."
-        return f"worker died with exit status {status}."
+            name = signal.Signals(-status).name
+            return WorkerFailedError(f"worker died of {name}.", killed=name == "SIGKILL")
+        return WorkerFailedError(f"worker died with exit status {status}.")
 
     def stop(self, kill: bool = False) -> None:
         """End the process."""
@@ -182,9 +197,7 @@ class Pool:
                 return
             number, key = job
             try:
-                self._done.put((number, answer_of(worker.ask(key, self._timeout))))
-            except WorkerFailedError as problem:
-                self._done.put((number, _lost(task, key, str(problem), calls[number][1])))
+                self._done.put((number, answer_to(worker, task, calls[number], self._timeout)))
             except MsprobeError as problem:
                 self._done.put((number, problem))
                 return
@@ -194,6 +207,32 @@ class Pool:
                         (number, MsprobeError(f"checking {key} failed: {type(problem).__name__}: {problem}"))
                     )
                 return
+
+
+def answer_to(worker: Worker, task: Task, call: tuple[str, bool], timeout: float) -> Answer:
+    """The answer to one call, a key and whether it has a backward record; one that costs the worker is skipped.
+
+    A worker that was killed (where memory is short, the system does that) is replaced and asked once more.
+    """
+    key, has_backward = call
+    try:
+        try:
+            return answer_of(worker.ask(key, timeout))
+        except WorkerFailedError as problem:
+            if not problem.killed:
+                raise
+            return answer_of(worker.ask(key, timeout))
+    except WorkerFailedError as problem:
+        message = f"{problem} Is there too little memory?" if problem.killed else str(problem)
+        return _lost(task, key, message, has_backward)
+
+
+def _told(line: str) -> str:
+    """The sentence that a worker gave for not starting."""
+    try:
+        return str(json.loads(line))
+    except ValueError:  # no worker of ours
+        return f"a worker did not start; it said {line[:200]!r}."
 
 
 def _lost(task: Task, key: str, message: str, has_backward: bool) -> Answer:

@@ -28,6 +28,7 @@ def check_samples(
         asked.stop()
     files = CheckFiles.fresh(folder)
     writer = CheckWriter(files)
+    writer.begin()
     ranking = Ranking(lambda name: (), _command_of(task))
     for number, answer in enumerate(Pool([task] * workers, timeout).answers([(key, False) for key in keys])):
         tell(f"samples, {number + 1} of {len(keys)}")

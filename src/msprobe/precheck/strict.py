@@ -4,8 +4,8 @@ The reference is computed in double precision from the very numbers that the can
 the candidate's arithmetic. A backward stable algorithm gives the exact result of inputs that are off by a few units of
 rounding (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 1.5). How far such inputs move each
 element is measured: the reference is computed again with its inputs disturbed by one unit of rounding. An element's
-*scale* is the largest of that movement, of one unit in the last place of the result, and of an eighth of one at the
-size of a typical element of the result; its scaled error is its difference in scales.
+*scale* is the largest of that movement, of one unit in the last place of the result, and, where elements mix, of an
+eighth of one at the size of a typical element of the result; its scaled error is its difference in scales.
 """
 
 from __future__ import annotations
@@ -58,11 +58,14 @@ def unit_in_last_place(values: Array, dtype: str) -> Array:
     return np.asarray(np.exp2(exponent - mantissa))
 
 
-def judge_floats(bench: Array, rounded: Array, device: Array, dtype: str, movement: Array | None) -> StrictVerdict:
+def judge_floats(
+    bench: Array, rounded: Array, device: Array, dtype: str, movement: Array | None, elementwise: bool = False
+) -> StrictVerdict:
     """Judge one result of a float type.
 
     ``bench`` is the reference in float64, ``rounded`` the same rounded to ``dtype``, ``device`` the candidate's result;
-    both as float64. ``movement`` says how far disturbed inputs move each element.
+    both as float64. ``movement`` says how far disturbed inputs move each element; an ``elementwise`` call has no large
+    elements whose rounding could reach the small ones.
     """
     unlike = _unlike_specials(bench, rounded, device, dtype, movement)
     if unlike is not None:
@@ -73,7 +76,8 @@ def judge_floats(bench: Array, rounded: Array, device: Array, dtype: str, moveme
     b, r, d = bench[finite], rounded[finite], device[finite]
     mantissa = FLOATS.get(dtype, FLOATS["float32"])[0]
     units = unit_in_last_place(r, dtype)
-    typical = float(np.sqrt(np.mean(np.square(b)))) * 2.0**-mantissa / 8 if np.max(np.abs(b)) < 1e150 else 0.0
+    mixes = not elementwise and np.max(np.abs(b)) < 1e150
+    typical = float(np.sqrt(np.mean(np.square(b)))) * 2.0**-mantissa / 8 if mixes else 0.0
     scale = np.maximum(np.maximum(units, typical), _SUBNORMAL.get(dtype, 0.0))
     if movement is not None:
         scale = np.maximum(scale, movement[finite])

@@ -1,15 +1,17 @@
 """A process that checks calls: ``python -m msprobe.precheck.worker``. It reads its task and then names of calls from
-stdin, a line each, and answers each with a line of JSON.
+stdin, a line each, and answers each with a line of JSON. Its first line says that it is ready, or why it is not.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 from typing import Protocol, cast
 
-from msprobe.precheck.job import Answer, Task
+from msprobe.errors import MsprobeError
+from msprobe.precheck.job import READY, Answer, Task
 
 #: Kind of task -> the module whose ``runner(task)`` makes what runs it.
 RUNNERS = {
@@ -39,14 +41,29 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     task = Task.from_json(sys.stdin.readline())
-    runner = runner_of(task)
-    answers.write("ready\n")
+    try:
+        runner = runner_of(task)
+    except (MsprobeError, ImportError) as problem:
+        answers.write(json.dumps(_why(problem)) + "\n")
+        answers.flush()
+        return 1
+    answers.write(f"{READY}\n")
     answers.flush()
     for line in sys.stdin:
         answer = runner.run(line.rstrip("\n"))
         answers.write(answer.to_json() + "\n")
         answers.flush()
     return 0
+
+
+def _why(problem: MsprobeError | ImportError) -> str:
+    """What keeps a runner from starting, in one sentence."""
+    if isinstance(problem, MsprobeError):
+        return problem.message
+    return (
+        f"{sys.executable} cannot import {problem.name or problem}; a check needs the framework of its dump there, and "
+        "numpy, orjson, PyYAML and xxhash."
+    )
 
 
 if __name__ == "__main__":

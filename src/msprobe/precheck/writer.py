@@ -20,13 +20,14 @@ from msprobe.paths import FILE_MODE, check_readable_file, make_folder, write_ato
 from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER, lines_of
 
 _RESULT_NAME = re.compile(r"accuracy_checking_result_(\d{14})\.csv")
+_STAMP = "%Y%m%d%H%M%S"
 BOM = b"\xef\xbb\xbf"
 _MOST_BYTES = 1 << 33
 
 
 def time_stamp() -> str:
     """The local time, as it stands in the names of files."""
-    return time.strftime("%Y%m%d%H%M%S")
+    return time.strftime(_STAMP)
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,14 @@ class CheckFiles:
 
     @classmethod
     def fresh(cls, folder: Path, stamp: str | None = None) -> CheckFiles:
-        """The files of a new check in ``folder``."""
-        stamp = stamp or time_stamp()
-        result, details = (folder / f"accuracy_checking_{kind}_{stamp}.csv" for kind in ("result", "details"))
-        return cls(result, details, stamp)
+        """The files of a new check in ``folder``; without ``stamp``, of the next second that no other check has."""
+        seconds = int(time.time())
+        while True:
+            word = stamp or time.strftime(_STAMP, time.localtime(seconds))
+            result, details = (folder / f"accuracy_checking_{kind}_{word}.csv" for kind in ("result", "details"))
+            if stamp or not result.exists():
+                return cls(result, details, word)
+            seconds += 1
 
     @classmethod
     def existing(cls, result: str) -> CheckFiles:
@@ -61,7 +66,7 @@ class CheckFiles:
 
 
 class CheckWriter:
-    """The one writer of the two files.
+    """The one writer of the two files, which are made with the first call, or by ``begin``.
 
     ``done``: the calls that the files have results of already. Raises PathError if they cannot be written.
     """
@@ -71,12 +76,18 @@ class CheckWriter:
     ) -> None:
         self.files = files
         self.done: dict[str, list[str]] = {}
-        make_folder(files.result.parent)
-        if files.result.exists():
+        self._headers = ((files.result, result_header), (files.details, header))
+        self._begun = files.result.exists()
+        if self._begun:
             self._continue(tuple(result_header), tuple(header))
-        else:
-            for path, names in ((files.result, result_header), (files.details, header)):
+
+    def begin(self) -> None:
+        """Make the files, with their headers, if nothing has made them yet."""
+        if not self._begun:
+            make_folder(self.files.result.parent)
+            for path, names in self._headers:
                 write_atomically(path, BOM + lines_of([names]))
+            self._begun = True
 
     def _continue(self, result_header: tuple[str, ...], header: tuple[str, ...]) -> None:
         results, details = (_whole_rows(path) for path in (self.files.result, self.files.details))
@@ -91,6 +102,7 @@ class CheckWriter:
 
     def add(self, result: Sequence[str], details: Sequence[Sequence[str]]) -> None:
         """One call: its details, then its result."""
+        self.begin()
         if details:
             _append(self.files.details, lines_of(details))
         _append(self.files.result, lines_of([result]))

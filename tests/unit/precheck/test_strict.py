@@ -63,3 +63,10 @@ def test_whole_numbers_may_differ_only_where_rounding_decides() -> None:
     assert judge_exact(bench, device, np.array([True, False, True])).status == "error"
     assert judge_exact(bench, device, np.array([False, True, False])).status == "pass"
     assert judge_exact(bench, np.array([1, 99, 3]), np.array([False, True, False])).status == "error"
+
+
+def test_a_small_element_of_an_elementwise_call_is_not_excused_by_large_ones() -> None:
+    bench = np.array([1e10, 1.0])
+    device = np.array([1e10, 0.0])
+    assert judge_floats(bench, bench, device, "float32", None).status == "pass"
+    assert judge_floats(bench, bench, device, "float32", None, elementwise=True).status == "error"

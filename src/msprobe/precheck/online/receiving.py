@@ -89,7 +89,9 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
 
 def _writer(folder: Path, stamp: str, rank: int) -> CheckWriter:
     result, details = (folder / f"accuracy_checking_{kind}_{stamp}_rank{rank}.csv" for kind in ("result", "details"))
-    return CheckWriter(CheckFiles(result, details, stamp), (*RESULT_HEADER, STEP), (*DETAILS_HEADER, STEP))
+    writer = CheckWriter(CheckFiles(result, details, stamp), (*RESULT_HEADER, STEP), (*DETAILS_HEADER, STEP))
+    writer.begin()
+    return writer
 
 
 def _check(request: OnlineRequest, step: ReceivedStep, writer: CheckWriter, report: OnlineReport, stamp: str) -> None:

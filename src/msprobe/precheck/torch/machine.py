@@ -41,7 +41,6 @@ class Machine:
         #: What the files call it: as it was asked for, with the device that was found.
         self.name = re.sub(r"^auto(:\d+)?", str(self.device), executor.text)
         self._plugin = _plugin_of(executor)
-        self._compiled: dict[Any, Callable[..., Any]] = {}
         if executor.text.startswith("inject:"):
             self.name = f"{self.device}+{executor.text}"
 
@@ -85,14 +84,10 @@ class Machine:
         if self._plugin is not None:
             plugin = self._plugin
             return lambda *args, **kwargs: plugin(function, args, kwargs)
-        if self.executor.compiled:
-            if function not in self._compiled:
-                # A function of our own around it: the compiler takes no builtin.
-                self._compiled[function] = torch.compile(lambda *args, **kwargs: function(*args, **kwargs))
-            return self._compiled[function]
+        made = _compiled(function) if self.executor.compiled else function
         if fault is None or fault.kind in ("tf32", "swap"):
-            return function
-        return lambda *args, **kwargs: _faulty_outputs(function(*args, **kwargs), fault)
+            return made
+        return lambda *args, **kwargs: _faulty_outputs(made(*args, **kwargs), fault)
 
     @contextlib.contextmanager
     def _switched(self, autocast: torch.dtype | None) -> Iterator[None]:
@@ -277,6 +272,15 @@ def _is_there(kind: str) -> bool:
         return True
     module = torch.backends.mps if kind == "mps" else getattr(torch, kind, None)
     return bool(module is not None and module.is_available())
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as ``torch.compile`` makes it for the very arguments of one call."""
+    # All that was compiled before is forgotten: behind a few variants of one function the compiler would run it as it
+    # is, and what is judged would not be compiled code.
+    torch.compiler.reset()
+    # A function of our own around it: the compiler takes no builtin.
+    return torch.compile(lambda *args, **kwargs: function(*args, **kwargs), fullgraph=True, dynamic=False)
 
 
 def _plugin_of(executor: Executor) -> Callable[..., Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -93,33 +94,94 @@ def _wide_types(value: Any) -> Any:
     return value
 
 
+class Elementwise:
+    """Which results have elements that depend only on what is at the same place in the arguments.
+
+    Seen from disturbed calls: where all arguments are left alone at a place, the result there stays what it was, and
+    elsewhere it moves. Results of another shape do not count.
+    """
+
+    def __init__(self) -> None:
+        self._stays: dict[str, bool] = {}
+
+    def see(self, name: str, old: Any, new: Any, touched: list[torch.Tensor]) -> None:
+        """One result of an undisturbed and a disturbed call; ``touched`` says where each argument was disturbed."""
+        if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor) or old.shape != new.shape:
+            return
+        if old.layout is not torch.strided or self._stays.get(name) is False:
+            return
+        alone = torch.ones(old.shape, dtype=torch.bool)
+        for share in touched:
+            if share.dim() > old.dim() or any(n not in (1, m) for n, m in zip(share.shape[::-1], old.shape[::-1])):  # noqa: B905
+                self._stays[name] = False
+                return
+            alone &= share == 0
+        moved = (old != new) & ~(old.isnan() & new.isnan())
+        if bool(alone.any()) and bool(moved.any()):
+            self._stays[name] = not bool((moved & alone).any())
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those results: ``output.0``, or the path of an argument for its gradient."""
+        return frozenset(name for name, stays in self._stays.items() if stays)
+
+
+@dataclass
+class Movement:
+    """How far each result of the reference moves, by ``output.0`` and the paths of gradients."""
+
+    moved: dict[str, Any] = field(default_factory=dict)
+    elementwise: frozenset[str] = frozenset()
+
+
 def disturbed(
     function: Callable[..., Any], inputs: Inputs, reference: Outcome, eps: float, key: str, seed: int
-) -> dict[str, Any]:
+) -> Movement:
     """How far each element of the reference moves when its inputs are off by up to ``eps`` of their size.
 
-    By ``output.0`` and the paths of gradients; the largest of a few draws. Inputs are made smaller only, so that they
-    stay in their domain (a probability stays below 1). Nothing where the disturbed call fails.
+    The largest of a few draws. Inputs are made smaller only, so that they stay in their domain (a probability stays
+    below 1). Nothing where the disturbed call fails.
     """
     moved: dict[str, Any] = {}
+    elementwise = Elementwise()
     for draw in range(_DRAWS):
         random = torch.Generator().manual_seed(int(generator_for(key, f"disturb {draw}", seed).integers(1 << 62)))
+        touched: list[torch.Tensor] = []
 
-        def off(tensor: torch.Tensor, path: str, random: torch.Generator = random) -> torch.Tensor:
+        def off(
+            tensor: torch.Tensor,
+            path: str,
+            random: torch.Generator = random,
+            touched: list[torch.Tensor] = touched,
+        ) -> torch.Tensor:
             if not (tensor.is_floating_point() or tensor.is_complex()):
                 return tensor
             share = torch.randint(0, 2, tensor.shape, generator=random, dtype=torch.int8)
+            if _are_labels(tensor):
+                share.zero_()
+            touched.append(share)
             return tensor * (1 - eps * share)
 
         args, kwargs = inputs.map(off)
         gradients = None if inputs.gradients is None else [map_tree(one, "", off) for one in inputs.gradients]
         with contextlib.suppress(Exception):
             again = run_call(function, Inputs(args, kwargs, gradients, inputs.wanted), bool(reference.gradients))
-            for place, (old, new) in enumerate(zip(reference.outputs, again.outputs, strict=True)):
-                _note(moved, f"output.{place}", old, new)
-            for path, gradient in reference.gradients.items():
-                _note(moved, path, gradient, again.gradients.get(path))
-    return moved
+            pairs = [
+                (f"output.{place}", *both)
+                for place, both in enumerate(zip(reference.outputs, again.outputs, strict=True))
+            ]
+            pairs += [(path, old, again.gradients.get(path)) for path, old in reference.gradients.items()]
+            for name, old, new in pairs:
+                _note(moved, name, old, new)
+                elementwise.see(name, old, new, touched)
+    return Movement(moved, elementwise.names)
+
+
+def _are_labels(tensor: torch.Tensor) -> bool:
+    """True for a tensor of -1, 0 and 1 alone: classes, signs and masks, which are another thing when they are off."""
+    if tensor.layout is not torch.strided or tensor.is_complex():
+        return False
+    return bool(((tensor == 0) | (tensor.abs() == 1)).all())
 
 
 #: Of the error of an ordinary kernel of the same type counts this part, so that eight times as much passes.

@@ -49,7 +49,7 @@ class Sides:
     bench: Outcome
     device: Outcome
     control: Outcome | None
-    moved: dict[str, Any]
+    movement: reference.Movement
     autocast: torch.dtype | None
 
 
@@ -182,16 +182,16 @@ class TorchRunner:
         bench = run_call(find_reference(function, api), wide, backward)
         if self._recorded is not None and backward:
             place_gradients(device, bench)
-        moved: dict[str, Any] = {}
+        movement = reference.Movement()
         if self._profile.by_element:
             eps = _coarsest(device, inputs)
             if eps:
-                moved = reference.disturbed(function, wide, bench, eps, key, self._task.seed)
+                movement = reference.disturbed(function, wide, bench, eps, key, self._task.seed)
                 ordinary = self._ordinary(function, inputs, backward, autocast, device)
                 if ordinary is not None:
-                    reference.add_ordinary_errors(moved, bench, ordinary, wide, eps)
+                    reference.add_ordinary_errors(movement.moved, bench, ordinary, wide, eps)
         control = self._control.run(function, inputs, backward, autocast) if self._control is not None else None
-        return Sides(inputs, bench, device, control, moved, autocast)
+        return Sides(inputs, bench, device, control, movement, autocast)
 
     def _ordinary(
         self,
@@ -214,7 +214,7 @@ class TorchRunner:
             message = f"the candidate gives {len(device.outputs)} results, the reference {len(bench.outputs)}."
             return [Judged(f"{name}.0", "error", message)]
         return [
-            self._judged(f"{name}.{place}", api, ours, device.outputs[place], sides.moved.get(f"output.{place}"))
+            self._judged(f"{name}.{place}", api, ours, device.outputs[place], sides.movement, f"output.{place}")
             for place, ours in enumerate(bench.outputs)
         ]
 
@@ -226,17 +226,18 @@ class TorchRunner:
         for place, path in enumerate(paths):
             name = f"{key}.backward.output.{place}"
             ours, theirs = bench.gradients[path], device.gradients.get(path)
-            rows.append(self._judged(name, api, ours, theirs, sides.moved.get(path)))
+            rows.append(self._judged(name, api, ours, theirs, sides.movement, path))
             if ours is None and theirs is None:
                 rows[-1].message = f"argument {path} has no gradient."
         return rows
 
-    def _judged(self, name: str, api: str, bench: Any, device: Any, moved: Any) -> Judged:
+    def _judged(self, name: str, api: str, bench: Any, device: Any, movement: reference.Movement, which: str) -> Judged:
         if self._profile.by_element and api.rpartition(".")[2] in _UP_TO_SIGN:
             bench, device = _sizes(bench), _sizes(device)
         pair = Pair(name, value_of(bench), value_of(device))
-        if moved is not None:
-            pair.movement = moved.numpy()
+        if which in movement.moved:
+            pair.movement = movement.moved[which].numpy()
+        pair.elementwise = which in movement.elementwise
         if isinstance(bench, torch.Tensor) and isinstance(device, torch.Tensor) and self._profile.by_element:
             pair.rounded = _rounded(bench, device.dtype)
             _widen(pair.bench, device)
