@@ -52,7 +52,7 @@ class Worker:
         assert self._process is not None
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(key.encode() + b"\n")
+            self._process.stdin.write(json.dumps(key).encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
             raise self._obituary() from None

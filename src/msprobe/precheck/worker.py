@@ -1,13 +1,15 @@
 """A process that checks calls: ``python -m msprobe.precheck.worker``. It reads its task and then names of calls from
-stdin, a line each, and answers each with a line of JSON. Its first line says that it is ready, or why it is not.
+stdin, a line of JSON each, and answers each with another. Its first line says that it is ready, or why it is not.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Protocol, cast
 
 from msprobe.errors import MsprobeError
@@ -40,6 +42,7 @@ def main() -> int:
     # What is checked may print: the answers have a way of their own.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    _offer_to_be_killed_first()
     task = Task.from_json(sys.stdin.readline())
     try:
         runner = runner_of(task)
@@ -50,10 +53,16 @@ def main() -> int:
     answers.write(f"{READY}\n")
     answers.flush()
     for line in sys.stdin:
-        answer = runner.run(line.rstrip("\n"))
+        answer = runner.run(json.loads(line))
         answers.write(answer.to_json() + "\n")
         answers.flush()
     return 0
+
+
+def _offer_to_be_killed_first() -> None:
+    """Where memory gets short, the system is to end this process and no other: it is replaced."""
+    with contextlib.suppress(OSError):  # not on Linux
+        Path("/proc/self/oom_score_adj").write_text("800")
 
 
 def _why(problem: MsprobeError | ImportError) -> str:

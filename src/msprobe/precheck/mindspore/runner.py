@@ -18,6 +18,7 @@ from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorIn
 from msprobe.precheck.columns import direction_status
 from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
 from msprobe.precheck.job import Answer, Task
+from msprobe.precheck.memory import check_memory
 from msprobe.precheck.mindspore_rows import Row, judge, skipped
 from msprobe.precheck.requests import ApiCall, flat, open_requests
 from msprobe.store.values import read_values
@@ -58,6 +59,7 @@ class MindSporeRunner:
 
     def _check(self, call: ApiCall) -> Answer:
         function = _function_of(call)
+        check_memory(call)
         tested = self._inputs(call, wide=False)
         bench = self._inputs(call, wide=True)
         outputs = _flat(_run(function, bench))

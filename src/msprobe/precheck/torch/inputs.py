@@ -48,6 +48,17 @@ class Inputs:
         self.map(see)
         return found
 
+    def paths(self) -> list[str]:
+        """The paths of all tensors among the arguments, in order."""
+        found: list[str] = []
+
+        def see(tensor: torch.Tensor, path: str) -> torch.Tensor:
+            found.append(path)
+            return tensor
+
+        self.map(see)
+        return found
+
     def map(self, change: Callable[[torch.Tensor, str], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments with each tensor replaced by what ``change(tensor, path)`` gives."""
         args = [map_tree(value, str(place), change) for place, value in enumerate(self.args)]

@@ -10,6 +10,7 @@ from msprobe.errors import MsprobeError
 from msprobe.precheck.arguments import UnreadableArgumentError
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import Answer, Task
+from msprobe.precheck.memory import check_memory
 from msprobe.precheck.requests import open_requests
 from msprobe.precheck.torch.functions import UnknownApiError, find_function
 from msprobe.precheck.torch.inputs import InputError, InputMaker
@@ -36,6 +37,7 @@ class OverflowRunner:
         try:
             call = self._requests.call(key)
             function = find_function(call.api.prefix, call.api.name)
+            check_memory(call)
             inputs = self._maker.make(call)
             device = self._candidate.run(function, inputs, False).outputs
             bench = self._cpu.run(function, inputs, False).outputs

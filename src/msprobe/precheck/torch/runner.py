@@ -19,6 +19,7 @@ from msprobe.precheck.columns import BLANK, Judged, direction_status
 from msprobe.precheck.executors import RECORDED, executor_of
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.judge import Pair, Value, judge
+from msprobe.precheck.memory import check_memory
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
 from msprobe.precheck.standards import PROFILES, Profile
 from msprobe.precheck.torch import errors_kept, reference, spread
@@ -78,6 +79,7 @@ class TorchRunner:
         try:
             call = self._requests.call(key)
             function = find_function(call.api.prefix, call.api.name)
+            check_memory(call)
             inputs = self._maker.make(call)
             if self._recorded is not None:
                 self._recorded.take(call)
@@ -219,12 +221,19 @@ class TorchRunner:
         ]
 
     def _backward(self, key: str, api: str, bench: Outcome, device: Outcome, sides: Sides) -> list[Judged]:
+        """A row for each tensor among the arguments, those without a gradient too: the number says which one it is."""
         rows = []
-        paths = list(sides.bench.gradients)
+        paths = sides.inputs.paths()
         if not self._profile.all_gradients:
             paths = [path for path in paths if path.partition(".")[0].isdigit()]
         for place, path in enumerate(paths):
             name = f"{key}.backward.output.{place}"
+            if path not in bench.gradients:
+                why = f"the dump has no gradient of argument {path}."
+                if path not in sides.inputs.wanted:
+                    why = f"argument {path} requires no gradient."
+                rows.append(Judged(name, "SKIP", why))
+                continue
             ours, theirs = bench.gradients[path], device.gradients.get(path)
             rows.append(self._judged(name, api, ours, theirs, sides.movement, path))
             if ours is None and theirs is None:
