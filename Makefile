@@ -103,7 +103,8 @@ $(SHARDED_STAMP): $(STAMP) constraints-sharded.txt
 
 test-sharded: $(SHARDED_STAMP)
 	OMP_NUM_THREADS=1 $(SHARDED_RUN) -m pytest -n 0 tests/integration/test_monitor_deepspeed.py \
-	  tests/integration/test_monitor_megatron.py tests/integration/test_checkpoint_deepspeed.py -m trainers
+	  tests/integration/test_monitor_megatron.py tests/integration/test_checkpoint_deepspeed.py \
+	  tests/integration/test_checkpoint_megatron.py -m trainers
 
 # What each planted bug and each healthy pair is answered, in one precision each; in all of them with BUGS=all.
 BUGS ?= some

@@ -19,27 +19,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.overrides import TorchFunctionMode
+from on_host import OnHost
 from unit.monitor.torch.monitored import EVERYTHING, ModelM, assert_same, bits
 
 from msprobe.pytorch import TrainerMon
 
 STEPS = 3
-
-
-class OnHost(TorchFunctionMode):
-    """What is asked of CUDA is done on the host."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if str(kwargs.get("device", "")).startswith("cuda"):
-            kwargs["device"] = "cpu"
-        if function is torch.Tensor.cuda:
-            return args[0]
-        result = function(*args, **kwargs)
-        if function is torch.Tensor.type and isinstance(result, str):
-            return result.replace("torch.", "torch.cuda.")
-        return result
 
 
 def main() -> None:

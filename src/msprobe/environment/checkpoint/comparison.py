@@ -13,7 +13,9 @@ from msprobe.environment.checkpoint.contents import SECTIONS, Checkpoint, Sectio
 from msprobe.environment.checkpoint.measuring import Kind, Measures, measure
 from msprobe.environment.checkpoint.naming import Pair, apply_map, in_same_words, pair_up, read_map
 from msprobe.environment.checkpoint.opening import open_checkpoint
+from msprobe.environment.checkpoint.optimizer_states import on_common_terms
 from msprobe.environment.checkpoint.tensors import Replicas, Tensor
+from msprobe.environment.checkpoint.tied_heads import without_tied_heads
 from msprobe.errors import MsprobeError
 from msprobe.store.dtypes import ELEMENT_TYPES
 
@@ -92,6 +94,11 @@ def compare_checkpoints(
         first = apply_map(first, read_map(request.names))
     notes = [f'"{one.path}": {note}' for one in (first, second) for note in one.notes]
     before = {pair.name: pair.second for pair in pair_up(first.weights, earlier.weights)} if earlier else {}
+    (first, tied), (second, tied_too) = without_tied_heads(first, second), without_tied_heads(second, first)
+    notes += tied + tied_too
+    states = on_common_terms(first, second)
+    first, second = replace(first, optimizer=states[0]), replace(second, optimizer=states[1])
+    notes += states[2]
     work: list[tuple[Section, Pair, Tensor | None]] = []
     rows: list[Measures] = []
     for section in request.sections:

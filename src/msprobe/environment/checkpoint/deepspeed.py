@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint, from_tree, leaves, put, small_file
+from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.pickles import Opaque
 from msprobe.environment.checkpoint.tensors import Cut, Tensor, joined
 from msprobe.environment.checkpoint.torch_files import read_torch
@@ -70,6 +71,7 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
     ranks = {int(match[1]): name for name, match in slices.items()}
     if not ranks:
         from_tree(found, {"module": module, "optimizer": first.get("optimizer")})
+        name_states(found)
         return found
     optimizers = [_optimizer(os.path.join(place, ranks[rank])) for rank in sorted(ranks)]
     world = _world(place, optimizers[0], ranks)

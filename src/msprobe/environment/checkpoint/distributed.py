@@ -7,6 +7,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,15 +20,21 @@ from msprobe.environment.checkpoint.contents import (
     section_of,
     settings_of,
 )
+from msprobe.environment.checkpoint.megatron_names import core_name, joined_parts
+from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.pickles import Name, Opaque, PickleError, read_pickle
-from msprobe.environment.checkpoint.tensors import Cut, Piece, Pieces, Tensor
+from msprobe.environment.checkpoint.tensors import Piece, Pieces, Tensor, slices
 from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 
 _MOST_METADATA_BYTES = 1 << 30
+_MOST_STACKED = 4096
 # Megatron keeps the layers of a stack in one tensor whose first axis is the layer.
 _STACKED = re.compile(r"(?:^|\.)layers\.(?!\d)")
+# So are all experts of a layer.
+_EXPERTS = re.compile(r"\.mlp\.experts\.experts\.(?=linear_fc[12]\.)")
+_CHAINED = re.compile(r"chained_\d+$")
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,9 @@ def read_distributed(folder: str) -> Checkpoint:
     common = os.path.join(folder, "common.pt")
     if os.path.isfile(common):
         _common(found, read_torch(common))
+        name_states(found, core_name)
+    else:
+        name_states(found)
     if not (found.weights or found.optimizer or found.random):
         raise InvalidInputError(f'"{folder}" holds no tensor.')
     return found
@@ -93,7 +103,7 @@ def _state(value: Any, key: str) -> Any:
 
 def _take(found: Checkpoint, path: str, name: str, entry: Any, places: dict[Any, Any]) -> None:
     top, _, below = name.partition(".")
-    section = section_of(top)
+    section = "optimizer" if _CHAINED.match(top) else section_of(top)
     if section == "weights" and below:
         name = below
     elif section == "other":
@@ -176,18 +186,27 @@ def _common(found: Checkpoint, tree: Any) -> None:
         found.optimizer.update(rest.optimizer)
         found.random.update(rest.random)
         found.facts.update(rest.facts)
-    found.weights = _unstacked(found.weights)
-    found.optimizer = _unstacked(found.optimizer)
+    found.weights = _in_core_words(found.weights)
+    found.optimizer = _in_core_words(found.optimizer, str)
 
 
-def _unstacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _in_core_words(tensors: dict[str, Tensor], renamed: Callable[[str], str] = core_name) -> dict[str, Tensor]:
+    apart = _unstacked(_unstacked(tensors, _STACKED, "{before}{number}.{after}"), _EXPERTS, _EXPERT_NAME)
+    return {renamed(name): tensor for name, tensor in joined_parts(apart).items()}
+
+
+_EXPERT_NAME = "{stem}.mlp.experts.local_experts.{number}.{after}"
+
+
+def _unstacked(tensors: dict[str, Tensor], stacked: re.Pattern[str], form: str) -> dict[str, Tensor]:
+    """The tensors of one layer, or of one expert, of those whose first axis counts them."""
     result: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        place = _STACKED.search(name)
-        if place is None or not tensor.shape or not 0 < tensor.shape[0] <= 4096 or len(tensor.shape) < 2:
+        place = stacked.search(name)
+        if place is None or not tensor.shape or not 0 < tensor.shape[0] <= _MOST_STACKED or len(tensor.shape) < 2:
             result[name] = tensor
             continue
-        for layer in range(tensor.shape[0]):
-            one = Cut(tensor.shape[1:], tensor.dtype, tensor, layer, 1)
-            result[f"{name[: place.end()]}{layer}.{name[place.end() :]}"] = one
+        words = {"before": name[: place.end()], "stem": name[: place.start()], "after": name[place.end() :]}
+        for number, one in enumerate(slices(tensor)):
+            result[form.format(number=number, **words)] = one
     return result

@@ -14,7 +14,16 @@ from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint, leaves, put, section_of, settings_of, small_file
 from msprobe.environment.checkpoint.distributed import read_distributed
-from msprobe.environment.checkpoint.megatron_names import EXPERT, LAYER, core_name, is_expert, sharded_axis
+from msprobe.environment.checkpoint.megatron_names import (
+    EXPERT,
+    LAYER,
+    core_name,
+    is_expert,
+    mamba_sections,
+    sharded_axis,
+)
+from msprobe.environment.checkpoint.megatron_optimizer import states_of_rank
+from msprobe.environment.checkpoint.optimizer_states import in_one_row, plain_name
 from msprobe.environment.checkpoint.tensors import Moved, Replicas, Tensor, joined
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
@@ -38,9 +47,7 @@ def read_megatron(folder: str, allow_missing: bool = False) -> Checkpoint:
     """
     place = _iteration_folder(folder)
     if os.path.isfile(os.path.join(place, ".metadata")):
-        found = read_distributed(place)
-        found.weights = {core_name(name): tensor for name, tensor in found.weights.items()}
-        return found
+        return read_distributed(place)
     if os.path.isfile(os.path.join(place, "metadata.json")) and not any(map(_RANK.match, os.listdir(place))):
         raise InvalidInputError(
             f'"{place}" is a checkpoint of Megatron in the format {_backend(place)}, of which only torch_dist is read; '
@@ -49,7 +56,10 @@ def read_megatron(folder: str, allow_missing: bool = False) -> Checkpoint:
     ranks = _ranks(place, allow_missing)
     found = Checkpoint(folder, "Megatron", settings=ranks.settings, iteration=ranks.iteration)
     found.notes += ranks.notes
-    found.weights = _merged(ranks)
+    chunks = {rank: _chunks(state) for rank, state in ranks.states.items()}
+    offsets = _layer_offsets(chunks, ranks.sizes[1])
+    found.weights = _merged(ranks, chunks, offsets)
+    _optimizer(found, ranks, chunks, offsets)
     _training_state(found, ranks)
     return found
 
@@ -72,6 +82,9 @@ def _backend(place: str) -> str:
     return found[1].decode() if found else "of metadata.json"
 
 
+_Of = dict[tuple[int, int, int], dict[int, dict[str, Tensor]]]
+
+
 @dataclass
 class _Ranks:
     """The files of all ranks: (tensor, pipeline, expert) -> what it holds."""
@@ -81,6 +94,7 @@ class _Ranks:
     sizes: tuple[int, int, int]
     iteration: int | None
     notes: list[str]
+    folders: dict[tuple[int, int, int], str]
 
 
 def _ranks(place: str, allow_missing: bool) -> _Ranks:
@@ -113,11 +127,8 @@ def _ranks(place: str, allow_missing: bool) -> _Ranks:
         raise InvalidInputError(f'"{place}" has the ranks {", ".join(folders)}, which its arguments do not tell of.')
     iteration = first.get("iteration")
     notes = [f"missing: {one}" for one in missing]
-    for name in folders:
-        if os.path.isfile(os.path.join(place, name, "distrib_optim.pt")):
-            notes.append("the state of the distributed optimizer (distrib_optim.pt) is not compared")
-            break
-    return _Ranks(states, settings, sizes, iteration if type(iteration) is int else None, notes)
+    places = {rank: os.path.join(place, name) for name, rank in expected.items()}
+    return _Ranks(states, settings, sizes, iteration if type(iteration) is int else None, notes, places)
 
 
 def _state(path: str) -> dict[Any, Any]:
@@ -159,9 +170,8 @@ def _chunks(state: dict[Any, Any]) -> dict[int, dict[str, Tensor]]:
     return result
 
 
-def _merged(ranks: _Ranks) -> dict[str, Tensor]:
-    chunks = {rank: _chunks(state) for rank, state in ranks.states.items()}
-    offsets = _layer_offsets(chunks, ranks.sizes[1])
+def _merged(ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> dict[str, Tensor]:
+    """The tensors of all ranks, weights or moments of them, as those of one model."""
     experts = ranks.settings.get("num_experts")
     shards: dict[str, dict[tuple[int, int], Tensor]] = defaultdict(dict)
     for (tensor, stage, expert), parts in sorted(chunks.items()):
@@ -179,11 +189,12 @@ def _merged(ranks: _Ranks) -> dict[str, Tensor]:
     gated = _gated(ranks.settings, shards)
     expert_shards = ranks.settings.get("expert_tensor_parallel_size")
     return {
-        name: _whole(name, parts, gated, alone=is_expert(name) and expert_shards == 1) for name, parts in shards.items()
+        name: _whole(name, parts, gated, is_expert(name) and expert_shards == 1, ranks.settings)
+        for name, parts in shards.items()
     }
 
 
-def _layer_offsets(chunks: dict[Any, dict[int, dict[str, Tensor]]], stages: int) -> dict[tuple[int, int], int]:
+def _layer_offsets(chunks: _Of, stages: int) -> dict[tuple[int, int], int]:
     """(part, stage) -> the number of the first layer there: parts go round the stages."""
     counts: dict[tuple[int, int], int] = defaultdict(int)
     for (_, stage, _), parts in chunks.items():
@@ -236,31 +247,66 @@ def _gated(settings: dict[str, Any], shards: dict[str, dict[tuple[int, int], Ten
     return any(settings.get(key) is True for key in ("swiglu", "gated_linear_unit", "geglu"))
 
 
-def _whole(name: str, parts: dict[tuple[int, int], Tensor], gated: bool, alone: bool) -> Tensor:
+def _whole(
+    name: str, parts: dict[tuple[int, int], Tensor], gated: bool, alone: bool, settings: dict[str, Any]
+) -> Tensor:
     """One parameter of the shards of tensor-parallel ranks, and of its copies on expert-parallel ones."""
     copies: dict[int, dict[int, Tensor]] = defaultdict(dict)
     for (tensor, expert), part in sorted(parts.items()):
         copies[expert][tensor] = part
-    axis = None if alone else sharded_axis(name)
+    rows = next(iter(parts.values())).shape[:1]
+    axis = None if alone or not rows else sharded_axis(name, rows[0], settings)
     if axis is None:
         every = [part for one in copies.values() for part in one.values()]
     else:
-        every = [joined(tuple(one.values()), axis, gated and "linear_fc1" in name) for one in copies.values()]
+        sections = (1, 1) if gated and "linear_fc1" in name else mamba_sections(name, settings, rows[0])
+        every = [joined(tuple(one.values()), axis, sections) for one in copies.values()]
     if len(every) == 1:
         return every[0]
     return Replicas(every[0].shape, every[0].dtype, tuple(every))
 
 
+def _optimizer(found: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> None:
+    """Moments as those of one model; settings of groups are those of the first rank."""
+    moments: dict[str, _Of] = defaultdict(dict)
+    steps: list[Tensor] = []
+    for rank, state in sorted(ranks.states.items()):
+        path = os.path.join(ranks.folders[rank], "distrib_optim.pt")
+        distributed = read_torch(path) if os.path.isfile(path) else None
+        told = states_of_rank(state.get("optimizer"), distributed, chunks[rank])
+        if not told.is_complete:
+            found.notes.append(f'"{path}" does not belong to the weights beside it, and is not compared')
+        for moment, its in told.moments.items():
+            if moment == "step":
+                steps += [tensor for named in its.values() for tensor in named.values()]
+            else:
+                moments[moment][rank] = its
+        rest = in_one_row({plain_name(name): tensor for name, tensor in told.rest.items()})
+        if rank == min(ranks.states):
+            found.facts.update(told.facts)
+            found.optimizer.update({name: one for name, one in rest.items() if not name.startswith("state.")})
+        # What could not be given to parameters stays with its rank.
+        folder = os.path.basename(ranks.folders[rank])
+        found.optimizer.update({f"{folder}.{name}": one for name, one in rest.items() if name.startswith("state.")})
+    for moment, per_rank in moments.items():
+        whole = _merged(ranks, per_rank, offsets)
+        found.optimizer.update({f"{name}.{moment}": tensor for name, tensor in whole.items()})
+    if steps:
+        found.optimizer["step"] = Replicas((), steps[0].dtype, tuple(steps))
+
+
 def _training_state(found: Checkpoint, ranks: _Ranks) -> None:
-    """Optimizer and random states, which belong to one rank each, under its folder's name."""
+    """Random states, which belong to one rank each, under its folder's name; and what else the first rank tells."""
     names = {rank: name for name, rank in _names(ranks.sizes).items()}
     for rank, state in sorted(ranks.states.items()):
         for key, tree in state.items():
-            if _CHUNK.match(str(key)) or key == "args":
+            if _CHUNK.match(str(key)) or key in ("args", "optimizer"):
                 continue
             section = section_of(str(key))
-            if section in ("optimizer", "random"):
-                put(found.section(section), found.facts, tree, f"{names[rank]}.{key}")
+            if section == "random":
+                put(found.random, found.facts, tree, f"{names[rank]}.{key}")
+            elif rank == min(ranks.states) and section == "optimizer":
+                put(found.optimizer, found.facts, tree, str(key))
             elif rank == min(ranks.states) and isinstance(tree, (str, int, float)):
                 found.facts[str(key)] = str(tree)[:200]
     found.facts.update({f"args.{key}": str(value)[:200] for key, value in ranks.settings.items()})

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from msprobe.environment.checkpoint.tensors import Tensor, joined
 
 # Plain replacements, in this order: names of the older Megatron and of TransformerEngine -> those of its core.
 _REPLACEMENTS = (
     ("self_attention.linear_qkv.layer_norm_", "input_layernorm."),
     ("self_attention.linear_q_proj.layer_norm_", "input_layernorm."),
+    ("self_attention.linear_q_up_proj.layer_norm_", "self_attention.q_layernorm."),
+    ("self_attention.linear_kv_up_proj.layer_norm_", "self_attention.kv_layernorm."),
     ("mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."),
+    ("mixer.in_proj.layer_norm_", "norm."),
     ("language_model.", ""),
     ("encoder", "decoder"),
     (".input_norm.", ".input_layernorm."),
@@ -32,6 +38,8 @@ _FIRST_AXIS = (
     "linear_q_up_proj",
     "linear_kv_up_proj",
     "linear_q_proj.",
+    "linear_kv_proj.",
+    "eh_proj.weight",
     "mixer.in_proj",
     "mixer.conv1d",
     "mixer.A_log",
@@ -64,8 +72,12 @@ def core_name(name: str) -> str:
     return _TE_EXPERT.sub(r"\1.local_experts.\4.\2.\3", name)
 
 
-def sharded_axis(name: str) -> int | None:
-    """Along which axis ranks have a part of the parameter; None where each has all of it."""
+def sharded_axis(name: str, rows: int, settings: dict[str, Any]) -> int | None:
+    """Along which axis ranks have a part of the parameter, of which one has ``rows`` rows; None where each has all."""
+    if "linear_q_down_proj" in name or "linear_kv_down_proj" in name:
+        # Some versions give each rank all of it.
+        rank = settings.get("q_lora_rank" if "linear_q_down_proj" in name else "kv_lora_rank")
+        return 0 if isinstance(rank, int) and rows < rank else None
     if any(word in name for word in _SECOND_AXIS):
         return 1
     if "layernorm" in name or "layer_norm" in name:
@@ -78,7 +90,51 @@ def is_expert(name: str) -> bool:
     return ".experts." in name and "shared_experts" not in name
 
 
+_VOCABULARY = re.compile(
+    r"(?:word_embeddings|output_layer|embed_tokens|lm_head|wte)\.weight(?:\.(?:exp_avg|exp_avg_sq|master))?$"
+)
+
+
 def is_vocabulary(name: str) -> bool:
-    """True for a parameter with a row for each word, which layouts pad."""
-    words = ("word_embeddings.weight", "output_layer.weight", "embed_tokens.weight", "lm_head.weight", "wte.weight")
-    return name.endswith(words)
+    """True for a parameter, or moments of one, with a row for each word, which layouts pad."""
+    return bool(_VOCABULARY.search(name))
+
+
+def mamba_sections(name: str, settings: dict[str, Any], rows: int) -> tuple[int, ...]:
+    """What a shard with ``rows`` rows of Mamba's joint projection holds, and its convolution: sizes of z, x, B, C, dt.
+
+    Nothing for other parameters, and where the arguments do not tell.
+    """
+    is_projection = "mixer.in_proj.weight" in name
+    if not is_projection and "mixer.conv1d" not in name:
+        return ()
+    state, groups = settings.get("mamba_state_dim", 128), settings.get("mamba_num_groups", 8)
+    wide, ranks = settings.get("mamba_head_dim", 64), settings.get("tensor_model_parallel_size", 1)
+    if not all(type(one) is int and one > 0 for one in (state, groups, wide, ranks)) or groups % ranks:
+        return ()
+    both = groups // ranks * state
+    if not is_projection:
+        inner = rows - 2 * both
+        return (inner, both, both) if inner > 0 else ()
+    # Rows are 2 inner + 2 groups x state + inner / wide.
+    inner, left = divmod((rows - 2 * both) * wide, 2 * wide + 1)
+    return (inner, inner, both, both, inner // wide) if not left and inner > 0 and inner % wide == 0 else ()
+
+
+_PART = re.compile(r"(.*mixer\.(?:in_proj|conv1d)\.(?:weight|bias))\.(z|x|B|C|dt)$")
+
+
+def joined_parts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Mamba's joint projections, whose parts ``torch_dist`` keeps under names of their own."""
+    result: dict[str, Tensor] = {}
+    parts: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        match = _PART.fullmatch(name)
+        if match:
+            parts.setdefault(match[1], {})[match[2]] = tensor
+        else:
+            result[name] = tensor
+    for name, some in parts.items():
+        ordered = tuple(some[word] for word in ("z", "x", "B", "C", "dt") if word in some)
+        result[name] = joined(ordered, 0)
+    return result

@@ -96,8 +96,13 @@ def _unprefixed(name: str) -> str:
 
 
 def _in_torch_words(name: str) -> str:
-    stem, _, last = _MINDSPORE_NUMBER.sub(r".\1", _unprefixed(name)).rpartition(".")
-    return f"{stem}.{_MINDSPORE_ENDINGS.get(last, last)}".lstrip(".")
+    words = _MINDSPORE_NUMBER.sub(r".\1", _unprefixed(name)).split(".")
+    # The last of a weight, the last but one of a moment.
+    for at in (-1, -2)[: len(words)]:
+        if words[at] in _MINDSPORE_ENDINGS:
+            words[at] = _MINDSPORE_ENDINGS[words[at]]
+            break
+    return ".".join(words)
 
 
 # ---- maps between names ----
@@ -118,7 +123,11 @@ def apply_map(found: Checkpoint, mapping: dict[str, str]) -> Checkpoint:
                     raise InvalidInputError(f"the name map's {new!r} is no replacement: {problem}.") from problem
         return name
 
-    return replace(found, weights={renamed(name): tensor for name, tensor in found.weights.items()})
+    states = {}
+    for name, tensor in found.optimizer.items():
+        stem, _, moment = name.rpartition(".")
+        states[f"{renamed(stem)}.{moment}" if stem in found.weights else name] = tensor
+    return replace(found, weights={renamed(name): tensor for name, tensor in found.weights.items()}, optimizer=states)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -165,7 +174,22 @@ def _hugging_face(found: Checkpoint, partner: Checkpoint) -> Checkpoint:
     for name, tensor in found.weights.items():
         for new, part in _translated(name, tensor, groups, each):
             weights[new] = part
-    return replace(found, weights=weights)
+    return replace(found, weights=weights, optimizer=_states_translated(found, groups, each))
+
+
+def _states_translated(found: Checkpoint, groups: int, each: int) -> dict[str, Tensor]:
+    """States of parameters under the names of Hugging Face; a step goes to each of the parts."""
+    states: dict[str, Tensor] = {}
+    for name, tensor in found.optimizer.items():
+        stem, _, moment = name.rpartition(".")
+        weight = found.weights.get(stem)
+        if weight is None:
+            states[name] = tensor
+            continue
+        is_whole = tensor.shape == weight.shape
+        for new, part in _translated(stem, tensor if is_whole else weight, groups, each):
+            states[f"{new}.{moment}"] = part if is_whole else tensor
+    return states
 
 
 def _attention(found: Checkpoint, partner: Checkpoint) -> tuple[int, int]:

@@ -10,10 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 from msprobe.environment.checkpoint.array_files import read_mindspore, read_numpy, read_safetensors
-from msprobe.environment.checkpoint.contents import Checkpoint, from_tree, inside, section_of, settings_of, small_file
+from msprobe.environment.checkpoint.contents import (
+    Checkpoint,
+    Section,
+    from_tree,
+    inside,
+    section_of,
+    settings_of,
+    small_file,
+)
 from msprobe.environment.checkpoint.deepspeed import is_deepspeed, read_deepspeed
 from msprobe.environment.checkpoint.distributed import read_distributed
 from msprobe.environment.checkpoint.megatron import is_megatron, read_megatron
+from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.tensors import Tensor
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
@@ -145,6 +154,7 @@ def _beside(found: Checkpoint, folder: str, names: list[str]) -> None:
 
         section = "random" if section_of(match[1]) == "random" else "optimizer"
         put(found.random if section == "random" else found.optimizer, found.facts, _tree(found, folder, name), match[1])
+    name_states(found)
 
 
 def _tree(found: Checkpoint, folder: str, name: str) -> Any:
@@ -172,7 +182,8 @@ def _open_file(path: str) -> Checkpoint:
         tensors, texts = read_mindspore(path)
         found = Checkpoint(path, "MindSpore", facts=texts)
         for name, tensor in tensors.items():
-            found.section(_of_mindspore(name))[name] = tensor
+            section: Section = _of_mindspore(name)
+            found.section(section)[_moment_last(name) if section == "optimizer" else name] = tensor
     elif suffix in _TORCH or head[:2] in (b"\x80\x02", b"PK"):
         if head[:2] == b"PK" and not _is_torch_archive(path):
             raise InvalidInputError(
@@ -180,6 +191,7 @@ def _open_file(path: str) -> Checkpoint:
             )
         found = Checkpoint(path, "torch")
         from_tree(found, read_torch(path))
+        name_states(found)
     else:
         raise InvalidInputError(f'"{path}" is no checkpoint that is known; give {_KNOWN}.')
     if not (found.weights or found.optimizer or found.random):
@@ -195,8 +207,20 @@ def _is_torch_archive(path: str) -> bool:
         raise InvalidInputError(f'"{path}" is a broken archive; it may have been cut off.') from None
 
 
+_MOMENTS = {
+    "moment1": "exp_avg", "moment2": "exp_avg_sq", "adam_m": "exp_avg", "adam_v": "exp_avg_sq", "exp_avg": "exp_avg",
+    "exp_avg_sq": "exp_avg_sq", "moments": "momentum_buffer", "accum": "accum",
+}  # fmt: skip
+
+
+def _moment_last(name: str) -> str:
+    """The moment behind the name of its parameter, as all other formats have it."""
+    word, _, parameter = name.partition(".")
+    return f"{parameter}.{_MOMENTS[word]}" if word in _MOMENTS and parameter else name
+
+
 def _of_mindspore(name: str) -> Any:
-    moments = ("moments.", "moment1.", "moment2.", "adam_m.", "adam_v.", "exp_avg.", "exp_avg_sq.", "accum.")
+    moments = tuple(f"{word}." for word in _MOMENTS)
     single = (
         "global_step",
         "learning_rate",

@@ -164,7 +164,7 @@ def rows_of(tensor: Tensor, begin: int, end: int) -> Array:
             tensor.offset + begin * row, None, tensor.big_endian,
         )  # fmt: skip
         return part.read()
-    if isinstance(tensor, Joined) and tensor.axis == 0 and not tensor.halves:
+    if isinstance(tensor, Joined) and tensor.axis == 0 and not tensor.sections:
         found, place = [], 0
         for shard in tensor.parts:
             length = shard.shape[0]
@@ -180,23 +180,27 @@ def rows_of(tensor: Tensor, begin: int, end: int) -> Array:
 
 @dataclass(frozen=True)
 class Joined(Tensor):
-    """Shards put together along an axis. ``halves``: each holds a gate and what is gated, both of which are sharded."""
+    """Shards put together along an axis. ``sections``: what each shard holds one behind the other, all of which are
+    sharded, as parts of its length: ``(1, 1)`` for a gate and what is gated.
+    """
 
     parts: tuple[Tensor, ...]
     axis: int
-    halves: bool = False
+    sections: tuple[int, ...] = ()
 
     def read(self) -> Array:
         arrays = [part.read() for part in self.parts]
         if len(arrays) == 1:
             return arrays[0]
-        if not self.halves:
+        if not self.sections:
             return np.concatenate(arrays, self.axis)
-        split = [np.split(array, 2, self.axis) for array in arrays]
-        return np.concatenate([half[0] for half in split] + [half[1] for half in split], self.axis)
+        share = self.parts[0].shape[self.axis] // sum(self.sections)
+        ends = [share * sum(self.sections[:at]) for at in range(1, len(self.sections))]
+        split = [np.split(array, ends, self.axis) for array in arrays]
+        return np.concatenate([one[at] for at in range(len(self.sections)) for one in split], self.axis)
 
 
-def joined(parts: tuple[Tensor, ...], axis: int, halves: bool = False) -> Tensor:
+def joined(parts: tuple[Tensor, ...], axis: int, sections: tuple[int, ...] = ()) -> Tensor:
     """Shards along ``axis`` as one tensor. Raises InvalidInputError where they do not fit."""
     shape = list(parts[0].shape)
     axis = axis if len(shape) > axis else 0
@@ -207,10 +211,10 @@ def joined(parts: tuple[Tensor, ...], axis: int, halves: bool = False) -> Tensor
             raise InvalidInputError(f"shards of shapes {[list(one.shape) for one in parts]} cannot be joined.")
         if [n for at, n in enumerate(part.shape) if at != axis] != [n for at, n in enumerate(shape) if at != axis]:
             raise InvalidInputError(f"shards of shapes {[list(one.shape) for one in parts]} cannot be joined.")
-        if halves and part.shape[axis] % 2:
-            raise InvalidInputError(f"a gated shard of shape {list(part.shape)} has no two halves.")
+        if sections and part.shape[axis] % sum(sections):
+            raise InvalidInputError(f"a shard of shape {list(part.shape)} does not hold parts of sizes {sections}.")
     shape[axis] = sum(part.shape[axis] for part in parts)
-    return Joined(tuple(shape), parts[0].dtype, parts, axis, halves)
+    return Joined(tuple(shape), parts[0].dtype, parts, axis, sections)
 
 
 @dataclass(frozen=True)
@@ -295,7 +299,7 @@ class Pieces(Tensor):
             )
 
     def read(self) -> Array:
-        if len(self.pieces) == 1:
+        if len(self.pieces) == 1 or not self.shape:
             return self.pieces[0].values.read()
         return self.read_rows(0, self.shape[0])
 
@@ -314,3 +318,17 @@ class Pieces(Tensor):
             others = (slice(at, at + size) for at, size in zip(piece.offsets[1:], piece.values.shape[1:], strict=True))
             result[(slice(low - begin, high - begin), *others)] = block
         return np.zeros((end - begin, *self.shape[1:]), np.float32) if result is None else result
+
+
+def slices(tensor: Tensor) -> list[Tensor]:
+    """A tensor for each index of the first axis. A block of several goes with each of them, and with no other."""
+    shape = tensor.shape[1:]
+    if not isinstance(tensor, Pieces):
+        return [Cut(shape, tensor.dtype, tensor, at, 1) for at in range(tensor.shape[0])]
+    blocks: list[list[Piece]] = [[] for _ in range(tensor.shape[0])]
+    for piece in tensor.pieces:
+        sizes = piece.values.shape
+        for at in range(sizes[0]):
+            part = Cut(sizes[1:], tensor.dtype, piece.values, at, 1)
+            blocks[piece.offsets[0] + at].append(Piece(piece.offsets[1:], part))
+    return [Pieces(shape, tensor.dtype, tuple(some)) for some in blocks]

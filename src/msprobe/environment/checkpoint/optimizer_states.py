@@ -1,0 +1,243 @@
+"""States of optimizers under the names of their parameters: ``layers.0.weight.exp_avg``, in whatever format.
+
+torch numbers parameters in the order of its groups; torch's distributed checkpoints and Megatron's name them, each in a
+way of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msprobe.environment.checkpoint.contents import Checkpoint
+from msprobe.environment.checkpoint.tensors import FileTensor, HeldTensor, Replicas, Tensor
+
+Groups = dict[int, tuple[list[int], list[str]]]
+#: What a float32 copy of a parameter is called.
+MASTER = "master"
+_STATE = re.compile(r"(?P<before>(?:.*?\.)??)state\.(?P<rest>.+)")
+_MASTERS = re.compile(r"(?P<before>(?:.*?\.)??)(?:fp32_from_fp16_params|fp32_from_fp16|fp32_groups)\.(\d+)\.(\d+)")
+_GROUP = re.compile(r"(?P<before>(?:.*?\.)??)param_groups\.(\d+)\.(?P<key>params|param_names)(?:\.(\d+))?")
+_NUMBERED = re.compile(r"(\d+)\.(.+)")
+_LEADING = re.compile(r"^(?:(?:optimizer|optim|optimizer_state_dict)\.)+(?=(?:.*\.)?(?:param_groups|state)\.)")
+_BUFFERS = ("running_mean", "running_var", "num_batches_tracked", "inv_freq", "position_ids", "_extra_state")
+_NORM = re.compile(r"(^|[._])(ln|norm|layernorm|layer_norm|rmsnorm|bn)([._\d]|$)|norm\.|_norm|norm_")
+_WORDS = {"param": MASTER, "fp32_param": MASTER, "master_param": MASTER}
+_OF_SEVERAL = re.compile(r"(?:chained_)?(\d{1,6})\.(?:optimizer\.)?param_groups\.(\d{1,6})\.(.+)")
+_A_GROUP = re.compile(r"param_groups\.(\d+)\.")
+_STEP_OF_GROUP = re.compile(r"(?:\d+\.)?(?:param_groups\.\d+\.step|state\.common_step)|step")
+
+
+def name_states(found: Checkpoint, parameter_name: Callable[[str], str] = str) -> None:
+    """Rename what ``found.optimizer`` holds; what belongs to no parameter loses the words before ``param_groups``.
+
+    ``parameter_name`` makes the name of a weight of the name that the optimizer has for it.
+    """
+    found.optimizer, rest = by_parameter(found.optimizer, found.facts, found.weights, parameter_name)
+    found.optimizer.update(in_one_row({plain_name(name): tensor for name, tensor in rest.items()}))
+
+
+def by_parameter(
+    states: dict[str, Tensor],
+    facts: dict[str, str],
+    weights: dict[str, Tensor],
+    parameter_name: Callable[[str], str] = str,
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """(states by ``parameter.moment``, what is left of ``states`` under its own names)."""
+    named: dict[str, Tensor] = {}
+    rest: dict[str, Tensor] = {}
+    numbered: dict[str, dict[int, dict[str, Tensor]]] = defaultdict(lambda: defaultdict(dict))
+    for name, tensor in states.items():
+        match = _STATE.fullmatch(name)
+        subject = match and _subject(match["rest"], weights, parameter_name)
+        if match and subject:
+            named[subject] = tensor
+        elif match and (at := _NUMBERED.fullmatch(match["rest"])) and len(at[1]) < 10:
+            numbered[match["before"]][int(at[1])][at[2]] = tensor
+        else:
+            rest[name] = tensor
+    groups = _groups(states, facts)
+    for before, subjects in numbered.items():
+        names = _names(groups.get(before, {}), subjects, weights)
+        for number, moments in subjects.items():
+            for moment, tensor in moments.items():
+                if number in names:
+                    named[f"{names[number]}.{_WORDS.get(moment, moment)}"] = tensor
+                else:
+                    rest[f"{before}state.{number}.{moment}"] = tensor
+        if names:
+            _masters(rest, named, before, groups[before], names)
+            for name in [name for name in rest if (match := _GROUP.fullmatch(name)) and match["before"] == before]:
+                del rest[name]
+    return named, rest
+
+
+def plain_name(name: str) -> str:
+    """A setting of the optimizer without the words before it."""
+    return _LEADING.sub("", name)
+
+
+def in_one_row(states: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Groups of several optimizers (one for experts) numbered as those of one."""
+    matches = {name: match for name in states if (match := _OF_SEVERAL.fullmatch(name))}
+    groups = sorted({(int(match[1]), int(match[2])) for match in matches.values()})
+    return {
+        f"param_groups.{groups.index((int(match[1]), int(match[2])))}.{match[3]}"
+        if (match := matches.get(name))
+        else name: tensor
+        for name, tensor in states.items()
+    }
+
+
+def _subject(rest: str, weights: dict[str, Tensor], parameter_name: Callable[[str], str]) -> str | None:
+    """``parameter.moment`` of ``parameter.moment`` or ``moment.parameter``, where the parameter is known."""
+    stem, _, moment = rest.rpartition(".")
+    if parameter_name(stem) in weights:
+        return f"{parameter_name(stem)}.{_WORDS.get(moment, moment)}"
+    moment, _, stem = rest.partition(".")
+    if parameter_name(stem) in weights:
+        return f"{parameter_name(stem)}.{_WORDS.get(moment, moment)}"
+    return None
+
+
+def _groups(states: dict[str, Tensor], facts: dict[str, str]) -> dict[str, Groups]:
+    """Words before ``param_groups`` -> group -> (numbers of its parameters, their names if they are told)."""
+    found: dict[str, Groups] = defaultdict(lambda: defaultdict(lambda: ([], [])))
+    for name, tensor in states.items():
+        match = _GROUP.fullmatch(name)
+        if match and match["key"] == "params" and isinstance(tensor, HeldTensor):
+            found[match["before"]][int(match[2])][0].extend(int(one) for one in tensor.values.reshape(-1).tolist())
+    for name, text in facts.items():
+        match = _GROUP.fullmatch(name)
+        if match and match["key"] == "param_names":
+            found[match["before"]][int(match[2])][1].append(text)
+    return found
+
+
+def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[str, Tensor]) -> dict[int, str]:
+    """Number -> parameter. Nothing where shapes do not say that the usual order is the one of this optimizer."""
+    ordered = [groups[number] for number in sorted(groups)]
+    if ordered and all(names and len(names) == len(numbers) for numbers, names in ordered):
+        told = {number: name for numbers, names in ordered for number, name in zip(numbers, names, strict=True)}
+        return told if set(told.values()) <= set(weights) else {}
+    subjects = [numbers for numbers, _ in ordered] or [sorted(states)]
+    for candidate in _candidates(_parameters(weights), len(subjects)):
+        if [len(one) for one in candidate] != [len(one) for one in subjects]:
+            continue
+        pairs = [
+            pair
+            for numbers, names in zip(subjects, candidate, strict=True)
+            for pair in zip(numbers, names, strict=True)
+        ]
+        if all(_fits(states.get(number, {}), weights[name].shape) for number, name in pairs):
+            return dict(pairs)
+    return {}
+
+
+def _fits(moments: dict[str, Tensor], shape: tuple[int, ...]) -> bool:
+    return all(one.shape == shape for one in moments.values() if one.shape not in ((), (1,)))
+
+
+def _parameters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights that an optimizer may have, each once, though two names may stand for one (tied embeddings)."""
+    seen: set[tuple[Any, ...]] = set()
+    found = {}
+    for name, tensor in weights.items():
+        if name.endswith(_BUFFERS) or not tensor.dtype.startswith(("float", "bfloat")):
+            continue
+        place = (tensor.path, tensor.start, tensor.offset, tensor.shape) if isinstance(tensor, FileTensor) else (name,)
+        if place not in seen:
+            seen.add(place)
+            found[name] = tensor
+    return found
+
+
+def _candidates(weights: dict[str, Tensor], count: int) -> Iterator[list[list[str]]]:
+    """How trainers sort parameters into groups: not at all, by dimensions, or by what weight decay is for."""
+    names = list(weights)
+    if count == 1:
+        yield [names]
+    if count != 2:
+        return
+    is_flat: tuple[Callable[[str], bool], ...] = (
+        lambda name: len(weights[name].shape) < 2,
+        lambda name: name.endswith("bias") or bool(_NORM.search(name.lower())),
+        lambda name: name.endswith("bias"),
+    )
+    for is_second in is_flat:
+        first, second = [one for one in names if not is_second(one)], [one for one in names if is_second(one)]
+        yield [first, second]
+        yield [second, first]
+
+
+def _masters(
+    rest: dict[str, Tensor], named: dict[str, Tensor], before: str, groups: Groups, names: dict[int, str]
+) -> None:
+    """Float32 copies that stand beside the optimizer, in lists as its groups are: Megatron's Float16Optimizer."""
+    outer = before.removesuffix("optimizer.")
+    copies: dict[int, dict[int, str]] = defaultdict(dict)
+    for name in rest:
+        match = _MASTERS.fullmatch(name)
+        if match and match["before"] in (outer, before):
+            copies[int(match[2])][int(match[3])] = name
+    for group, at in copies.items():
+        numbers = groups[group][0] if group in groups else []
+        if len(numbers) == len(at):
+            for place, name in at.items():
+                if numbers[place] in names:
+                    named[f"{names[numbers[place]]}.{MASTER}"] = rest.pop(name)
+
+
+def on_common_terms(first: Checkpoint, second: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor], list[str]]:
+    """The optimizer states of both, so that those of two formats can be compared; and what was left out, for people.
+
+    A step that is told once answers to those of all parameters. Between two formats, settings of groups that one side
+    alone tells are left out, and so are float32 copies of weights.
+    """
+    sides = dict(first.optimizer), dict(second.optimizer)
+    if not all(sides):
+        return *sides, []
+    flat = [any("distributed.dp_group_idx_" in name for name in states) for states in sides]
+    if any(flat) and (not all(flat) or _ranks(first) != _ranks(second)):
+        return {}, {}, [_FLAT]
+    steps = [_steps(states) for states in sides]
+    told_once = [any(map(_STEP_OF_GROUP.fullmatch, one)) for one in steps]
+    if all(steps) and any(told_once) and set(steps[0]) != set(steps[1]):
+        for states, own in zip(sides, steps, strict=True):
+            copies = tuple(states.pop(name) for name in own)
+            states["step"] = copies[0] if len(copies) == 1 else Replicas((), copies[0].dtype, copies)
+    groups = [{match[1] for name in states if (match := _A_GROUP.match(name))} for states in sides]
+    if first.format == second.format and (groups[0] == groups[1] or "Megatron" not in first.format):
+        return *sides, []
+    notes = []
+    settings = 0
+    for states, others, weights in ((sides[0], sides[1], first.weights), (sides[1], sides[0], second.weights)):
+        alone = [name for name in states if name not in others and name.rpartition(".")[0] not in weights]
+        copies_alone = [name for name in states if name.endswith("." + MASTER)]
+        if any(name.endswith("." + MASTER) for name in others):
+            copies_alone = []
+        elif copies_alone:
+            notes.append("float32 copies of weights, which the optimizer of one side alone has, are not compared")
+        settings += len(alone)
+        for name in {*alone, *copies_alone}:
+            del states[name]
+    if settings:
+        notes.append(f"{settings} settings of the optimizer, which one side alone tells, are not compared")
+    return *sides, notes
+
+
+_FLAT = (
+    "the optimizer state of one side is flat buffers of its ranks (dp_reshardable), so it is compared with the same "
+    "layout alone"
+)
+
+
+def _ranks(found: Checkpoint) -> tuple[Any, ...]:
+    return tuple(found.settings.get(f"{word}_model_parallel_size") for word in ("tensor", "pipeline", "expert"))
+
+
+def _steps(states: dict[str, Tensor]) -> list[str]:
+    of_groups = [name for name in states if _STEP_OF_GROUP.fullmatch(name)]
+    return of_groups or [name for name in states if name.endswith(".step")]
