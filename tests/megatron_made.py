@@ -109,7 +109,7 @@ def save(
                 }
                 for chunk in range(vpp):
                     part = _part(model, counts, chunk * pp + p, e, ep)
-                    part = {name: _shard(name, tensor, t, tp, gated) for name, tensor in part.items()}
+                    part = {name: shard(name, tensor, t, tp, gated) for name, tensor in part.items()}
                     state["model" if vpp == 1 else f"model{chunk}"] = _styled(part, style)
                 rank = f"mp_rank_{t:02d}" + (f"_{p:03d}" if pp > 1 else "") + (f"_{e:03d}" if ep > 1 else "")
                 (below / rank).mkdir(parents=True)
@@ -138,7 +138,7 @@ def _part(model: Weights, counts: list[int], place: int, expert_rank: int, exper
     return part
 
 
-def _shard(name: str, tensor: torch.Tensor, rank: int, ranks: int, gated: bool) -> torch.Tensor:
+def shard(name: str, tensor: torch.Tensor, rank: int, ranks: int, gated: bool) -> torch.Tensor:
     if "linear_fc1" in name and gated:
         gate, up = tensor.chunk(2)
         return torch.cat([gate.chunk(ranks)[rank], up.chunk(ranks)[rank]])

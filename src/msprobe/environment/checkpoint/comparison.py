@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from msprobe import engine
 from msprobe.engine import ALONE, Workers
@@ -21,6 +22,9 @@ from msprobe.store.dtypes import ELEMENT_TYPES
 
 _BYTES_A_JOB = 256 << 20
 _PAIRS_A_JOB = 2000
+# A cosine that weights of two trainings have by chance.
+_UNRELATED = 0.5
+_MOST_EXCHANGED = 4
 #: What matters first comes first.
 ORDER: tuple[Kind, ...] = (
     "unreadable", "missing", "extra", "other shape", "not finite", "permuted", "transposed", "scaled", "stale",
@@ -119,6 +123,7 @@ def compare_checkpoints(
 
     for found in engine.run(_measure, jobs, workers, tell):
         rows += found
+    rows = _exchanged(rows, work)
     rows, more = _stale(rows, first, second)
     rows.sort(key=_weight)
     return Comparison(first, second, rows, notes + more)
@@ -191,6 +196,34 @@ def _alone(section: Section, pair: Pair) -> Measures:
         (one.dtype if one else None, two.dtype if two else None),
         section=section,
     )
+
+
+def _exchanged(rows: list[Measures], work: list[tuple[Section, Pair, Tensor | None]]) -> list[Measures]:
+    """Of weights that have nothing in common, those that have what another one has: layers that were exchanged."""
+    pairs: dict[tuple[str, str], Pair] = {(section, pair.name): pair for section, pair, _ in work}
+    apart = {id(row) for row in rows if row.kind == "changed" and row.norms and abs(row.cosine or 0.0) < _UNRELATED}
+    by_norm: dict[tuple[Any, ...], list[Measures]] = {}
+    for row in rows:
+        if row.norms and row.norms[0]:
+            by_norm.setdefault((row.section, row.shape[0], row.norms[0]), []).append(row)
+    found = []
+    for row in rows:
+        others = by_norm.get((row.section, row.shape[1], (row.norms or (0, 0))[1]), ()) if id(row) in apart else ()
+        own = pairs.get((row.section, row.name))
+        for other in others[:_MOST_EXCHANGED]:
+            theirs = pairs[row.section, other.name].first
+            if own and own.second and theirs and other is not row and _is_equal(row.name, theirs, own.second):
+                row = replace(row, detail=f"the second has here what the first has in {other.name}")
+                break
+        found.append(row)
+    return found
+
+
+def _is_equal(name: str, first: Tensor, second: Tensor) -> bool:
+    try:
+        return measure(name, first, second).kind == "equal"
+    except (MsprobeError, MemoryError):
+        return False
 
 
 def _stale(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple[list[Measures], list[str]]:

@@ -14,7 +14,8 @@ import re
 from math import prod
 from typing import Any
 
-from msprobe.environment.checkpoint.contents import Checkpoint, from_tree, leaves, put, small_file
+from msprobe.environment.checkpoint.contents import Checkpoint, from_tree, leaves, put, settings_of, small_file
+from msprobe.environment.checkpoint.megatron_names import core_name, is_gated, whole
 from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.pickles import Opaque
 from msprobe.environment.checkpoint.tensors import Cut, Tensor, joined
@@ -51,27 +52,60 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
     """Open a checkpoint of DeepSpeed. Raises PathError, InvalidInputError."""
     place = _step_folder(folder)
     names = sorted(os.listdir(place))
-    models = {name: match for name in names if (match := _MODEL.match(name))}
-    slices = {name: match for name in names if (match := _OPTIMIZER.match(name))}
-    parts = {int(match[2]) for match in models.values()}
-    if len(parts) > 1:
-        raise InvalidInputError(
-            f'"{place}" is split over {len(parts)} model-parallel ranks; give the checkpoint of Megatron, or one '
-            "that was merged."
+    models = [(name, match) for name in names if (match := _MODEL.match(name))]
+    slices = [(name, match) for name in names if (match := _OPTIMIZER.match(name))]
+    parts = sorted({int(match[2]) for _, match in models})
+    if parts != list(range(len(parts))) and not allow_missing:
+        missing = min(set(range(parts[-1])) - set(parts))
+        raise PathError(f'"{place}" lacks mp_rank_{missing:02d}_model_states.pt, which is a part of the model.')
+    found = [
+        _part(
+            Checkpoint(folder, "DeepSpeed"),
+            place,
+            {int(match[1] or 0): name for name, match in models if int(match[2]) == part},
+            {int(match[1]): name for name, match in slices if int(match[2]) == part},
         )
-    states = {int(match[1] or 0): read_torch(os.path.join(place, name)) for name, match in models.items()}
+        for part in parts
+    ]
+    if len(found) == 1:
+        return found[0]
+    first, weights = found[0], [one.weights for one in found]
+    if not any("linear_qkv" in core_name(name) for name in first.weights):
+        raise InvalidInputError(
+            f'"{place}" is split over {len(parts)} model-parallel ranks, and its parameters have not the names of '
+            "Megatron, so nobody tells how they are split; give a checkpoint that was merged."
+        )
+    first.notes.append(f"the shards of {len(found)} model-parallel ranks are put together by Megatron's names")
+    first.weights = _of_all_parts(weights, first.settings)
+    first.optimizer = _of_all_parts([one.optimizer for one in found], first.settings)
+    return first
+
+
+def _of_all_parts(parts: list[dict[str, Tensor]], settings: dict[str, Any]) -> dict[str, Tensor]:
+    """Shards of model-parallel ranks, whose parameters have Megatron's names, put together."""
+    named = [{core_name(name): tensor for name, tensor in part.items()} for part in parts]
+    gated = is_gated({name: tensor.shape for name, tensor in named[0].items()}, settings)
+    return {
+        name: whole(name, {(at, 0): one[name] for at, one in enumerate(named) if name in one}, gated, False, settings)
+        for name in named[0]
+    }
+
+
+def _part(found: Checkpoint, place: str, models: dict[int, str], ranks: dict[int, str]) -> Checkpoint:
+    """What the files of one model-parallel rank hold; ``models``, ``ranks``: data-parallel rank -> file."""
+    states = {rank: read_torch(os.path.join(place, name)) for rank, name in models.items()}
     first = states[min(states)]
     if not isinstance(first, dict):
-        raise InvalidInputError(f'"{place}/{min(models)}" holds no state of a training.')
-    found = Checkpoint(folder, "DeepSpeed")
+        raise InvalidInputError(f'"{place}/{models[min(models)]}" holds no state of a training.')
     found.iteration = first.get("global_steps") if type(first.get("global_steps")) is int else None
+    found.settings = settings_of(first.get("args"))
     for key in _RANDOM:
         put(found.random, found.facts, first.get(key), key)
     module = first.get("module")
-    ranks = {int(match[1]): name for name, match in slices.items()}
     if not ranks:
         from_tree(found, {"module": module, "optimizer": first.get("optimizer")})
-        name_states(found)
+        buffers = first.get("buffer_names")
+        name_states(found, buffers=buffers if isinstance(buffers, list) else ())
         return found
     optimizers = [_optimizer(os.path.join(place, ranks[rank])) for rank in sorted(ranks)]
     world = _world(place, optimizers[0], ranks)
@@ -154,6 +188,10 @@ def _merge(
             found.optimizer.update({f"{name}.{moment}": tensor for name, tensor in merged.items()})
         else:
             put(found.optimizer, found.facts, per_rank[0], moment)
+    base = optimizers[0].get("base_optimizer_state")
+    for number, group in enumerate(base.get("param_groups", ()) if isinstance(base, dict) else ()):
+        settings = {key: value for key, value in group.items() if key != "params"} if isinstance(group, dict) else {}
+        put(found.optimizer, found.facts, settings, f"param_groups.{number}")
 
 
 def _moments(optimizer: dict[str, Any]) -> list[dict[str, Any]]:

@@ -45,6 +45,7 @@ class Measures:
     inf_count: tuple[int, int] = (0, 0)
     ulp_max: int | None = None
     factor: float | None = None
+    norms: tuple[float, float] | None = None
     padded: tuple[int, int] | None = None
     detail: str = ""
     replicas_differ: tuple[bool, bool] = (False, False)
@@ -160,6 +161,7 @@ def _apart(found: Measures, a: Array, b: Array) -> Measures:
         nan_count=(nan[0], nan[1]),
         inf_count=(inf[0], inf[1]),
         factor=dot / square_a if square_a else None,
+        norms=(norm_a, norm_b),
     )
 
 
@@ -196,6 +198,8 @@ def _kind(found: Measures, a: Array, b: Array) -> Measures:
         return replace(found, kind="transposed", detail="the last two axes are exchanged")
     if _same_in_another_order(a, b):
         return replace(found, kind="permuted", detail=_order(a, b))
+    if found.cosine is None:
+        return replace(found, detail=f"the {'first' if found.relative == math.inf else 'second'} is all zeros")
     return _scaled(found, factor)
 
 
@@ -214,11 +218,25 @@ def _is_rounded(found: Measures, a: Array, b: Array) -> bool:
 
 
 def _order(a: Array, b: Array) -> str:
-    if a.ndim == 2 and _same(a[_row_order(a)], b[_row_order(b)]):
-        return "same rows in another order"
-    if a.ndim == 2 and _same(a.T[_row_order(a.T)], b.T[_row_order(b.T)]):
-        return "same columns in another order"
+    for what, x, y in (("rows", a, b), ("columns", a.T, b.T)):
+        if a.ndim == 2 and len(x) > 1:
+            orders = _row_order(x), _row_order(y)
+            if _same(x[orders[0]], y[orders[1]]):
+                block = _block(*orders)
+                blocks = f", in blocks of {block}, as where heads or q, k, v are exchanged"
+                return f"same {what} in another order{blocks if block > 1 else ''}"
+    if a.ndim == 1:
+        block = _block(np.argsort(a, kind="stable"), np.argsort(b, kind="stable"))
+        return f"same elements in another order{f', in blocks of {block}' if block > 1 else ''}"
     return "same elements in another order"
+
+
+def _block(first: Array, second: Array) -> int:
+    """How many neighbours stayed together, if what ``first`` sorts was exchanged to what ``second`` sorts."""
+    source = np.empty_like(first)
+    source[second] = first
+    ends = np.flatnonzero(np.diff(source) != 1) + 1
+    return int(np.gcd.reduce(np.append(ends, len(source))))
 
 
 def _row_order(rows: Array) -> Array:

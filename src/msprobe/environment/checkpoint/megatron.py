@@ -19,12 +19,12 @@ from msprobe.environment.checkpoint.megatron_names import (
     LAYER,
     core_name,
     is_expert,
-    mamba_sections,
-    sharded_axis,
+    is_gated,
+    whole,
 )
 from msprobe.environment.checkpoint.megatron_optimizer import states_of_rank
 from msprobe.environment.checkpoint.optimizer_states import in_one_row, plain_name
-from msprobe.environment.checkpoint.tensors import Moved, Replicas, Tensor, joined
+from msprobe.environment.checkpoint.tensors import Moved, Replicas, Tensor
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
 
@@ -176,8 +176,8 @@ def _merged(ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> 
     shards: dict[str, dict[tuple[int, int], Tensor]] = defaultdict(dict)
     for (tensor, stage, expert), parts in sorted(chunks.items()):
         for chunk, named in parts.items():
-            whole = _experts_apart(named, ranks.settings, ranks.sizes[2])
-            for name, value in whole.items():
+            apart = _experts_apart(named, ranks.settings, ranks.sizes[2])
+            for name, value in apart.items():
                 name = LAYER.sub(lambda m: f"{m[1]}{m[2]}{int(m[3]) + offsets[chunk, stage]}{m[4]}", name)  # noqa: B023
                 place = expert
                 if is_expert(name) and type(experts) is int and ranks.sizes[2] > 1:
@@ -186,10 +186,10 @@ def _merged(ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> 
                     place = 0
                 # Tied embeddings are kept by the first stage and the last: the later one is the head.
                 shards[name].setdefault((tensor, place), value)
-    gated = _gated(ranks.settings, shards)
+    gated = is_gated({name: next(iter(parts.values())).shape for name, parts in shards.items()}, ranks.settings)
     expert_shards = ranks.settings.get("expert_tensor_parallel_size")
     return {
-        name: _whole(name, parts, gated, is_expert(name) and expert_shards == 1, ranks.settings)
+        name: whole(name, parts, gated, is_expert(name) and expert_shards == 1, ranks.settings)
         for name, parts in shards.items()
     }
 
@@ -236,36 +236,6 @@ def _experts_apart(named: dict[str, Tensor], settings: dict[str, Any], expert_ra
     return result
 
 
-def _gated(settings: dict[str, Any], shards: dict[str, dict[tuple[int, int], Tensor]]) -> bool:
-    """Do the first layers of MLPs hold a gate and what is gated? Shapes tell, else the arguments."""
-    for name, parts in shards.items():
-        second = shards.get(name.replace("linear_fc1", "linear_fc2"))
-        if name.endswith("linear_fc1.weight") and second:
-            first_shape, second_shape = next(iter(parts.values())).shape, next(iter(second.values())).shape
-            if len(first_shape) == len(second_shape) == 2:
-                return first_shape[0] == 2 * second_shape[1]
-    return any(settings.get(key) is True for key in ("swiglu", "gated_linear_unit", "geglu"))
-
-
-def _whole(
-    name: str, parts: dict[tuple[int, int], Tensor], gated: bool, alone: bool, settings: dict[str, Any]
-) -> Tensor:
-    """One parameter of the shards of tensor-parallel ranks, and of its copies on expert-parallel ones."""
-    copies: dict[int, dict[int, Tensor]] = defaultdict(dict)
-    for (tensor, expert), part in sorted(parts.items()):
-        copies[expert][tensor] = part
-    rows = next(iter(parts.values())).shape[:1]
-    axis = None if alone or not rows else sharded_axis(name, rows[0], settings)
-    if axis is None:
-        every = [part for one in copies.values() for part in one.values()]
-    else:
-        sections = (1, 1) if gated and "linear_fc1" in name else mamba_sections(name, settings, rows[0])
-        every = [joined(tuple(one.values()), axis, sections) for one in copies.values()]
-    if len(every) == 1:
-        return every[0]
-    return Replicas(every[0].shape, every[0].dtype, tuple(every))
-
-
 def _optimizer(found: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> None:
     """Moments as those of one model; settings of groups are those of the first rank."""
     moments: dict[str, _Of] = defaultdict(dict)
@@ -289,8 +259,8 @@ def _optimizer(found: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tupl
         folder = os.path.basename(ranks.folders[rank])
         found.optimizer.update({f"{folder}.{name}": one for name, one in rest.items() if name.startswith("state.")})
     for moment, per_rank in moments.items():
-        whole = _merged(ranks, per_rank, offsets)
-        found.optimizer.update({f"{name}.{moment}": tensor for name, tensor in whole.items()})
+        merged = _merged(ranks, per_rank, offsets)
+        found.optimizer.update({f"{name}.{moment}": tensor for name, tensor in merged.items()})
     if steps:
         found.optimizer["step"] = Replicas((), steps[0].dtype, tuple(steps))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import Any
 
-from msprobe.environment.checkpoint.tensors import Tensor, joined
+from msprobe.environment.checkpoint.tensors import Replicas, Tensor, joined
 
 # Plain replacements, in this order: names of the older Megatron and of TransformerEngine -> those of its core.
 _REPLACEMENTS = (
@@ -138,3 +139,31 @@ def joined_parts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         ordered = tuple(some[word] for word in ("z", "x", "B", "C", "dt") if word in some)
         result[name] = joined(ordered, 0)
     return result
+
+
+def is_gated(shapes: dict[str, tuple[int, ...]], settings: dict[str, Any]) -> bool:
+    """Do the first layers of MLPs hold a gate and what is gated? Shapes of one rank tell, else the arguments."""
+    for name, first in shapes.items():
+        second = shapes.get(name.replace("linear_fc1", "linear_fc2"))
+        if name.endswith("linear_fc1.weight") and second and len(first) == len(second) == 2:
+            return first[0] == 2 * second[1]
+    return any(settings.get(key) is True for key in ("swiglu", "gated_linear_unit", "geglu"))
+
+
+def whole(
+    name: str, parts: dict[tuple[int, int], Tensor], gated: bool, alone: bool, settings: dict[str, Any]
+) -> Tensor:
+    """One parameter of the shards of tensor-parallel ranks, and of its copies on expert-parallel ones."""
+    copies: dict[int, dict[int, Tensor]] = defaultdict(dict)
+    for (tensor, expert), part in sorted(parts.items()):
+        copies[expert][tensor] = part
+    rows = next(iter(parts.values())).shape[:1]
+    axis = None if alone or not rows else sharded_axis(name, rows[0], settings)
+    if axis is None:
+        every = [part for one in copies.values() for part in one.values()]
+    else:
+        sections = (1, 1) if gated and "linear_fc1" in name else mamba_sections(name, settings, rows[0])
+        every = [joined(tuple(one.values()), axis, sections) for one in copies.values()]
+    if len(every) == 1:
+        return every[0]
+    return Replicas(every[0].shape, every[0].dtype, tuple(every))

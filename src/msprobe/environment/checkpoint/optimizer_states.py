@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint
@@ -27,15 +27,17 @@ _NORM = re.compile(r"(^|[._])(ln|norm|layernorm|layer_norm|rmsnorm|bn)([._\d]|$)
 _WORDS = {"param": MASTER, "fp32_param": MASTER, "master_param": MASTER}
 _OF_SEVERAL = re.compile(r"(?:chained_)?(\d{1,6})\.(?:optimizer\.)?param_groups\.(\d{1,6})\.(.+)")
 _A_GROUP = re.compile(r"param_groups\.(\d+)\.")
-_STEP_OF_GROUP = re.compile(r"(?:\d+\.)?(?:param_groups\.\d+\.step|state\.common_step)|step")
+_STEP_OF_GROUP = re.compile(r"(?:\d+\.)?(?:param_groups\.\d+\.step|state\.common_step)|step(?:\.\d+)?")
 
 
-def name_states(found: Checkpoint, parameter_name: Callable[[str], str] = str) -> None:
+def name_states(found: Checkpoint, parameter_name: Callable[[str], str] = str, buffers: Collection[str] = ()) -> None:
     """Rename what ``found.optimizer`` holds; what belongs to no parameter loses the words before ``param_groups``.
 
-    ``parameter_name`` makes the name of a weight of the name that the optimizer has for it.
+    ``parameter_name`` makes the name of a weight of the name that the optimizer has for it. ``buffers``: weights that
+    no optimizer has.
     """
-    found.optimizer, rest = by_parameter(found.optimizer, found.facts, found.weights, parameter_name)
+    weights = {name: tensor for name, tensor in found.weights.items() if name not in buffers}
+    found.optimizer, rest = by_parameter(found.optimizer, found.facts, weights, parameter_name)
     found.optimizer.update(in_one_row({plain_name(name): tensor for name, tensor in rest.items()}))
 
 
@@ -123,7 +125,7 @@ def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[s
         told = {number: name for numbers, names in ordered for number, name in zip(numbers, names, strict=True)}
         return told if set(told.values()) <= set(weights) else {}
     subjects = [numbers for numbers, _ in ordered] or [sorted(states)]
-    for candidate in _candidates(_parameters(weights), len(subjects)):
+    for candidate in _candidates(_parameters(weights), [len(one) for one in subjects]):
         if [len(one) for one in candidate] != [len(one) for one in subjects]:
             continue
         pairs = [
@@ -154,12 +156,15 @@ def _parameters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def _candidates(weights: dict[str, Tensor], count: int) -> Iterator[list[list[str]]]:
-    """How trainers sort parameters into groups: not at all, by dimensions, or by what weight decay is for."""
+def _candidates(weights: dict[str, Tensor], sizes: list[int]) -> Iterator[list[list[str]]]:
+    """How trainers sort parameters into groups: one part of the model behind the other, by dimensions, or by what
+    weight decay is for.
+    """
     names = list(weights)
-    if count == 1:
-        yield [names]
-    if count != 2:
+    yield (
+        [names[sum(sizes[:at]) : sum(sizes[: at + 1])] for at in range(len(sizes))] if sum(sizes) == len(names) else []
+    )
+    if len(sizes) != 2:
         return
     is_flat: tuple[Callable[[str], bool], ...] = (
         lambda name: len(weights[name].shape) < 2,
@@ -176,11 +181,11 @@ def _masters(
     rest: dict[str, Tensor], named: dict[str, Tensor], before: str, groups: Groups, names: dict[int, str]
 ) -> None:
     """Float32 copies that stand beside the optimizer, in lists as its groups are: Megatron's Float16Optimizer."""
-    outer = before.removesuffix("optimizer.")
+    outer = before.removesuffix("optimizer_state_dict.").removesuffix("optimizer.")
     copies: dict[int, dict[int, str]] = defaultdict(dict)
     for name in rest:
         match = _MASTERS.fullmatch(name)
-        if match and match["before"] in (outer, before):
+        if match and match["before"] in (outer, before, f"{outer}optimizer."):
             copies[int(match[2])][int(match[3])] = name
     for group, at in copies.items():
         numbers = groups[group][0] if group in groups else []

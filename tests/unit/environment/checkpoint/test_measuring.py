@@ -131,3 +131,35 @@ def test_what_matters_first_comes_first(tmp_path: Path) -> None:
     kinds = [(row.kind, row.name) for row in found.rows]
     assert kinds[:5] == [("missing", "e"), ("extra", "new"), ("permuted", "d"), ("changed", "c"), ("changed", "b")]
     assert kinds[5:] == [("equal", "a"), ("equal", "f")]
+
+
+def test_heads_and_parts_of_attention_in_another_order_are_told_with_their_size(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    first = {"q_proj.weight": torch.randn(32, 16), "o_proj.weight": torch.randn(16, 32), "q_proj.bias": torch.randn(32)}
+    first["qkv.weight"] = torch.randn(48, 16)
+    heads = [2, 0, 3, 1]
+    second = {
+        "q_proj.weight": first["q_proj.weight"].reshape(4, 8, 16)[heads].reshape(32, 16),
+        "o_proj.weight": first["o_proj.weight"].reshape(16, 4, 8)[:, heads].reshape(16, 32),
+        "q_proj.bias": first["q_proj.bias"].reshape(4, 8)[heads].reshape(32),
+        # One head behind the other, or all q, all k, all v.
+        "qkv.weight": first["qkv.weight"].reshape(4, 3, 4, 16).transpose(0, 1).reshape(48, 16),
+    }
+    torch.save(first, tmp_path / "a.pt")
+    torch.save(second, tmp_path / "b.pt")
+    rows = {row.name: row for row in compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"))).rows}
+    assert {row.kind for row in rows.values()} == {"permuted"}
+    words = ("rows in another order, in blocks of 8", "columns in another order, in blocks of 8", "blocks of 8")
+    for name, word in zip(first, (*words, "rows in another order, in blocks of 4"), strict=True):
+        assert word in rows[name].detail, name
+
+
+def test_layers_that_were_exchanged_are_named(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    first = {f"layers.{at}.weight": torch.randn(8, 8) for at in range(3)}
+    second = {**first, "layers.1.weight": first["layers.2.weight"], "layers.2.weight": torch.zeros(8, 8)}
+    torch.save(first, tmp_path / "a.pt")
+    torch.save({name: one.clone() for name, one in second.items()}, tmp_path / "b.pt")
+    rows = {row.name: row for row in compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"))).rows}
+    assert rows["layers.1.weight"].detail == "the second has here what the first has in layers.2.weight"
+    assert rows["layers.2.weight"].detail == "the second is all zeros"

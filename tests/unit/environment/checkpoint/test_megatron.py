@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from megatron_made import dense, save, with_experts
+from megatron_made import dense, save, shard, with_experts
 
 from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
 from msprobe.errors import InvalidInputError, PathError
@@ -164,3 +165,48 @@ def test_hugging_face_names_answer_to_those_of_megatron(tmp_path: Path) -> None:
     assert compared(split, tmp_path / "hf.pt", names="none").of("missing")
     with pytest.raises(InvalidInputError, match="num_attention_heads"):
         compared(save(tmp_path / "untold", model, gated=True), tmp_path / "hf.pt")
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_deepspeed_of_several_model_parallel_ranks(tmp_path: Path, stage: int) -> None:
+    model = dense(layers=2)
+    args = argparse.Namespace(tensor_model_parallel_size=2)
+    folder = tmp_path / "ds"
+    folder.mkdir()
+    for rank in range(2):
+        part = {name: shard(name, one, rank, 2, False).contiguous() for name, one in model.items()}
+        shapes = [{name: one.shape for name, one in part.items()}]
+        module = {"module": part, "global_steps": 5, "param_shapes": shapes, "args": args}
+        torch.save(module, folder / f"mp_rank_{rank:02d}_model_states.pt")
+        if stage:
+            whole = torch.cat([one.flatten() for one in part.values()])
+            state = {"zero_stage": 1, "partition_count": 1, "single_partition_of_fp32_groups": [whole]}
+            state["base_optimizer_state"] = {"state": {0: {"exp_avg": whole * 2}}}
+            torch.save({"optimizer_state_dict": state}, folder / f"zero_pp_rank_0_mp_rank_{rank:02d}_optim_states.pt")
+    found = compared(save(tmp_path / "a", model), folder)
+    assert found.counts == {"equal": len(model)}
+    if stage:
+        name = "decoder.layers.1.mlp.linear_fc2.weight"
+        assert torch.equal(torch.from_numpy(found.second.optimizer[name + ".exp_avg"].read()), 2 * model[name])
+    (folder / "mp_rank_01_model_states.pt").rename(folder / "mp_rank_02_model_states.pt")
+    with pytest.raises(PathError, match="mp_rank_01_model_states"):
+        compared(tmp_path / "a", folder)
+
+
+def test_the_joint_projection_of_mamba_is_joined_part_by_part(tmp_path: Path) -> None:
+    sizes = {"z": 8, "x": 8, "B": 4, "C": 4, "dt": 4}
+    whole = {name: torch.randn(size, 8) for name, size in sizes.items()}
+    shards = [torch.cat([one.chunk(2)[rank] for one in whole.values()]) for rank in range(2)]
+    conv = [torch.cat([whole[name].chunk(2)[rank] for name in ("x", "B", "C")]) for rank in range(2)]
+    names = "decoder.layers.0.mixer.in_proj.weight", "decoder.layers.0.mixer.conv1d.weight"
+    arguments = {"mamba_state_dim": 2, "mamba_num_groups": 2, "mamba_head_dim": 2}
+    for ranks in (1, 2):
+        for rank in range(ranks):
+            place = tmp_path / str(ranks) / f"mp_rank_{rank:02d}"
+            place.mkdir(parents=True)
+            parts = (shards[rank], conv[rank]) if ranks == 2 else (
+                torch.cat([*whole.values()]), torch.cat([whole[name] for name in ("x", "B", "C")])
+            )  # fmt: skip
+            args = argparse.Namespace(tensor_model_parallel_size=ranks, **arguments)
+            torch.save({"args": args, "model": dict(zip(names, parts, strict=True))}, place / "model_optim_rng.pt")
+    assert compared(tmp_path / "1", tmp_path / "2").counts == {"equal": 2}
