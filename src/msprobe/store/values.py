@@ -11,10 +11,9 @@ import errno
 import io
 import mmap
 import os
-import pickle
 import struct
 import zipfile
-from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath
 from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, Array, ElementType, to_meant
+from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
 
 _MOST_DESCRIPTION_BYTES = 1 << 24
 _MOST_DIMENSIONS = 64  # torch's own limit; numpy 1 reads 32 of them
@@ -127,9 +127,10 @@ def _read_archive(path: StrPath, file: io.BufferedReader, archive: zipfile.ZipFi
     if entries[described[0]].file_size > _MOST_DESCRIPTION_BYTES:
         raise InvalidInputError(f'"{path}": the description (data.pkl) is too large for a plain tensor.')
     order = archive.read(root + "byteorder").decode() if root + "byteorder" in entries else "little"
-    found = _Unpickler(io.BytesIO(archive.read(described[0]))).load()
+    found, _ = read_pickle(memoryview(archive.read(described[0])), _FUNCTIONS, _storage_of)
     if not isinstance(found, _Tensor):
-        raise InvalidInputError(f'"{path}" holds a {type(found).__name__}, not one plain tensor.')
+        what = found.name.full if isinstance(found, Opaque) else type(found).__name__
+        raise InvalidInputError(f'"{path}" holds a {what[:80]}, not one plain tensor.')
     found.check()
     name = f"{root}data/{found.storage.key}"
     if name not in entries:
@@ -223,13 +224,6 @@ class _Tensor:
             raise ValueError("the tensor repeats its elements too often")
 
 
-@dataclass(frozen=True)
-class _Name:
-    """A name from torch that stands for an element type or a storage; it is looked up, never called."""
-
-    name: str
-
-
 _UNTYPED = ElementType("bytes", 1, "UntypedStorage", "u1", "u1")
 
 
@@ -249,7 +243,7 @@ def _rebuild_v3(
     dtype: object,
     *_: object,
 ) -> _Tensor:
-    kind = ELEMENT_TYPES.get(dtype.name) if isinstance(dtype, _Name) else None
+    kind = ELEMENT_TYPES.get(dtype.name) if isinstance(dtype, Name) else None
     if kind is None or not isinstance(storage, _Storage):
         raise ValueError("the element type is not known")
     return _Tensor(storage, kind, offset, _sizes(shape), _sizes(strides))
@@ -265,35 +259,22 @@ def _sizes(value: object) -> tuple[int, ...]:
     return value
 
 
-_FUNCTIONS = {
-    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_v2,
-    ("torch._utils", "_rebuild_tensor_v3"): _rebuild_v3,
-    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-    ("collections", "OrderedDict"): OrderedDict,
+_FUNCTIONS: dict[str, Callable[..., object]] = {
+    "torch._utils._rebuild_tensor_v2": _rebuild_v2,
+    "torch._utils._rebuild_tensor_v3": _rebuild_v3,
+    "torch._utils._rebuild_parameter": _rebuild_parameter,
+    "collections.OrderedDict": lambda *_: {},
 }
 
 
-class _Unpickler(pickle.Unpickler):
-    """Understands what describes a plain tensor and refuses every other name."""
-
-    def find_class(self, module: str, name: str) -> object:
-        known = _FUNCTIONS.get((module, name))
-        if known is not None:
-            return known
-        if module == "torch" and (name in STORAGES or name in ELEMENT_TYPES):
-            return _Name(name)
-        if module == "torch.storage" and name in ("UntypedStorage", "TypedStorage"):
-            return _Name("UntypedStorage")
-        raise pickle.UnpicklingError(f"it names {module}.{name}, which a plain tensor does not need")
-
-    def persistent_load(self, pid: object) -> _Storage:
-        if not isinstance(pid, tuple) or len(pid) != 5 or pid[0] != "storage" or not isinstance(pid[1], _Name):
-            raise pickle.UnpicklingError("its storage is not described as torch does it")
-        kind = _UNTYPED if pid[1].name == "UntypedStorage" else STORAGES.get(pid[1].name)
-        key, count = pid[2], pid[4]
-        if kind is None or not isinstance(key, str) or type(count) is not int or count < 0:
-            raise pickle.UnpicklingError("its storage is not described as torch does it")
-        return _Storage(kind, key, count)
+def _storage_of(pid: object) -> _Storage:
+    if not isinstance(pid, tuple) or len(pid) != 5 or pid[0] != "storage" or not isinstance(pid[1], Name):
+        raise PickleError("its storage is not described as torch does it")
+    kind = _UNTYPED if pid[1].name in ("UntypedStorage", "TypedStorage") else STORAGES.get(pid[1].name)
+    key, count = pid[2], pid[4]
+    if kind is None or not isinstance(key, str) or type(count) is not int or count < 0:
+        raise PickleError("its storage is not described as torch does it")
+    return _Storage(kind, key, count)
 
 
 def _size_of(path: StrPath) -> int:

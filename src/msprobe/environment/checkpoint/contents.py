@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from msprobe.environment.checkpoint.pickles import Name, Opaque
 from msprobe.environment.checkpoint.tensors import Tensor, held
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.store.pickles import Name, Opaque
 
 Section = Literal["weights", "optimizer", "random"]
 SECTIONS: tuple[Section, ...] = ("weights", "optimizer", "random")

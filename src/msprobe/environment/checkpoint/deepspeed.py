@@ -17,10 +17,10 @@ from typing import Any
 from msprobe.environment.checkpoint.contents import Checkpoint, from_tree, leaves, put, settings_of, small_file
 from msprobe.environment.checkpoint.megatron_names import core_name, is_gated, whole
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.pickles import Opaque
 from msprobe.environment.checkpoint.tensors import Cut, Tensor, joined
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.store.pickles import Opaque
 
 _MODEL = re.compile(r"(?:zero_pp_rank_(\d+)_)?mp_rank_(\d+)_model_states\.pt$")
 _OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt$")

@@ -22,11 +22,11 @@ from msprobe.environment.checkpoint.contents import (
 )
 from msprobe.environment.checkpoint.megatron_names import core_name, joined_parts
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.pickles import Name, Opaque, PickleError, read_pickle
 from msprobe.environment.checkpoint.tensors import Piece, Pieces, Tensor, slices
 from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
+from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
 
 _MOST_METADATA_BYTES = 1 << 30
 _MOST_STACKED = 4096

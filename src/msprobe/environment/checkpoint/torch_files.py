@@ -1,7 +1,7 @@
 """Files of ``torch.save``: a zip archive (torch 1.6 or later) or a row of pickles (before), read as data.
 
 The result is the tree that was saved, with :class:`~msprobe.environment.checkpoint.tensors.Tensor` for tensors and
-:class:`~msprobe.environment.checkpoint.pickles.Opaque` for objects of other classes.
+:class:`~msprobe.store.pickles.Opaque` for objects of other classes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from msprobe.environment.checkpoint.pickles import Name, Opaque, PickleError, read_pickle
 from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, held
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, Array
+from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
 
 _LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
 _MAGIC = 0x1950A86A20F9469CFC6C
