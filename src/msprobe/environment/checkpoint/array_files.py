@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, joined
+from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, check_file, joined
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 from msprobe.store.values import read_npy
@@ -39,6 +39,7 @@ def _cannot_read(path: str, problem: OSError) -> PathError:
 def read_safetensors(path: str) -> dict[str, Tensor]:
     """The tensors of a ``.safetensors`` file. Raises PathError, InvalidInputError."""
     try:
+        check_file(path)
         size = os.path.getsize(path)
         with open(path, "rb") as file:
             head = file.read(8)
@@ -49,16 +50,30 @@ def read_safetensors(path: str) -> dict[str, Tensor]:
     except OSError as problem:
         raise _cannot_read(path, problem) from problem
     try:
-        header = json.loads(text)
+        header = json.loads(text, object_pairs_hook=lambda pairs: _once(path, pairs))
     except (ValueError, RecursionError) as problem:
         raise InvalidInputError(f'"{path}" is no safetensors file: its header is no JSON.') from problem
     if not isinstance(header, dict):
         raise InvalidInputError(f'"{path}" is no safetensors file: its header is no JSON object.')
     header.pop("__metadata__", None)
-    return {name: _of_safetensors(path, name, entry, 8 + length, size) for name, entry in header.items()}
+    found = {name: _of_safetensors(path, name, entry, 8 + length, size) for name, entry in header.items()}
+    end = 0
+    for name, one in sorted(found.items(), key=lambda item: item[1].start):
+        if one.nbytes and one.start < end:
+            raise InvalidInputError(f'"{path}", tensor {name[:80]!r}: its bytes are those of another tensor, too.')
+        end = max(end, one.start + one.nbytes)
+    return {**found}
 
 
-def _of_safetensors(path: str, name: str, entry: Any, base: int, size: int) -> Tensor:
+def _once(path: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name in found if sum(name == one for one, _ in pairs) > 1)
+        raise InvalidInputError(f'"{path}": its header has {twice[:80]!r} twice.')
+    return found
+
+
+def _of_safetensors(path: str, name: str, entry: Any, base: int, size: int) -> FileTensor:
     where = f'"{path}", tensor {name[:80]!r}'
     if not isinstance(entry, dict):
         raise InvalidInputError(f"{where}: its entry in the header is no object.")
@@ -105,6 +120,7 @@ class _Member(Tensor):
 
 def read_numpy(path: str) -> dict[str, Tensor]:
     """The array of a ``.npy`` file, or those of a ``.npz`` archive. Raises PathError, InvalidInputError."""
+    check_file(path)
     if path.endswith(".npy"):
         array = read_npy(path).array
         return {"tensor": _NumpyFile(tuple(map(int, array.shape)), _name(path, array.dtype), path)}
@@ -161,6 +177,7 @@ def _name(where: str, dtype: np.dtype[Any]) -> str:
 
 def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a ``.ckpt`` file of MindSpore, and the texts in it. Raises PathError, InvalidInputError."""
+    check_file(path)
     try:
         with open(path, "rb") as file:
             if not os.fstat(file.fileno()).st_size:

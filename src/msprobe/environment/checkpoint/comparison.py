@@ -173,9 +173,10 @@ def _measure_pair(section: Section, pair: Pair, earlier: Tensor | None) -> Measu
         differ = (_differ(first), _differ(second))
         if found.kind == "changed" and earlier is not None and measure(pair.name, earlier, second).kind == "equal":
             found = replace(found, kind="stale", detail="the second is what the earlier checkpoint has")
-    except MsprobeError as problem:
+    except (MsprobeError, ValueError, TypeError, OverflowError) as problem:
         found = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
-        found, differ = replace(found, detail=problem.message), (False, False)
+        text = problem.message if isinstance(problem, MsprobeError) else f"it is broken ({problem!r:.200})"
+        found, differ = replace(found, detail=text), (False, False)
     except MemoryError:
         found = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
         found, differ = replace(found, detail="there is not memory enough for it"), (False, False)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import Tensor, held
+from msprobe.environment.checkpoint.tensors import Tensor, check_file, held
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store.pickles import Name, Opaque
 
@@ -174,6 +174,7 @@ def settings_of(args: Any) -> dict[str, Any]:
 
 def small_file(path: str) -> bytes:
     """All of a file of settings. Raises PathError, and InvalidInputError for one that is too large."""
+    check_file(path)
     try:
         with open(path, "rb") as file:
             data = file.read(_MOST_SMALL_FILE + 1)

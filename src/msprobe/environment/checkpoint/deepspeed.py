@@ -239,6 +239,8 @@ def _rest(found: Checkpoint, first: dict[str, Any], states: dict[int, Any], modu
     if isinstance(frozen, dict) and isinstance(shapes, dict):
         for name in frozen:
             parts = [one["frozen_param_fragments"][name] for _, one in sorted(states.items()) if isinstance(one, dict)]
+            if not all(isinstance(part, Tensor) for part in parts):
+                raise InvalidInputError(f'"{found.path}": the frozen parameter {str(name)[:80]!r} is no tensor.')
             if len(parts) == 1:
                 found.weights[name] = parts[0]
             else:

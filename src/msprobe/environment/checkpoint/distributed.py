@@ -22,7 +22,7 @@ from msprobe.environment.checkpoint.contents import (
 )
 from msprobe.environment.checkpoint.megatron_names import core_name, joined_parts
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Piece, Pieces, Tensor, slices
+from msprobe.environment.checkpoint.tensors import Piece, Pieces, Tensor, check_file, slices
 from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
@@ -83,6 +83,7 @@ def read_distributed(folder: str) -> Checkpoint:
 
 
 def _metadata(path: str) -> Any:
+    check_file(path)
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -113,7 +114,7 @@ def _take(found: Checkpoint, path: str, name: str, entry: Any, places: dict[Any,
         _take_object(found, path, name, top, section, places)
         return
     size, kind = _state(entry, "size"), _kind(_state(entry, "properties"))
-    if not isinstance(size, tuple) or kind not in ELEMENT_TYPES or not isinstance(chunks, list):
+    if not isinstance(size, tuple) or not _whole(size) or kind not in ELEMENT_TYPES or not isinstance(chunks, list):
         raise InvalidInputError(f'"{path}": the tensor {name[:80]!r} is not described as torch does it.')
     pieces = tuple(_piece(path, name, kind, _state(one, "offsets"), _state(one, "sizes"), places) for one in chunks)
     found.section(section)[name] = Pieces(size, kind, pieces)

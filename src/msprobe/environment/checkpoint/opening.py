@@ -23,7 +23,7 @@ from msprobe.environment.checkpoint.deepspeed import is_deepspeed, read_deepspee
 from msprobe.environment.checkpoint.distributed import read_distributed
 from msprobe.environment.checkpoint.megatron import is_megatron, read_megatron
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.tensors import Tensor, check_file
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
 
@@ -56,6 +56,11 @@ def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
         if path in problem.message:
             raise
         raise InvalidInputError(f'"{path}": {problem.message}') from problem
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as problem:
+        # Whatever a checkpoint that holds other things than its format says makes of what reads it.
+        raise InvalidInputError(
+            f'"{path}" is broken: it does not hold what its format says ({problem!r:.200}).'
+        ) from problem
     except OSError as problem:
         raise PathError(
             f'checkpoint "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.'
@@ -166,6 +171,7 @@ def _tree(found: Checkpoint, folder: str, name: str) -> Any:
 
 
 def _open_file(path: str) -> Checkpoint:
+    check_file(path)
     with open(path, "rb") as file:
         head = file.read(16)
     if not head:

@@ -17,6 +17,7 @@ from msprobe.paths import check_output_file, make_folder, write_atomically
 
 _WORST = 20
 _SHOWN = 10
+_LONGEST = 600
 _COLUMNS = (
     "rank", "kind", "section", "name", "other_name", "shape_1", "shape_2", "dtype_1", "dtype_2", "l2", "rel_l2",
     "cos", "max_abs",
@@ -158,7 +159,7 @@ def lines(result: Comparison) -> list[str]:
         )
         found.append(f"  copies differ between ranks of the {sides}: {row.name}")
     found += [f"  note: {note}" for note in result.notes[:_SHOWN]]
-    return ["".join(letter if letter.isprintable() else "_" for letter in text) for text in found]
+    return ["".join(letter if letter.isprintable() else "_" for letter in text[:_LONGEST]) for text in found]
 
 
 def _line(row: Measures) -> str:

@@ -22,6 +22,12 @@ _MOST_REPEATED = 1 << 28
 _LARGEST = 1 << 62
 
 
+def check_file(path: str) -> None:
+    """Raises PathError for what is there and no file: a pipe would be waited for, a device has no end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise PathError(f'"{path}" is no file, but a folder, a pipe or a device.')
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor of a checkpoint: its shape, and its element type in torch's words without ``torch.``."""
@@ -280,6 +286,8 @@ class Pieces(Tensor):
 
     def __post_init__(self) -> None:
         covered = 0
+        if len({piece.offsets for piece in self.pieces}) < len(self.pieces):
+            raise InvalidInputError(f"two blocks of a tensor of shape {list(self.shape)} begin at the same place.")
         for piece in self.pieces:
             sizes = piece.values.shape
             fits = len(piece.offsets) == len(sizes) == len(self.shape) and all(

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, held
+from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, check_file, held
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, Array
 from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
@@ -50,6 +50,7 @@ def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
 
     Raises PathError, and InvalidInputError for what is no such file.
     """
+    check_file(path)
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
