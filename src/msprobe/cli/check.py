@@ -9,7 +9,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import did_you_mean
+from msprobe.cli.parser import add_workers, did_you_mean
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.report import formats
 
@@ -33,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output_path", metavar="DIR", help=f"write {', '.join(names)} there")
     parser.add_argument("--only", metavar="NAMES", help="run these checks alone, with commas between")
     parser.add_argument("--skip", metavar="NAMES", help="leave these checks out")
+    add_workers(parser, "ranks that are checked at once")
     parser.add_argument("--list", action="store_true", help="list the checks and end")
 
 
@@ -51,6 +52,7 @@ def _execute(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
     from msprobe.diagnose.check import CHECKS, check_run
+    from msprobe.engine import Workers
 
     if args.list:
         width = max(len(check.name) for check in CHECKS)
@@ -59,11 +61,12 @@ def _execute(args: argparse.Namespace) -> int:
         return 0
     if args.dump is None:
         raise InvalidInputError("give the folder of a dump (or --list).")
+    workers = Workers(args.jobs, args.engine)
     chosen = _chosen(CHECKS, args.only, args.skip)
     wanted = formats.always("check")
     folder = usable_output(args.output_path, [row.file for row in wanted]) if args.output_path is not None else None
     with progress("checking") as tell:
-        result = check_run(args.dump, chosen, tell)
+        result = check_run(args.dump, chosen, tell, workers)
     written: list[str] = []
     try:
         if folder is not None:

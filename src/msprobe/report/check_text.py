@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.diagnose.check import CHECKS, CheckResult
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.places import ranks_in_words
 from msprobe.diagnose.wording import Wording, joined
 from msprobe.report import phrases
 from msprobe.report.blocks import Block, Field, Paragraph, groups, whereabouts
@@ -143,8 +144,11 @@ def _evidence(key: str, value: Any) -> Iterator[str]:
         value = value.tolist()
     label = phrases.labelled(key)
     if key in _ON_RANKS and isinstance(value, dict):
-        for rank, name in list(value.items())[: phrases.SHOWN]:
-            yield Wording(_ON_RANKS[key], clean(rank), clean(name))
+        ranks: dict[Any, list[int | str]] = {}
+        for rank, name in value.items():
+            ranks.setdefault(name, []).append(int(rank) if rank.isdigit() else rank)
+        for name, found in list(ranks.items())[: phrases.SHOWN]:
+            yield Wording(_ON_RANKS[key], clean(ranks_in_words(found)), clean(name))
     elif isinstance(value, dict) and "dtype" in value:
         yield Wording("{}: {}", label, _tensor(value))
     elif isinstance(value, dict):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from msprobe.diagnose.check.first_overflow import FirstNode, OverflowAnswer
+from msprobe.diagnose.places import ranks_in_words
 from msprobe.report import phrases
 from msprobe.report.check_text import HEADLINES, check_blocks
 from msprobe.report.console import WIDTH, Line, finding_in_lines, section, wrapped
@@ -58,18 +59,6 @@ def _spread(node: FirstNode, width: int) -> Iterator[Line]:
         ways.setdefault((one.through, one.first_bad), []).append(one.rank)
     for (through, first_bad), ranks in list(ways.items())[:_SHOWN]:
         then = f"; {clean(first_bad)} is the first to compute with it" if first_bad else ""
-        yield from wrapped(f"rank {_in_words(ranks)}: through {clean(through)}{then}", "  ", width)
+        yield from wrapped(f"rank {clean(ranks_in_words(ranks))}: through {clean(through)}{then}", "  ", width)
     if len(ways) > _SHOWN:
         yield Line(f"  and in {len(ways) - _SHOWN} more ways", "dim")
-
-
-def _in_words(ranks: Sequence[int | str]) -> str:
-    """``0-4, 6, 7``."""
-    runs: list[list[int | str]] = []
-    for rank in ranks:
-        last = runs[-1][-1] if runs else None
-        if isinstance(rank, int) and isinstance(last, int) and rank == last + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(clean, run)) for run in runs)

@@ -12,6 +12,8 @@ from checked import call, found, module, of, of_ranks, one, optimizer, plain, so
 from hand_made import backward, tensor, write_part
 
 from msprobe.diagnose.check import CHECKS, check_run
+from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.engine import Workers
 from msprobe.report.check_text import check_text
 
 # ---------------------------------------------------------------- errors
@@ -283,3 +285,33 @@ def test_no_check_calls_itself_blind_where_it_finds_something(tmp_path: Path) ->
     result = check_run(tmp_path, [check for check in CHECKS if check.name == "unreached"])
     assert result.findings
     assert result.summary["blind"] == {}
+
+
+def test_ranks_that_are_checked_in_other_processes_give_the_same_answer(tmp_path: Path) -> None:
+    for step in (0, 1):
+        of_ranks(tmp_path, lambda rank: replica(rank, batch=9 + rank, lr=0.2 if rank == 1 else 0.1), step=step)
+    alone = check_run(tmp_path)
+    assert alone.findings
+    assert check_run(tmp_path, workers=Workers(2)).to_json() == alone.to_json()
+
+
+def test_nothing_of_a_rank_stays_open_while_the_next_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_ranks(tmp_path, lambda rank: replica(rank, batch=9 + rank))
+    there: list[int] = []
+    opening, closing = Timeline.__init__, Timeline.close
+
+    def begin(self: Timeline, *args: Any, **kwargs: Any) -> None:
+        there.append(id(self))
+        assert len(there) == 1
+        opening(self, *args, **kwargs)
+
+    def end(self: Timeline) -> None:
+        there.remove(id(self))
+        closing(self)
+
+    monkeypatch.setattr(Timeline, "__init__", begin)
+    monkeypatch.setattr(Timeline, "close", end)
+    assert check_run(tmp_path).summary["records"]
+    assert not there

@@ -6,38 +6,38 @@ from collections import Counter
 from collections.abc import Iterable
 
 from msprobe.diagnose import operators
-from msprobe.diagnose.check import communication
-from msprobe.diagnose.check.moment import Leaf, Moment, Rank
+from msprobe.diagnose.check.across import Across
+from msprobe.diagnose.check.communication import Rank
+from msprobe.diagnose.check.exchange import Results
+from msprobe.diagnose.check.moment import Leaf
 from msprobe.diagnose.check.values import has_values, measured
 from msprobe.diagnose.differences.records import fingerprint, of_statistics
 from msprobe.diagnose.differences.words import NO_RELATION, Relation
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.wording import Wording
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(across: Across) -> Iterable[Finding]:
     """Each collective whose results should be the same on all ranks and are not."""
-    if len(moment.timelines) < 2:
-        return
-    exchange = moment.exchange
+    exchange = across.exchange
     for node in exchange.nodes:
         if len(node) < 2 or exchange.word(node) not in operators.SAME_ON_ALL_RANKS:
             continue
-        names = exchange.names(node)
-        found = _unlike(moment, {rank: moment.timelines[rank].by_name[name] for rank, name in names.items()})
+        results = exchange.results(node)
+        first = next(iter(results.values()))
+        if all(one is first for one in results.values()):
+            continue  # Equal ones are one object.
+        found = _unlike(across, exchange.names(node), exchange.word(node), results)
         if found is not None:
             yield found
 
 
-def _unlike(moment: Moment, members: dict[Rank, Event]) -> Finding | None:
-    results = {rank: communication.written(event, rank) for rank, event in members.items()}
-    if any(event.record.get("completed") is False for event in members.values()):
-        return None
-    if not all(results.values()) or len({len(leaves) for leaves in results.values()}) > 1:
+def _unlike(across: Across, names: dict[Rank, str], word: str, found: dict[Rank, Results]) -> Finding | None:
+    results = {rank: leaves for rank, leaves in found.items() if leaves}
+    if len(results) < len(found) or len({len(leaves) for leaves in results.values()}) > 1:
         return None
     for place in range(len(next(iter(results.values())))):
-        leaves = {rank: found[place] for rank, found in results.items()}
+        leaves = {rank: made[place] for rank, made in results.items()}
         if not all(map(has_values, leaves.values())):
             continue
         shapes = {str(leaf.get("shape")) for leaf in leaves.values()}
@@ -48,14 +48,11 @@ def _unlike(moment: Moment, members: dict[Rank, Event]) -> Finding | None:
         usual = next(rank for rank in marks if marks[rank] == counts.most_common(1)[0][0])
         odd = [rank for rank in marks if marks[rank] != marks[usual]]
         rank = _suspect(usual, odd, leaves)
-        event = members[rank]
+        name = names[rank]
         other = odd[0] if rank == usual else usual
-        word = communication.api(event)
         relation = NO_RELATION
         if len(shapes) > 1:
-            message = Wording(
-                "the ranks get results of different shapes from {}: {}", event.name, ", ".join(sorted(shapes))
-            )
+            message = Wording("the ranks get results of different shapes from {}: {}", name, ", ".join(sorted(shapes)))
         else:
             relation = Relation(f"{of_statistics(leaves[rank], leaves[other]):.2g}", is_distance=True)
             message = Wording(
@@ -67,9 +64,9 @@ def _unlike(moment: Moment, members: dict[Rank, Event]) -> Finding | None:
                 other,
                 relation,
             )
-        return moment.finding(
-            moment.timelines[rank],
-            event,
+        return across.finding(
+            rank,
+            name,
             "collective",
             message,
             evidence={

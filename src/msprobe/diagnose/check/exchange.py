@@ -17,8 +17,11 @@ from typing import Any, Literal
 
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.communication import Key, Rank
+from msprobe.diagnose.places import ranks_in_words
 from msprobe.diagnose.wording import Wording
 
+#: The tensors that a call makes.
+Results = tuple[dict[str, Any], ...] | None
 How = Literal["compute", "communication", "bad_input"]
 
 
@@ -43,8 +46,9 @@ class RankCalls:
 
     ``places``: where they stand in the dump. ``keys``: what they exchange; none for calls that exchange nothing.
     ``groups``: the ranks that a record names. ``forms``: types and shapes that all ranks should give alike.
-    ``troubles``: by number in the columns. ``matters``: a bad value reaches what counts. ``dismissed``: calls that
-    make infinities which are masked away again.
+    ``results``: what collectives give that should be the same on all ranks, where it is asked for; None if that is not
+    known. ``troubles``: by number in the columns. ``matters``: a bad value reaches what counts. ``dismissed``: calls
+    that make infinities which are masked away again.
     """
 
     rank: Rank
@@ -54,10 +58,15 @@ class RankCalls:
     keys: tuple[tuple[Key, ...], ...]
     groups: tuple[tuple[int, ...], ...]
     forms: tuple[str, ...]
+    results: tuple[Results, ...] = ()
     troubles: tuple[tuple[int, Trouble], ...] = ()
     has_trouble: bool = False
     matters: bool = False
     dismissed: tuple[str, ...] = ()
+
+
+def _rank_order(rank: Rank) -> tuple[bool, int, str]:
+    return (False, rank, "") if isinstance(rank, int) else (True, 0, rank)
 
 
 class Node:
@@ -92,7 +101,7 @@ class Node:
 
 
 class Shared:
-    """Equal columns of many ranks as one object."""
+    """Equal columns and tables of many ranks as one object."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Any] = {}
@@ -100,6 +109,10 @@ class Shared:
     def __call__(self, value: Any) -> Any:
         """The first that was equal."""
         return self._known.setdefault(value, value)
+
+    def alike(self, value: Any) -> Any:
+        """The first that reads the same: for tables, and what describes tensors."""
+        return self._known.setdefault(repr(value), value)
 
 
 class Exchange:
@@ -114,6 +127,7 @@ class Exchange:
         for one in ranks:
             self._group_of.append(shared(self._numbered(one.groups)))
             columns = {name: shared(getattr(one, name)) for name in ("words", "places", "keys", "forms", "troubles")}
+            columns["results"] = shared.alike(tuple(map(shared.alike, one.results)))
             self.calls.append(replace(one, names=shared(tuple(map(shared, one.names))), groups=(), **columns))
         self.ranks: list[Rank] = [one.rank for one in self.calls]
         self.nodes: list[Node] = []
@@ -131,6 +145,20 @@ class Exchange:
     def names(self, node: Node) -> dict[Rank, str]:
         """The calls of a node by rank."""
         return {self.ranks[side]: self.calls[side].names[number] for side, number in node.members()}
+
+    def results(self, node: Node) -> dict[Rank, Results]:
+        """What the calls of a node make, by rank."""
+        return {self.ranks[side]: self.calls[side].results[number] for side, number in node.members()}
+
+    @property
+    def groups(self) -> list[tuple[int, ...]]:
+        """The groups that records name, and all ranks together."""
+        return [group for group in self._groups if group]
+
+    @property
+    def has_messages(self) -> dict[Rank, bool]:
+        """Whether a rank sends or gets messages."""
+        return {one.rank: not operators.MESSAGES.isdisjoint(one.words) for one in self.calls}
 
     def word(self, node: Node) -> str:
         """The API of the first call of a node."""
@@ -238,7 +266,7 @@ class Exchange:
                 if told:
                     forms.setdefault(told, []).append(self.ranks[side])
             if len(forms) > 1:
-                told = ", ".join(f"{form} (rank {', '.join(map(str, ranks))})" for form, ranks in forms.items())
+                told = ", ".join(f"{form} (rank {ranks_in_words(ranks)})" for form, ranks in forms.items())
                 first = self.calls[node.sides[0]].names[node.numbers[0]]
                 return Wording("the ranks take part in {} with different tensors: {}", first, told)
         return None
@@ -246,7 +274,7 @@ class Exchange:
     def missing(self, node: Node) -> list[Rank]:
         """The ranks of the dump that the record of a node's first call names, and that have no call in it."""
         group = list(self._groups)[self._group_of[node.sides[0]][node.numbers[0]]]
-        return sorted(set(group) & set(self.ranks) - {self.ranks[side] for side in node.sides}, key=str)
+        return sorted(set(group) & set(self.ranks) - {self.ranks[side] for side in node.sides}, key=_rank_order)
 
     def remarks(self) -> list[str]:
         """Ranks that groups name and the dump does not have, and the first call that some rank of a group lacks."""
@@ -254,8 +282,8 @@ class Exchange:
         numbered = {rank for rank in self.ranks if isinstance(rank, int)}
         absent = sorted(set[int]().union(*self._groups) - numbered)
         if absent and numbered:
-            listed = ", ".join(map(str, absent))
-            found.append(Wording("groups name ranks that are not in the dump: {}; what they did is not known", listed))
+            told = ranks_in_words(absent)
+            found.append(Wording("groups name ranks that are not in the dump: {}; what they did is not known", told))
         for node in self.nodes:
             missing = [] if node.whole else self.missing(node)
             if missing:
@@ -263,7 +291,7 @@ class Exchange:
                     Wording(
                         "{} has no answer on rank {}: the ranks made or recorded different numbers of {} calls",
                         self.calls[node.sides[0]].names[node.numbers[0]],
-                        ", ".join(map(str, missing)),
+                        ranks_in_words(missing),
                         self.word(node),
                     )
                 )

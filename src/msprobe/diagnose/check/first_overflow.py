@@ -14,8 +14,8 @@ from typing import Any, Literal
 from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.bad_values import USUAL, Limits, Watcher, bad
+from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, How, RankCalls
-from msprobe.diagnose.check.moment import Moment, Rank
 from msprobe.diagnose.check.origins import Origin, calls_of, origins
 from msprobe.diagnose.check.overflow import finding_of, in_order_of_ranks
 from msprobe.diagnose.check.overflow_words import LARGEST
@@ -230,7 +230,7 @@ class _Search:
 
         def tell(number: int) -> None:
             if progress is not None:
-                progress(Wording("step {}, rank {}, {} of {}", step, ranks[number], number + 1, len(ranks)))
+                progress(f"{place_in_words(step, ranks[number])}, {number + 1} of {len(ranks)}")
 
         jobs = [_Job(self.dump.only(step, rank), self.asked) for rank in ranks]
         found = zip(ranks, run(_look_at, jobs, self._workers, tell), strict=True)
@@ -266,7 +266,7 @@ class _Search:
             only |= set(_chain(part, origin.name))
             timeline = Timeline(part, only=only)
             try:
-                return _node(Moment(step, {origin.rank: timeline}), origin, matters)
+                return _node(timeline, step, origin, matters)
             finally:
                 timeline.close()
 
@@ -310,15 +310,14 @@ def _dismissed(step: int | None, exchange: Exchange) -> Iterator[str]:
         yield Wording("infinities that are masked away again, and so do not count, are made in {}", places)
 
 
-def _node(moment: Moment, origin: Origin, matters: bool) -> FirstNode:
-    timeline = moment.timelines[origin.rank]
+def _node(timeline: Timeline, step: int | None, origin: Origin, matters: bool) -> FirstNode:
     part = timeline.part
-    finding = finding_of(moment, origin, matters)
+    finding = finding_of(timeline, step, origin, matters)
     record = part.record(origin.name)
     return FirstNode(
         finding=replace(finding, evidence={"check": "overflow", **finding.evidence}),
         rank=origin.rank,
-        step=moment.step,
+        step=step,
         name=origin.name,
         how=origin.how,
         value=origin.value,

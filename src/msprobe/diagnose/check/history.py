@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.steps.optimizer import parameters_of
-from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check.moment import Moment
@@ -28,37 +29,78 @@ class History:
     batches: dict[tuple[int | str, int], int | None] = field(default_factory=dict)
     reached: set[str] = field(default_factory=set)
 
-    def add(self, moment: Moment) -> None:
-        """Remember a step."""
+    def add(self, ranks: Iterable[Glance]) -> None:
+        """Remember a step of all ranks."""
         called: set[str] = set()
-        for timeline in moment.timelines.values():
-            weights = moment.weights(timeline)
-            self.used.update(weights)
-            called.update(name.rpartition(".")[0] for name in weights)
-            self.reached.update(
-                name for name, passes in moment.gradients(timeline).items() if any(leaf is not None for leaf in passes)
-            )
-            for event in moment.optimizer_steps(timeline):
-                held = (plain_path(name) for name in parameters_of(event))
-                self.reached.update(set(held) - without_gradient(event))
+        for one in ranks:
+            self.used.update(one.used)
+            called.update(name.rpartition(".")[0] for name in one.used)
+            self.reached.update(one.reached)
         # Of a run of many steps most are alike, and one set stands for all of these.
         last = self.called[-1] if self.called else frozenset[str]()
         self.called.append(last if last == called else frozenset(called))
 
-    def leave(self, moment: Moment) -> None:
+    def leave(self, ranks: Iterable[Leaving], step: int | None) -> None:
         """Remember what the next steps ask of this one, once it is checked."""
-        from msprobe.diagnose.check.repeated import batch_of
+        for one in ranks:
+            self.trained.update(one.trained)
+            self.in_training.update(one.in_training)
+            if one.batch is not None:
+                self.batches.setdefault((one.rank, one.batch), step)
 
-        for rank, timeline in moment.timelines.items():
-            self.trained.update(name for name, leaf in moment.at_optimizer(timeline).items() if leaf.get("Norm"))
-            self.in_training.update(
-                event.parts.path
-                for event in timeline
-                if event.is_module and event.parent is None and event.record.get("training") is not False
-            )
-            batch = batch_of(timeline)
-            if batch is not None:
-                self.batches.setdefault((rank, batch[1]), moment.step)
+
+@dataclass(frozen=True)
+class Glance:
+    """What is to be known of a step of all ranks before one is checked: the parameters that modules ``used``, those
+    that a gradient ``reached``, and those that an optimizer ``held``. ``has_values``: whole tensors were recorded.
+    """
+
+    used: frozenset[str]
+    reached: frozenset[str]
+    held: frozenset[str]
+    has_values: bool
+
+
+def glance_at(moment: Moment, timeline: Timeline) -> Glance:
+    """The glance at a rank, of which records of modules, parameters and optimizers are enough."""
+    gradients = moment.gradients(timeline)
+    reached = {name for name, passes in gradients.items() if any(leaf is not None for leaf in passes)}
+    held: set[str] = set()
+    for event in moment.optimizer_steps(timeline):
+        own = {plain_path(name) for name in parameters_of(event)}
+        held |= own
+        reached |= own - without_gradient(event)
+    has_values = timeline.part.header.get("task") == "tensor"
+    return Glance(frozenset(moment.weights(timeline)), frozenset(reached), frozenset(held), has_values)
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What the next steps ask of a rank: parameters ``trained`` with a gradient, models ``in_training`` mode, and what
+    tells the first batch from others.
+    """
+
+    rank: int | str
+    trained: frozenset[str]
+    in_training: frozenset[str]
+    batch: int | None
+
+
+def leaving_of(moment: Moment, timeline: Timeline) -> Leaving:
+    """What is to be remembered of a rank."""
+    from msprobe.diagnose.check.repeated import batch_of
+
+    batch = batch_of(timeline)
+    return Leaving(
+        timeline.rank,
+        frozenset(name for name, leaf in moment.at_optimizer(timeline).items() if leaf.get("Norm")),
+        frozenset(
+            event.parts.path
+            for event in timeline
+            if event.is_module and event.parent is None and event.record.get("training") is not False
+        ),
+        batch[1] if batch is not None else None,
+    )
 
 
 def without_gradient(event: Event) -> set[str]:

@@ -1,15 +1,14 @@
-"""One step of all ranks, as the checks see it, and what they need to know of the step before."""
+"""One step of one rank, as most checks see it, and what they need to know of other ranks and of the step before."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path
-from msprobe.diagnose.check.bad_values import Watcher
-from msprobe.diagnose.check.exchange import Exchange
+from msprobe.diagnose.check.exchange import Shared
 from msprobe.diagnose.check.history import History
-from msprobe.diagnose.check.origins import calls_of
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.statement import finding_at
@@ -44,11 +43,33 @@ class Earlier:
     optimized: frozenset[str]
     changed: frozenset[Rank] = frozenset()
 
+    def of(self, rank: Rank) -> Earlier:
+        """What concerns one rank."""
+        tables = [
+            {rank: table[rank]} if rank in table else {}  # of a rank that began later nothing is known
+            for table in (self.weights, self.gradients)
+        ]
+        moved = {rank: self.moved[rank]} if rank in self.moved else {}
+        return Earlier(tables[0], tables[1], moved, self.optimized, self.changed & {rank})
+
+    @classmethod
+    def of_all(cls, ranks: Iterable[Earlier]) -> Earlier:
+        """What is known of several ranks, together. Equal tables of copies are kept once."""
+        found = cls({}, {}, {}, frozenset())
+        shared = Shared()
+        for one in ranks:
+            found.weights.update({rank: shared.alike(table) for rank, table in one.weights.items()})
+            found.gradients.update({rank: shared.alike(table) for rank, table in one.gradients.items()})
+            found.moved.update(one.moved)
+            found = replace(found, optimized=found.optimized | one.optimized, changed=found.changed | one.changed)
+        return found
+
 
 @dataclass
 class Moment:
-    """One step of all ranks; ``before`` is the step before it, if that was recorded; ``last``: none comes after it;
-    ``history``: what is remembered of all steps up to this one.
+    """One step of a rank; ``before`` is the step before it, if that was recorded; ``last``: none comes after it;
+    ``history``: what is remembered of all steps up to this one. ``world``: how many ranks the step has; ``held``: the
+    parameters that an optimizer has on any of them.
 
     ``remembered`` is for what several checks work out of a rank: name and rank -> result.
     """
@@ -58,18 +79,12 @@ class Moment:
     before: Earlier | None = None
     last: bool = False
     history: History = field(default_factory=History)
+    world: int = 1
+    held: frozenset[str] = frozenset()
     remembered: dict[tuple[str, Rank], Any] = field(default_factory=dict)
-    _exchange: Exchange | None = None
     _makers: dict[Rank, Producers] = field(default_factory=dict)
     _weights: dict[Rank, dict[str, Weight]] = field(default_factory=dict)
     _gradients: dict[Rank, dict[str, list[Leaf | None]]] = field(default_factory=dict)
-
-    @property
-    def exchange(self) -> Exchange:
-        """What the ranks exchange, and the bad values of each."""
-        if self._exchange is None:
-            self._exchange = Exchange(calls_of(timeline, Watcher(timeline)) for timeline in self.timelines.values())
-        return self._exchange
 
     def makers(self, timeline: Timeline) -> Producers:
         """Who made which tensor on a rank."""

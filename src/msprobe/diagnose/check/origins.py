@@ -9,7 +9,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.bad_values import Watcher, worst
 from msprobe.diagnose.check.communication import Rank
-from msprobe.diagnose.check.exchange import Exchange, How, Node, RankCalls, Trouble
+from msprobe.diagnose.check.exchange import Exchange, How, Node, RankCalls, Results, Trouble
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
 _NONE: frozenset[str] = frozenset()
@@ -34,9 +34,9 @@ class Origin:
     first_bad: dict[Rank, str] = field(default_factory=dict)
 
 
-def calls_of(timeline: Timeline, watcher: Watcher) -> RankCalls:
-    """What is to be kept of a rank to follow bad values over ranks."""
-    columns = _Columns(timeline.rank)
+def calls_of(timeline: Timeline, watcher: Watcher, with_results: bool = False) -> RankCalls:
+    """What is to be kept of a rank to follow bad values over ranks; ``with_results``: and to compare what they get."""
+    columns = _Columns(timeline.rank, with_results)
     seen: set[str] = set()
     is_born = False
     begins = True
@@ -76,8 +76,9 @@ def _birth(watcher: Watcher, event: Event, unexplained: bool, seen: set[str]) ->
 class _Columns:
     """The columns of :class:`RankCalls` while they grow."""
 
-    def __init__(self, rank: Rank) -> None:
+    def __init__(self, rank: Rank, with_results: bool) -> None:
         self._rank = rank
+        self._results: list[Results] | None = [] if with_results else None
         self._rows: list[tuple[str, str, int, tuple[communication.Key, ...], tuple[int, ...], str]] = []
         self._troubles: list[tuple[int, Trouble]] = []
 
@@ -87,7 +88,14 @@ class _Columns:
         keys = communication.keys(event, self._rank) if exchanges else ()
         group = communication.group(event) if exchanges else ()
         form = communication.form(event) if exchanges else ""
+        if self._results is not None:
+            self._results.append(self._written(event) if exchanges else None)
         self._rows.append((event.name, communication.api(event), event.place, keys, group, form))
+
+    def _written(self, event: Event) -> Results:
+        if communication.api(event) not in operators.SAME_ON_ALL_RANKS or event.record.get("completed") is False:
+            return None
+        return tuple(communication.written(event, self._rank))
 
     def whole(self, watcher: Watcher) -> RankCalls:
         names, words, places, keys, groups, forms = zip(*self._rows, strict=True) if self._rows else ((),) * 6
@@ -99,6 +107,7 @@ class _Columns:
             keys=keys,
             groups=groups,
             forms=forms,
+            results=tuple(self._results or ()),
             troubles=tuple(self._troubles),
             has_trouble=watcher.any,
             matters=watcher.counts,

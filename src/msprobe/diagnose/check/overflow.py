@@ -4,38 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from msprobe.diagnose.check.moment import Moment, Rank
+from msprobe.diagnose.check.across import Across
+from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.origins import Origin, origins
 from msprobe.diagnose.check.overflow_words import reason
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.diagnose.wording import Wording
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(across: Across) -> Iterable[Finding]:
     """Every birth that no other birth explains, in the order of execution over ranks."""
-    matters = any(one.matters for one in moment.exchange.calls)
-    for origin in origins(moment.exchange):
+    matters = any(one.matters for one in across.exchange.calls)
+    for origin in origins(across.exchange):
         if matters or origin.how != "bad_input":
-            yield finding_of(moment, origin, matters)
+            with across.opened(origin.rank) as timeline:
+                yield finding_of(timeline, across.step, origin, matters)
 
 
-def finding_of(moment: Moment, origin: Origin, matters: bool) -> Finding:
-    """An origin in words. ``matters``: a bad value reaches a loss, a gradient, a weight or the end of the recording."""
-    timeline = moment.timelines[origin.rank]
+def finding_of(timeline: Timeline, step: int | None, origin: Origin, matters: bool) -> Finding:
+    """An origin in words, of the rank it is on. ``matters``: a bad value reaches a loss, a gradient, a weight or the
+    end of the recording.
+    """
     event = timeline.by_name[origin.name]
-    skipped = any(step.record.get("skipped") for step in moment.optimizer_steps(timeline))
+    skipped = any(one.record.get("skipped") for one in timeline.optimizers)
     message = _message(timeline, event, origin)
     if skipped:
         message += "; the gradient scaler left this step out"
-    return moment.finding(
+    return finding_at(
         timeline,
         event,
         "overflow",
         message,
-        evidence={
+        event.name,
+        step,
+        details={
             "birth": origin.how,
             "value": origin.value,
             "inputs": [measured(leaf) for leaf in tensors(event.inputs())[:4]],

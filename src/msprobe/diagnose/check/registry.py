@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from msprobe.diagnose.check.across import Across
 from msprobe.diagnose.check.attention import check as attention
 from msprobe.diagnose.check.averaging import check as averaging
 from msprobe.diagnose.check.clearing import check as clearing
@@ -36,7 +37,8 @@ from msprobe.diagnose.findings import Finding
 
 @dataclass(frozen=True)
 class Check:
-    """One check: ``find`` is called for each step, in order.
+    """One check: ``find`` is called for each step of each rank, in order; ``across`` for each step, when all its ranks
+    have been seen. A check has one of them.
 
     ``once``: what it finds spreads to all that comes after, so that only the first step in which it finds something
     is told. ``needs``: what must have been recorded for it to find anything.
@@ -44,9 +46,10 @@ class Check:
 
     name: str
     text: str
-    find: Callable[[Moment], Iterable[Finding]]
+    find: Callable[[Moment], Iterable[Finding]] | None = None
     once: bool = False
     needs: tuple[Need, ...] = ()
+    across: Callable[[Across], Iterable[Finding]] | None = None
 
 
 CHECKS: tuple[Check, ...] = (
@@ -54,9 +57,9 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "overflow",
         "a NaN or an infinity is born, forward or backward, on whichever rank",
-        overflow,
-        True,
+        once=True,
         needs=("statistics",),
+        across=overflow,
     ),
     Check("softmax", "rows of a softmax do not sum to one", softmax, needs=("calls", "statistics")),
     Check("dtypes", "one call computes in another precision than those around it, or than its siblings", dtypes),
@@ -109,14 +112,18 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("ties", "embedding and head begin as one matrix and are trained as two", ties, needs=("modules", "backward")),
     Check(
-        "collectives", "ranks of a group get different results from one collective", collectives, True, needs=("ranks",)
+        "collectives",
+        "ranks of a group get different results from one collective",
+        once=True,
+        needs=("ranks",),
+        across=collectives,
     ),
     Check(
         "replicas",
         "what should be the same on all ranks is not, or batches are that should not be",
-        replicas,
-        True,
+        once=True,
         needs=("ranks",),
+        across=replicas,
     ),
     Check(
         "clearing",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from xxhash import xxh3_64_intdigest
+
 from msprobe.diagnose.check.moment import Moment
-from msprobe.diagnose.check.replica_inputs import marks, passes
+from msprobe.diagnose.check.replica import marks, passes
 from msprobe.diagnose.check.values import distinct, measured, tensors
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
@@ -44,4 +46,4 @@ def batch_of(timeline: Timeline) -> tuple[Event, int] | None:
     found = passes(timeline)
     if not found or timeline.first_backward == len(timeline):
         return None
-    return found[0], hash(str(marks(found[:1])))
+    return found[0], xxh3_64_intdigest(str(marks(found[:1])).encode())

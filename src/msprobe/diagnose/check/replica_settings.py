@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from msprobe.compare.entry_names import plain_path
-from msprobe.diagnose.check.moment import Moment, Rank
+from msprobe.diagnose.check.across import Across
+from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.values import listed
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, settings_by_parameter, value_of
-from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, value_of
 from msprobe.diagnose.wording import Wording
 
 
-def check(moment: Moment, copies: Sequence[str]) -> Iterable[Finding]:
+def check(across: Across, copies: Sequence[str]) -> Iterable[Finding]:
     """The first setting that differs between ranks for parameters that are copies of each other."""
-    steps = {rank: moment.optimizer_steps(timeline) for rank, timeline in moment.timelines.items()}
     wanted = set(copies)
-    for events in zip(*steps.values(), strict=False):
-        tables = [
-            {plain_path(name): own for name, own in settings_by_parameter(event).items() if plain_path(name) in wanted}
-            for event in events
-        ]
+    for steps in zip(*(one.optimizers for one in across.replicas.values()), strict=False):
+        if all(settings is steps[0][1] for _, settings in steps):
+            continue  # Equal ones are one object.
+        tables = [{name: own for name, own in settings.items() if name in wanted} for _, settings in steps]
         found = _differing(tables)
         if found:
-            yield _told(moment, list(steps), events, found)
+            yield _told(across, list(across.replicas), [name for name, _ in steps], found)
             return
 
 
@@ -43,7 +40,7 @@ def _differing(tables: list[dict[str, dict[str, object]]]) -> dict[str, dict[str
 
 
 def _told(
-    moment: Moment, ranks: list[Rank], events: Sequence[Event], found: dict[str, dict[str, list[object]]]
+    across: Across, ranks: list[Rank], steps: Sequence[str], found: dict[str, dict[str, list[object]]]
 ) -> Finding:
     key, parameters = next(iter(found.items()))
     values = next(iter(parameters.values()))
@@ -52,9 +49,9 @@ def _told(
     odd = [place for place, value in enumerate(values) if counts[str(value)] == least][-1]
     usual = next((value for value in values if value != values[odd]), None)
     more = Wording("; so do {}", listed(list(found)[1:])) if len(found) > 1 else ""
-    return moment.finding(
-        moment.timelines[ranks[odd]],
-        events[odd],
+    return across.finding(
+        ranks[odd],
+        steps[odd],
         "replica",
         Wording(
             "the optimizer of rank {} has {} {} where that of the other ranks has "
@@ -69,7 +66,7 @@ def _told(
             listed(list(parameters)),
             more,
         ),
-        where=f"{events[odd].name}: {key}",
+        where=f"{steps[odd]}: {key}",
         evidence={
             "setting": key,
             "by_rank": {str(rank): value for rank, value in zip(ranks, values, strict=True)},

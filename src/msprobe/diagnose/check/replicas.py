@@ -9,29 +9,33 @@ included. Ranks with copies of a whole model should not all get the same batch.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
-from msprobe.compare.entry_names import operation, plain_path
+from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
-from msprobe.diagnose.check import communication, replica_inputs, replica_settings
-from msprobe.diagnose.check.moment import Leaf, Moment, Rank
-from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured, tensors
-from msprobe.diagnose.differences.records import fingerprint, is_integer, numel, of_statistics
+from msprobe.diagnose.check import replica_inputs, replica_settings
+from msprobe.diagnose.check.across import Across
+from msprobe.diagnose.check.communication import Rank
+from msprobe.diagnose.check.moment import Leaf
+from msprobe.diagnose.check.replica import Signatures, is_repeatable, mark
+from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured
+from msprobe.diagnose.differences.records import fingerprint, of_statistics
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.steps.optimizer import parameters_of
-from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.of_check import is_one_factor, may_have_two_values, of_a_repeat, of_copies
 from msprobe.diagnose.wording import Wording
 
+#: Tensors by rank and name of the parameter.
+Tables = dict[Rank, dict[str, Leaf]]
 
-def check(moment: Moment) -> Iterable[Finding]:
+
+def check(across: Across) -> Iterable[Finding]:
     """Weights that differ before the step, calls on equal inputs, gradients at the optimizer, its settings, weights
     that parted; and batches that are the same.
     """
-    for ranks in _groups(moment):
-        timelines = {rank: moment.timelines[rank] for rank in ranks}
-        part = replace(moment, timelines=timelines)
+    for ranks in _groups(across):
+        part = across.of(ranks)
         for find in (_weights, _calls, _gradients, _settings, _parted, _inputs):
             found = list(find(part))
             yield from found
@@ -39,65 +43,60 @@ def check(moment: Moment) -> Iterable[Finding]:
                 break
 
 
-def _settings(moment: Moment) -> Iterable[Finding]:
+def _settings(across: Across) -> Iterable[Finding]:
     """Settings of optimizers that differ for copies."""
-    return replica_settings.check(moment, _copies(moment, _tables(moment)))
+    return replica_settings.check(across, _copies(across, _tables(across)))
 
 
-def _inputs(moment: Moment) -> Iterable[Finding]:
+def _inputs(across: Across) -> Iterable[Finding]:
     """One batch for all ranks that hold copies of the whole model."""
-    weights = _tables(moment)
-    copies = [name for name in _copies(moment, weights) if all(name in table for table in weights.values())]
+    weights = _tables(across)
+    copies = [name for name in _copies(across, weights) if all(name in table for table in weights.values())]
     # Constants (the weights of norms) are copies where all else is.
-    same = {name for name in weights[next(iter(weights))] if copies and not _unlike(moment, weights, name)}
-    return replica_inputs.check(moment, same)
+    same = {name for name in weights[next(iter(weights))] if copies and not _unlike(across, weights, name)}
+    return replica_inputs.check(across, same)
 
 
-def _groups(moment: Moment) -> list[tuple[Rank, ...]]:
+def _groups(across: Across) -> list[tuple[Rank, ...]]:
     """The groups of ranks that exchange data, and all ranks together; larger ones first."""
-    everyone = tuple(moment.timelines)
+    everyone = tuple(across.replicas)
     found: dict[tuple[Rank, ...], None] = {everyone: None}
-    for timeline in moment.timelines.values():
-        for event in timeline:
-            if event.is_collective:
-                ranks = tuple(rank for rank in communication.group(event) if rank in moment.timelines)
-                found.setdefault(tuple(rank for rank in everyone if rank in ranks))
+    for group in across.exchange.groups:
+        members = set(group)
+        found.setdefault(tuple(rank for rank in everyone if rank in members))
     return sorted((ranks for ranks in found if len(ranks) > 1), key=lambda ranks: -len(ranks))
 
 
-def _copies(moment: Moment, tables: dict[Rank, dict[str, Leaf]]) -> list[str]:
+def _copies(across: Across, tables: Tables) -> list[str]:
     """Parameters with the same values on all ranks that have them (two at least)."""
     found = []
     names = dict.fromkeys(name for table in tables.values() for name in table)
     unsure = []
     for name in names:
-        leaves = [tables[rank][name] for rank in moment.timelines if name in tables.get(rank, {})]
-        if len(leaves) > 1 and _equal(leaves) and not any(map(_is_divided, leaves)):
+        leaves = [tables[rank][name] for rank in across.replicas if name in tables.get(rank, {})]
+        if len(leaves) > 1 and _equal(leaves) and not any(map(_is_divided, _objects(leaves))):
             if _single(leaves[0]) or (distinct(leaves[0]) and _tells(leaves[0])):
                 found.append(name)
-            elif _of_norm(moment, name):
+            elif _of_norm(across, name):
                 unsure.append(name)
-    if found and _is_pipeline(moment) and not any(_unlike(moment, tables, name) for name in names):
+    if found and _is_pipeline(across) and not any(_unlike(across, tables, name) for name in names):
         return []  # Stages that begin from one seed are no copies of each other.
     # Norms begin as ones and zeros, copies or not; ranks with the same model and tokens hold copies.
-    same_model = len({frozenset(moment.weights(timeline)) for timeline in moment.timelines.values()}) == 1
-    if unsure and same_model and (found or _same_tokens(moment)):
+    first = next(iter(across.replicas.values())).weights
+    same_model = all(one.weights is first or set(one.weights) == set(first) for one in across.replicas.values())
+    if unsure and same_model and (found or _same_tokens(across)):
         found = [name for name in names if name in found or name in unsure]
     return found
 
 
-def _same_tokens(moment: Moment) -> bool:
+def _same_tokens(across: Across) -> bool:
     """True if all ranks look up the same whole numbers first."""
-    marks = set()
-    for timeline in moment.timelines.values():
-        first = next((event for event in timeline if operation(event.stem) == "embedding"), None)
-        tokens = [leaf for leaf in tensors(first.inputs()) if is_integer(leaf)] if first is not None else []
-        marks.add(fingerprint(tokens[0]) if tokens else None)
+    marks = {one.tokens for one in across.replicas.values()}
     return len(marks) == 1 and None not in marks
 
 
-def _unlike(moment: Moment, tables: dict[Rank, dict[str, Leaf]], name: str) -> bool:
-    leaves = [tables[rank][name] for rank in moment.timelines if name in tables.get(rank, {})]
+def _unlike(across: Across, tables: Tables, name: str) -> bool:
+    leaves = [tables[rank][name] for rank in across.replicas if name in tables.get(rank, {})]
     return len(leaves) > 1 and not _equal(leaves)
 
 
@@ -107,18 +106,21 @@ def _is_divided(leaf: Leaf) -> bool:
     return isinstance(placements, list) and not all("Replicate" in str(one) or str(one) == "R" for one in placements)
 
 
-def _is_pipeline(moment: Moment) -> bool:
+def _is_pipeline(across: Across) -> bool:
     """True if ranks send each other messages."""
-    return any(
-        event.is_collective and communication.api(event) in operators.MESSAGES
-        for timeline in moment.timelines.values()
-        for event in timeline
-    )
+    messages = across.exchange.has_messages
+    return any(messages[rank] for rank in across.replicas)
 
 
 def _equal(leaves: list[Leaf]) -> bool:
-    marks = [(fingerprint(leaf), str(leaf.get("shape")), leaf.get("Max"), leaf.get("Min")) for leaf in leaves]
-    return all(mark == marks[0] for mark in marks)
+    first = leaves[0]
+    # What is the same on many ranks is one object, as a rule.
+    return all(leaf is first or mark(leaf) == mark(first) for leaf in _objects(leaves))
+
+
+def _objects(leaves: list[Leaf]) -> list[Leaf]:
+    """Those that are objects of their own."""
+    return list({id(leaf): leaf for leaf in leaves}.values())
 
 
 def _single(leaf: Leaf) -> bool:
@@ -133,45 +135,29 @@ def _tells(leaf: Leaf) -> bool:
     return "digest" in leaf or "md5" in leaf or not may_have_two_values(leaf)
 
 
-def _of_norm(moment: Moment, name: str) -> bool:
+def _of_norm(across: Across, name: str) -> bool:
     """True for parameters of a norm, which no common layout divides among ranks."""
-    for timeline in moment.timelines.values():
-        weight = moment.weights(timeline).get(name)
-        if weight is not None:
-            return weight.event.parts.owner.lower().endswith(("norm", "rmsnorm", "layernorm"))
+    for one in across.replicas.values():
+        if name in one.weights:
+            return read_name(one.weights[name]).owner.lower().endswith(("norm", "rmsnorm", "layernorm"))
     return False
 
 
-def _tables(moment: Moment) -> dict[Rank, dict[str, Leaf]]:
-    """All parameters by rank: those that modules have, and those that only an optimizer has. Not those that were whole
-    in a module's pass and of which the optimizer has a share: their gradients are shares, too.
-    """
-    found: dict[Rank, dict[str, Leaf]] = {}
-    for rank, timeline in moment.timelines.items():
-        table = found[rank] = {name: weight.leaf for name, weight in moment.weights(timeline).items()}
-        for event in moment.optimizer_steps(timeline)[:1]:
-            for name, fields in parameters_of(event).items():
-                weight = fields.get("weight") if isinstance(fields, dict) else None
-                if weight is None or not is_tensor(weight):
-                    continue
-                if numel(table.setdefault(plain_path(name), weight)) != numel(weight):
-                    del table[plain_path(name)]
-    return found
+def _tables(across: Across) -> Tables:
+    """The parameters of all ranks."""
+    return {rank: one.parameters for rank, one in across.replicas.items()}
 
 
-def _optimizers(moment: Moment) -> dict[Rank, dict[str, Leaf]]:
-    return {rank: moment.at_optimizer(timeline) for rank, timeline in moment.timelines.items()}
+def _optimizers(across: Across) -> Tables:
+    return {rank: one.gradients for rank, one in across.replicas.items()}
 
 
-def _event_of(moment: Moment, timeline: Timeline, name: str) -> Event:
-    """The record that shows a parameter: its module's first pass, or the optimizer's step."""
-    weight = moment.weights(timeline).get(name)
-    return weight.event if weight is not None else moment.optimizer_steps(timeline)[0]
-
-
-def _apart(tables: dict[Rank, dict[str, Leaf]], name: str) -> dict[Rank, Leaf] | None:
+def _apart(tables: Tables, name: str) -> dict[Rank, Leaf] | None:
     """A tensor by rank, if it is finite on all ranks and not the same."""
     leaves = {rank: table[name] for rank, table in tables.items() if name in table}
+    first = next(iter(leaves.values()), None)
+    if all(leaf is first for leaf in leaves.values()):
+        return None  # as on most ranks, however many
     if any(map(_is_divided, leaves.values())) or len({str(leaf.get("shape")) for leaf in leaves.values()}) > 1:
         return None
     if len(leaves) < 2 or not all(map(has_values, leaves.values())) or _equal(list(leaves.values())):
@@ -179,11 +165,11 @@ def _apart(tables: dict[Rank, dict[str, Leaf]], name: str) -> dict[Rank, Leaf] |
     return leaves
 
 
-def _weights(moment: Moment) -> Iterable[Finding]:
+def _weights(across: Across) -> Iterable[Finding]:
     """Copies, by their gradients, whose values differ before the step."""
-    weights, arrived = _tables(moment), _optimizers(moment)
+    weights, arrived = _tables(across), _optimizers(across)
     wrong = {}
-    for name in _copies(moment, arrived):
+    for name in _copies(across, arrived):
         if not any((table.get(name) or {}).get("Norm") for table in arrived.values()):
             continue
         leaves = _apart(weights, name)
@@ -192,10 +178,9 @@ def _weights(moment: Moment) -> Iterable[Finding]:
     if wrong:
         name, leaves = next(iter(wrong.items()))
         rank = _minority(leaves)
-        event = _event_of(moment, moment.timelines[rank], name)
-        yield moment.finding(
-            moment.timelines[rank],
-            event,
+        yield across.finding(
+            rank,
+            across.replicas[rank].shown_by(name),
             "replica",
             Wording(
                 '"{}" differs between the ranks before the step, although all ranks get the same gradient for it', name
@@ -210,23 +195,22 @@ def _weights(moment: Moment) -> Iterable[Finding]:
         )
 
 
-def _gradients(moment: Moment) -> Iterable[Finding]:
+def _gradients(across: Across) -> Iterable[Finding]:
     """Copies, by their values, whose gradients differ when the optimizer takes them."""
-    weights, arrived = _tables(moment), _optimizers(moment)
+    weights, arrived = _tables(across), _optimizers(across)
     wrong = {}
-    for name in _copies(moment, weights):
+    for name in _copies(across, weights):
         leaves = _apart(arrived, name)
         if leaves is not None and not _is_noise(leaves):
             wrong[name] = leaves
     if not wrong:
         return
-    copies = [one for one in _copies(moment, weights) if all(one in table for table in arrived.values())]
-    left_out = _left_out(moment, copies)
+    copies = [one for one in _copies(across, weights) if all(one in table for table in arrived.values())]
+    left_out = _left_out(across, copies)
     name = next((one for one in left_out if one in wrong), next(iter(wrong)))
     leaves = wrong[name]
     rank = _minority(leaves)
-    timeline = moment.timelines[rank]
-    step = moment.optimizer_steps(timeline)[0]
+    step = across.replicas[rank].optimizers[0][0]
     ratio = _common_ratio(list(wrong.values()))
     how = Wording(", each by the factor {:.6g}: they were clipped or scaled by another number", ratio) if ratio else ""
     which = "all" if len(wrong) == len(copies) else Wording("{} of {}", len(wrong), len(copies))
@@ -245,42 +229,34 @@ def _gradients(moment: Moment) -> Iterable[Finding]:
             how,
             listed(list(wrong)),
         )
-    yield moment.finding(
-        timeline,
+    yield across.finding(
+        rank,
         step,
         "replica",
         message,
-        where=Wording("{} at {}", name, step.name),
+        where=Wording("{} at {}", name, step),
         evidence=_by_rank(leaves)
         | {"parameters": left_out[:50] or list(wrong)[:50], "copies": len(copies), "factor": ratio},
     )
 
 
-def _left_out(moment: Moment, copies: list[str]) -> list[str]:
+def _left_out(across: Across, copies: list[str]) -> list[str]:
     """Copies whose gradient no collective takes, where one takes those of others; empty where that is not seen."""
-    for timeline in moment.timelines.values():
-        carried = {
-            fingerprint(leaf)
-            for event in timeline
-            if event.is_collective
-            for leaf in communication.read(event, timeline.rank)
-        }
-        gradients = moment.gradients(timeline)
-        last = {name: passes[-1] for name, passes in gradients.items() if len(passes) == 1}
-        known = [name for name in copies if last.get(name) is not None]
-        without = [name for name in known if fingerprint(last[name]) not in carried]
+    for one in across.replicas.values():
+        known = [name for name in copies if name in one.summed or name in one.alone]
+        without = [name for name in known if name in one.alone]
         if without and len(without) < len(known):
             return without
     return []
 
 
-def _parted(moment: Moment) -> Iterable[Finding]:
+def _parted(across: Across) -> Iterable[Finding]:
     """Copies of the step before that are none any more."""
-    if moment.before is None:
+    if across.before is None:
         return
-    weights = _tables(moment)
+    weights = _tables(across)
     wrong = {}
-    for name in _copies(moment, moment.before.weights):
+    for name in _copies(across, across.before.weights):
         leaves = _apart(weights, name)
         if leaves is not None:
             wrong[name] = leaves
@@ -288,10 +264,9 @@ def _parted(moment: Moment) -> Iterable[Finding]:
         return
     name, leaves = next(iter(wrong.items()))
     rank = _minority(leaves)
-    event = _event_of(moment, moment.timelines[rank], name)
-    yield moment.finding(
-        moment.timelines[rank],
-        event,
+    yield across.finding(
+        rank,
+        across.replicas[rank].shown_by(name),
         "replica",
         Wording(
             "{} parameters were the same on all ranks before the last step and are not any more: {}",
@@ -303,42 +278,55 @@ def _parted(moment: Moment) -> Iterable[Finding]:
     )
 
 
-def _calls(moment: Moment) -> Iterable[Finding]:
+def _calls(across: Across) -> Iterable[Finding]:
     """The first call that takes the same tensors on two ranks and gives another result."""
-    ranks = list(moment.timelines)
-    one = moment.timelines[ranks[0]]
-    for rank in ranks[1:]:
-        other = moment.timelines[rank]
-        for event in one:
-            twin = other.by_name.get(event.name)
-            if twin is None or event.direction not in ("forward", "recompute") or event.parts.kind != "api":
-                continue
+    one, *others = across.replicas.values()
+    for other in others:
+        suspects = _may_differ(one.calls, other.calls)
+        found = _first_of(across, one.rank, other.rank, suspects) if suspects else None
+        if found is not None:
+            yield found
+            return
+
+
+def _may_differ(one: Signatures, other: Signatures) -> list[str]:
+    """The calls of equal inputs and other results, by their signatures."""
+    if one.names == other.names and one.made == other.made:
+        return []
+    theirs = {name: (given, made) for name, given, made in zip(other.names, other.given, other.made, strict=True)}
+    return [
+        name
+        for name, given, made in zip(one.names, one.given, one.made, strict=True)
+        if name in theirs and theirs[name][0] == given and theirs[name][1] != made
+    ]
+
+
+def _first_of(across: Across, rank: Rank, other: Rank, names: list[str]) -> Finding | None:
+    """The first of these calls whose results differ beyond rounding."""
+    with across.opened(rank) as here, across.opened(other) as there:
+        for name in names:
+            event, twin = here.by_name[name], there.by_name[name]
             found = _same_in_other_out(event, twin)
-            if found is not None:
-                random = operation(event.stem) in operators.RANDOM_PER_RANK
-                why = (
-                    "its random numbers are not the same on the ranks"
-                    if random
-                    else "the machine of one of them, or what the call reads besides its arguments, is at fault"
-                )
-                yield moment.finding(
-                    other,
-                    twin,
-                    "replica",
-                    Wording(
-                        "{} takes the same tensors on ranks {} and {}, its results differ: {}",
-                        event.name,
-                        one.rank,
-                        rank,
-                        why,
-                    ),
-                    evidence={str(one.rank): measured(found[0]), str(rank): measured(found[1])},
-                )
-                return
+            if found is None:
+                continue
+            random = operation(event.stem) in operators.RANDOM_PER_RANK
+            why = (
+                "its random numbers are not the same on the ranks"
+                if random
+                else "the machine of one of them, or what the call reads besides its arguments, is at fault"
+            )
+            return across.finding(
+                other,
+                name,
+                "replica",
+                Wording("{} takes the same tensors on ranks {} and {}, its results differ: {}", name, rank, other, why),
+                evidence={str(rank): measured(found[0]), str(other): measured(found[1])},
+            )
+    return None
 
 
 def _same_in_other_out(event: Event, twin: Event) -> tuple[Leaf, Leaf] | None:
-    if event.is_collective or event.parts.owner == "Function" or event.children:
+    if not is_repeatable(event):
         return None
     given, others = event.inputs(), twin.inputs()
     tensors_in = [leaf for leaf in floats(given) if distinct(leaf)]
@@ -363,7 +351,7 @@ def _same_in_other_out(event: Event, twin: Event) -> tuple[Leaf, Leaf] | None:
 def _minority(leaves: dict[Rank, Leaf]) -> Rank:
     """The rank that is unlike the others; the last one where there is no majority."""
     marks = {rank: fingerprint(leaf) for rank, leaf in leaves.items()}
-    counts = {mark: list(marks.values()).count(mark) for mark in marks.values()}
+    counts = Counter(marks.values())
     least = min(counts.values())
     return [rank for rank in marks if counts[marks[rank]] == least][-1]
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from msprobe.diagnose.check.history import History
-from msprobe.diagnose.check.moment import Earlier, Moment
+from msprobe.diagnose.check.across import Across
+from msprobe.diagnose.check.communication import Rank
+from msprobe.diagnose.check.exchange import Exchange, RankCalls, Shared
+from msprobe.diagnose.check.history import Glance, History, Leaving
+from msprobe.diagnose.check.moment import Earlier
+from msprobe.diagnose.check.one_rank import Checked, Job, check_rank, glance, opened
 from msprobe.diagnose.check.registry import CHECKS, Check
-from msprobe.diagnose.check.remarks import Notes, notes_of
+from msprobe.diagnose.check.remarks import Notes
+from msprobe.diagnose.check.replica import Replica
 from msprobe.diagnose.check.sight import Sight
-from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.findings import Finding, plain
 from msprobe.diagnose.places import Places
-from msprobe.diagnose.steps.collector import no_collection
-from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.wording import Wording
+from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import StrPath
 from msprobe.store.damage import in_words, lost_parts, missing_ranks, place_in_words
@@ -25,6 +28,8 @@ from msprobe.store.reader import Dump, open_dump
 
 VERSION = 1
 _MOST = 100
+#: The place of each check in the list.
+_NUMBERS = {check.name: number for number, check in enumerate(CHECKS)}
 
 
 @dataclass(frozen=True)
@@ -63,29 +68,33 @@ class CheckResult:
 
 
 def check_run(
-    path: StrPath, checks: Sequence[Check] = CHECKS, progress: Callable[[str], None] | None = None
+    path: StrPath,
+    checks: Sequence[Check] = CHECKS,
+    progress: Callable[[str], None] | None = None,
+    workers: Workers = ALONE,
 ) -> CheckResult:
     """Say what is wrong in a recorded training, without another one to compare it with.
 
     ``path`` is the folder of a dump, of a step or of a rank, or a ``dump.json``. Parts that cannot be read are left out
-    and told. Raises PathError or InvalidInputError if none can be read, or no part holds a record.
+    and told. Ranks are checked one after the other, or several at once as ``workers`` say; of none more is kept than
+    what it is compared with others by. Raises PathError or InvalidInputError if none can be read, or no part holds a
+    record.
     """
     dump = open_dump(path)
-    running = _Running(dump, checks)
+    running = _Running(dump, checks, workers)
     for step in dump.steps:
-        # What is read of a step stays until it is closed: no search for garbage finds any before.
-        with no_collection():
-            running.step(step, progress)
+        running.step(step, progress)
     return running.result(path)
 
 
 class _Running:
     """The checks over one step after the other; nothing is kept of a step but what later ones and the answer need."""
 
-    def __init__(self, dump: Dump, checks: Sequence[Check]) -> None:
+    def __init__(self, dump: Dump, checks: Sequence[Check], workers: Workers) -> None:
         self._dump = dump
         self._checks = checks
-        self._findings: list[Finding] = []
+        self._workers = workers
+        self._findings: list[tuple[int, Finding]] = []
         self._count = 0
         self._harmless = True
         self._notes = Notes()
@@ -100,54 +109,88 @@ class _Running:
         self._records = 0
 
     def step(self, step: int | None, progress: Callable[[str], None] | None) -> None:
-        """Check all ranks of a step, and close what was read of it."""
-        timelines: dict[int | str, Timeline] = {}
-        try:
-            for rank in self._dump.ranks(step):
-                if progress is not None:
-                    progress(Wording("step {}, rank {}", step, rank))
-                try:
-                    timelines[rank] = _read(self._dump, step, rank)
-                except MsprobeError as problem:
-                    self._broken[in_words(step, rank, problem.message)] = problem
-            self._check(step, timelines)
-        finally:
-            for timeline in timelines.values():
-                timeline.close()
-                timeline.part.close()
-
-    def _check(self, step: int | None, timelines: dict[int | str, Timeline]) -> None:
-        for timeline in timelines.values():
-            self._records += len(timeline.part)
-            for place, text in notes_of(timeline):
-                self._notes.add(place, text)
-        self._sight.add(list(timelines.values()))
-        add_digests(*timelines.values())
+        """Check all ranks of a step, one after the other, then what they have to do with each other."""
+        ranks = self._dump.ranks(step)
+        only = {rank: self._dump.only(step, rank) for rank in ranks}
+        glances = self._glances(list(only.values()), step)
+        # Tensors get digests of their files on all ranks or on none: one with a digest looks like none without.
+        digests = all(one.has_values for one in glances)
+        held = frozenset[str]().union(*(one.held for one in glances))
         # A gap in the steps: what was before is not the step before.
-        follows = self._last is not None and step == self._last + 1
-        before = self._before if follows else None
-        moment = Moment(step, timelines, before, last=step == self._dump.steps[-1], history=self._history)
-        self._history.add(moment)
-        for found in _found(moment, self._checks, self._told):
-            # The same line of the program in the same module, in another pass or step, is no news.
-            mark = (found.evidence["check"], found.module, found.evidence.get("source") or found.where, found.kind)
-            if mark not in self._said:
-                self._said.add(mark)
-                self._keep(found)
-        if len(timelines) > 1:
-            for remark in moment.exchange.remarks():
-                self._notes.add(Wording("step {}", step), remark)
-        self._history.leave(moment)
-        self._before, self._last = moment.earlier(), step
-        for timeline in timelines.values():
-            # An interrupted dump may name files that were on their way.
-            for name in timeline.part.unread if timeline.part.complete else ():
-                self._unread.add(f"{place_in_words(step, timeline.rank)}: {name}")
+        before = self._before if self._last is not None and step == self._last + 1 else None
+        is_last = step == self._dump.steps[-1]
+        # What spreads to later steps is told of the first.
+        checks = [check for check in self._checks if not (check.once and check.name in self._told)]
+        names = [check.name for check in checks if check.find is not None]
+        jobs = [
+            Job(dump, names, len(ranks), before.of(rank) if before else None, self._history, held, is_last, digests)
+            for rank, dump in only.items()
+        ]
 
-    def _keep(self, found: Finding) -> None:
+        def tell(number: int) -> None:
+            if progress is not None:
+                progress(f"{place_in_words(step, ranks[number])}, {number + 1} of {len(ranks)}")
+
+        kept = _Kept(is_last)
+        shared = Shared()
+
+        def calls() -> Iterator[RankCalls]:
+            for done in run(check_rank, jobs, self._workers, tell):
+                self._add(step, done)
+                kept.add(done, shared)
+                if done.calls is not None:
+                    yield done.calls
+
+        exchange = Exchange(calls())
+        if len(ranks) == 1 and not kept.leaving:
+            self._history.add(())
+        across = Across(step, exchange, kept.replicas, before, lambda rank: opened(only[rank], digests))
+        self._look_across(step, across, checks)
+        self._history.leave(kept.leaving, step)
+        self._before, self._last = Earlier.of_all(kept.earlier), step
+
+    def _glances(self, dumps: Sequence[Dump], step: int | None) -> list[Glance]:
+        """What all ranks have, before any is checked; a single one is looked at when it is."""
+        if len(dumps) == 1:
+            return []
+        found = [one for one in run(glance, dumps, self._workers) if one is not None]
+        self._history.add(found)
+        return found
+
+    def _add(self, step: int | None, done: Checked) -> None:
+        """Take in what a rank tells by itself."""
+        if done.problem is not None:
+            self._broken[in_words(step, done.rank, done.problem.message)] = done.problem
+        self._records += done.records
+        for place, text in done.notes:
+            self._notes.add(place, text)
+        self._sight.merge(done.sight)
+        for name, found in done.findings:
+            self._keep(name, found)
+        for name in done.unread:
+            self._unread.add(f"{place_in_words(step, done.rank)}: {name}")
+
+    def _look_across(self, step: int | None, across: Across, checks: Sequence[Check]) -> None:
+        """What the ranks of a step have to do with each other."""
+        for check in checks:
+            for found in check.across(across) if check.across is not None else ():
+                self._keep(check.name, found)
+        if len(across.exchange) > 1:
+            self._sight.seen.add("ranks")
+            for remark in across.exchange.remarks():
+                self._notes.add(Wording("step {}", step), remark)
+
+    def _keep(self, check: str, found: Finding) -> None:
+        """Take in a finding, unless the same line of the program in its module had it before."""
+        self._told.add(check)
+        mark = (check, found.module, found.evidence.get("source") or found.where, found.kind)
+        if mark in self._said:
+            return
+        self._said.add(mark)
         self._count += 1
         self._harmless &= found.harmless
-        self._findings.append(found)
+        number = _NUMBERS.get(check, len(_NUMBERS))
+        self._findings.append((number, replace(found, evidence={"check": check, **found.evidence})))
         if len(self._findings) >= 2 * _MOST:
             self._findings = sorted(self._findings, key=_place)[:_MOST]
 
@@ -164,7 +207,7 @@ class _Running:
         return CheckResult(
             status="clean" if not self._count else "harmless" if self._harmless else "found",
             dump=str(path),
-            findings=tuple(sorted(self._findings, key=_place)[:_MOST]),
+            findings=tuple(found for _, found in sorted(self._findings, key=_place)[:_MOST]),
             notes=tuple(dict.fromkeys((*missing_ranks(self._dump), *self._notes.lines()))),
             unread=tuple(unread),
             summary={
@@ -177,28 +220,27 @@ class _Running:
         )
 
 
-def _found(moment: Moment, checks: Sequence[Check], told: set[str]) -> list[Finding]:
-    """What the checks find in a step; ``told``: those that found something, of which some are asked no more."""
-    findings = []
-    for check in checks:
-        if check.once and check.name in told:
-            continue
-        for found in check.find(moment):
-            told.add(check.name)
-            findings.append(replace(found, evidence={"check": check.name, **found.evidence}))
-    return findings
+class _Kept:
+    """What is kept of the ranks of a step while it is checked; ``is_last``: no step comes after it."""
+
+    def __init__(self, is_last: bool) -> None:
+        self._is_last = is_last
+        self.replicas: dict[Rank, Replica] = {}
+        self.earlier: list[Earlier] = []
+        self.leaving: list[Leaving] = []
+
+    def add(self, done: Checked, shared: Shared) -> None:
+        """Keep what concerns others of a rank; what is equal on many ranks once."""
+        if done.replica is not None:
+            self.replicas[done.rank] = done.replica.shared(shared)
+        if done.leaving is not None:
+            self.leaving.append(done.leaving)
+        if done.earlier is not None:
+            self.earlier.append(done.earlier)
 
 
-def _place(found: Finding) -> tuple[Any, ...]:
-    """By step, what does harm first, then in the order of execution."""
+def _place(numbered: tuple[int, Finding]) -> tuple[Any, ...]:
+    """By step, what does harm first, then in the order of execution; at one place in the order of the checks."""
+    number, found = numbered
     step = -1 if found.step is None else found.step
-    return found.harmless, step, found.order if found.order is not None else 0, str(found.rank)
-
-
-def _read(dump: Dump, step: int | None, rank: int | str) -> Timeline:
-    part = dump.part(step, rank)
-    try:
-        return Timeline(part)
-    except MsprobeError:
-        part.close()
-        raise
+    return found.harmless, step, found.order if found.order is not None else 0, str(found.rank), number

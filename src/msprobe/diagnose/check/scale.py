@@ -26,7 +26,7 @@ def check(moment: Moment) -> Iterable[Finding]:
         steps = moment.optimizer_steps(timeline)
         if not steps or any("grad_scaler" in event.record for event in steps):
             continue
-        scaled = _scaled_loss(timeline, len(moment.timelines))
+        scaled = _scaled_loss(timeline, moment.world)
         if scaled is None:
             continue
         event, scale = scaled

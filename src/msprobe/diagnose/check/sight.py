@@ -33,20 +33,20 @@ class Sight:
     seen: set[Need] = field(default_factory=set)
     levels: set[str] = field(default_factory=set)
 
-    def add(self, timelines: Sequence[Timeline]) -> None:
-        """Look at all ranks of a step."""
-        if len(timelines) > 1:
-            self.seen.add("ranks")
-        for timeline in timelines:
-            self.levels.add(str(timeline.part.header.get("level")))
-            if timeline.part.header.get("dump_data_dir"):
-                self.seen.add("values")
-            for event in timeline:
-                self._look(event.parts.kind, event.direction)
-                if "statistics" not in self.seen and any(
-                    is_tensor(leaf) and "Max" in leaf for _, leaf in event.outputs()
-                ):
-                    self.seen.add("statistics")
+    def add(self, timeline: Timeline) -> None:
+        """Look at a step of a rank."""
+        self.levels.add(str(timeline.part.header.get("level")))
+        if timeline.part.header.get("dump_data_dir"):
+            self.seen.add("values")
+        for event in timeline:
+            self._look(event.parts.kind, event.direction)
+            if "statistics" not in self.seen and any(is_tensor(leaf) and "Max" in leaf for _, leaf in event.outputs()):
+                self.seen.add("statistics")
+
+    def merge(self, other: Sight) -> None:
+        """Take in what was seen elsewhere."""
+        self.seen |= other.seen
+        self.levels |= other.levels
 
     def _look(self, kind: str, direction: str) -> None:
         if kind == "api":

@@ -19,9 +19,7 @@ from msprobe.diagnose.wording import Wording
 
 def check(moment: Moment) -> Iterable[Finding]:
     """Parameters that the optimizer leaves as they are, that no optimizer has, or that stay as they were."""
-    if len(moment.timelines) == 1 and any(
-        event.is_collective for timeline in moment.timelines.values() for event in timeline
-    ):
+    if moment.world == 1 and any(event.is_collective for timeline in moment.timelines.values() for event in timeline):
         alone = True  # Other ranks may have the optimizer of a share.
     else:
         alone = False
@@ -149,9 +147,7 @@ def _is_zero(leaf: dict[str, Any]) -> bool:
 def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> Iterable[Finding]:
     """Parameters with a gradient that no optimizer has, though one has their neighbours."""
     known: set[str] = set(moment.before.optimized) if moment.before is not None else set()
-    for other in moment.timelines.values():
-        for event in moment.optimizer_steps(other):
-            known.update(plain_path(name) for name in parameters_of(event))
+    known |= moment.held
     weights = moment.weights(timeline)
     tied = {fingerprint(weight.leaf) for name, weight in weights.items() if name in known}
     for event in steps:

@@ -29,6 +29,7 @@ CHECKS: dict[str, str] = {
     "gradients are not cleared between steps, or are cleared between micro-batches": "step 之间没有清零梯度，或在微批次之间清零了",
     "parameters with a gradient are not updated": "有梯度的参数没有被更新",
     # what they find
+    "{} and {} more": "{0} 以及另外 {1} 个",
     "it reaches rank {} through {}": "经 {1} 传到 rank {0}",
     "on rank {} the first call to compute with it is {}": "在 rank {0} 上最先用它计算的调用是 {1}",
     "a number beyond the limit": "超过限值的数",
