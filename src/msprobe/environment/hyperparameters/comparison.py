@@ -1,0 +1,171 @@
+"""Two sides' hyper-parameters, paired by what their names mean; a row for each difference.
+
+The columns are those of the sheet ``hyperparameters`` of mindstudio-probe: 8.1.1 pairs names that are equal, that its
+table of other names has, or that look alike (Ratcliff and Obershelp, over 0.8); 26.2 compares last parts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any, Literal
+
+from msprobe.environment.hyperparameters.effects import EFFECTS, Effect, effect_of
+from msprobe.environment.hyperparameters.names import (
+    betas_of,
+    group_meanings,
+    may_be_same,
+    normal,
+    plain_meaning,
+)
+from msprobe.environment.hyperparameters.values import is_same
+
+ONLY_BENCH, ONLY_CMP = "Only in benchmark", "Only in comparison"
+PURE_NAME, MAPPING = "pure name", "mapping"
+_LEAST_RATIO = 0.8
+#: Names that are less alike than this may be two things, so that a difference is no more than a warning.
+_SURE_RATIO = 0.9
+_MOST_PAIRS = 250_000
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16", "float": "float32"}
+
+Level = Literal["error", "warning"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One difference. ``matched_with``: why the two names are one thing; None where only one side has it."""
+
+    bench_para: str
+    cmp_para: str
+    bench_value: Any
+    cmp_value: Any
+    matched_with: str | None
+    level: Level
+    effect: Effect
+
+    def cells(self, file_name: str) -> tuple[Any, ...]:
+        """The row of the sheet: file_name, bench_para, cmp_para, bench_value, cmp_value, matched_with, level."""
+        return (
+            file_name,
+            self.bench_para,
+            self.cmp_para,
+            self.bench_value,
+            self.cmp_value,
+            self.matched_with,
+            self.level,
+        )
+
+
+def compare(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> list[Row]:
+    """The differences, those that change most first (``effects.EFFECTS``), errors before warnings.
+
+    A value that differs is an error; a warning where it changes only speed or output, or where the names are not sure
+    to mean one thing. What only one side has is a warning.
+    """
+    return sorted(_rows(bench, cmp), key=_importance)
+
+
+def _importance(row: Row) -> tuple[int, bool, bool, str, str]:
+    is_alone = row.matched_with is None
+    return EFFECTS.index(row.effect), is_alone, row.level != "error", row.bench_para, row.cmp_para
+
+
+def _rows(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> Iterable[Row]:
+    first, second = _with_single_betas(bench), _with_single_betas(cmp)
+    pairs = _Pairs(first, second)
+    for one, two, why, ratio in pairs.found:
+        left, right = first[one], second[two]
+        if is_same(left, right) or (why == MAPPING and _are_one_dtype(one, left, two, right)):
+            continue
+        effect = effect_of(one, left, right)
+        is_sure = ratio >= _SURE_RATIO and effect not in ("speed", "output")
+        yield Row(one, two, left, right, why, "error" if is_sure else "warning", effect)
+    for name in pairs.first:
+        yield Row(name, ONLY_BENCH, first[name], None, None, "warning", effect_of(name))
+    for name in pairs.second:
+        yield Row(ONLY_CMP, name, None, second[name], None, "warning", effect_of(name))
+
+
+def _with_single_betas(side: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in side.items():
+        names = betas_of(name)
+        if names and isinstance(value, (list, tuple)) and len(value) == 2 and not set(names) & side.keys():
+            found.update(zip(names, value, strict=True))
+        else:
+            found[name] = value
+    return found
+
+
+class _Pairs:
+    """Names of both sides that are one thing; ``first`` and ``second`` keep those that found no partner."""
+
+    def __init__(self, first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
+        self.first, self.second = dict.fromkeys(first), dict.fromkeys(second)
+        self.values = first, second
+        self.found: list[tuple[str, str, str, float]] = []
+        self.by_key(lambda name: (name,), PURE_NAME)
+        self.by_key(lambda name: (normal(name),), PURE_NAME)
+        self.by_key(lambda name: (plain_meaning(name),), PURE_NAME)
+        self.by_key(group_meanings, MAPPING)
+        self.by_dtype()
+        self.by_likeness()
+
+    def put(self, one: str, two: str, why: str, ratio: float = 1.0) -> None:
+        self.found.append((one, two, why, ratio))
+        del self.first[one], self.second[two]
+
+    def by_key(self, keys: Callable[[str], Iterable[Any]], why: str) -> None:
+        """Pair names that share a key which no other name of its side has."""
+        sides: list[dict[Any, list[str]]] = []
+        for names in (self.first, self.second):
+            held = defaultdict(list)
+            for name in names:
+                for key in keys(name):
+                    held[key].append(name)
+            sides.append(held)
+        for key, ones in sides[0].items():
+            twos = sides[1].get(key, [])
+            if len(ones) == len(twos) == 1 and ones[0] in self.first and twos[0] in self.second:
+                self.put(ones[0], twos[0], why)
+
+    def by_dtype(self) -> None:
+        """``--bf16`` of one side is ``compute_dtype: bfloat16`` of the other."""
+        for one in list(self.first):
+            for two in list(self.second):
+                if one in self.first and _are_one_dtype(one, self.values[0][one], two, self.values[1][two]):
+                    self.put(one, two, MAPPING)
+
+    def by_likeness(self) -> None:
+        """Pair names that look alike, the likest first."""
+        if len(self.first) * len(self.second) > _MOST_PAIRS:
+            return
+        likely = []
+        matcher = SequenceMatcher(autojunk=False)
+        for two in self.second:
+            matcher.set_seq2(two.lower())
+            for one in self.first:
+                matcher.set_seq1(one.lower())
+                if matcher.real_quick_ratio() <= _LEAST_RATIO or matcher.quick_ratio() <= _LEAST_RATIO:
+                    continue
+                ratio = matcher.ratio()
+                if ratio > _LEAST_RATIO and may_be_same(one, two):
+                    likely.append((-ratio, one, two))
+        for minus, one, two in sorted(likely):
+            if one in self.first and two in self.second:
+                self.put(one, two, f"similarity:{-minus}", -minus)
+
+
+def _are_one_dtype(one: str, left: Any, two: str, right: Any) -> bool:
+    named, flags = {}, {}
+    for name, value in ((one, left), (two, right)):
+        things = {meaning.thing for meaning in group_meanings(name)}
+        if things & {"bf16", "fp16"}:
+            flags[name] = _DTYPES["bf16" if "bf16" in things else "fp16"] if is_same(value, True) else ""
+        elif "compute_dtype" in things and isinstance(value, str):
+            word = value.rpartition(".")[2].lower()
+            named[name] = _DTYPES.get(word, word)
+    texts = [*named.values(), *flags.values()]
+    return len(texts) == 2 and texts[0] == texts[1] and bool(texts[0]) and bool(named)

@@ -1,0 +1,384 @@
+"""A launch script followed from its first line to its last: which commands it would run, with which words.
+
+Only assignments, branches, loops, functions and the files it takes in (``source``, ``bash other.sh``, if they lie
+beside it) are followed. No command is run, the environment is not looked at, and nothing is raised for what a
+script says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from msprobe.environment.hyperparameters.shell.arithmetic import NoNumberError
+from msprobe.environment.hyperparameters.shell.commands import (
+    Branches,
+    Cases,
+    Command,
+    Function,
+    Group,
+    Joined,
+    Loop,
+    Node,
+    commands_of,
+)
+from msprobe.environment.hyperparameters.shell.conditions import is_true, opposite
+from msprobe.environment.hyperparameters.shell.expansion import OUTPUT, UNSET, Value, Variables, fields, one, plain
+from msprobe.environment.hyperparameters.shell.words import tokens_of
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]]*)\])?(\+?)=(.*)", re.DOTALL)
+_ASSIGNED = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)\+?=")
+_ELEMENT = re.compile(r"\[([^\]]*)\]=(.*)", re.DOTALL)
+_DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
+_TESTS = frozenset({"[", "[[", "test"})
+_SHELLS = frozenset({"bash", "sh", "zsh", "ksh", "dash"})
+_MOST_COMMANDS = 20_000
+_MOST_DEPTH = 12
+_MOST_ROUNDS = 64
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Called:
+    """A command that the script runs: its words, and the line it stands in."""
+
+    words: tuple[str, ...]
+    line: int
+
+
+@dataclass
+class Followed:
+    """What a script does: the commands it runs, the variables it exports, and notes for people."""
+
+    called: list[Called] = field(default_factory=list)
+    exported: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def follow(text: str, path: str, arguments: Sequence[str] = ()) -> Followed:
+    """What the script ``text`` of the file ``path`` would run if it is called with ``arguments``."""
+    follower = _Follower(os.path.abspath(path))
+    follower.variables.arguments = [path, *arguments]
+    follower.run(follower.parsed(text))
+    return follower.found
+
+
+class _Follower:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.variables = Variables()
+        self.found = Followed()
+        self.functions: dict[str, list[Node]] = {}
+        self.steps, self.depth = 0, 0
+
+    def parsed(self, text: str) -> list[Node]:
+        """The commands of a text. What it assigns anywhere is empty before: it is not meant to come from outside."""
+        self.variables.own.update(_ASSIGNED.findall(text))
+        return commands_of(text)
+
+    # ---- structure: each method says whether what it followed succeeds, None where that is not known
+
+    def run(self, nodes: list[Node]) -> bool | None:
+        status: bool | None = True
+        self.depth += 1
+        for node in nodes:
+            self.steps += 1
+            is_long = self.steps > _MOST_COMMANDS or self.variables.is_full
+            if (is_long and self.depth > 1) or self.depth > _MOST_DEPTH * 8:
+                self.note("the script has too many steps or too long values; no further loop or function is followed")
+                break
+            status = self.node(node)
+        self.depth -= 1
+        return status
+
+    def node(self, node: Node) -> bool | None:
+        if isinstance(node, Command):
+            return self.command(node)
+        if isinstance(node, Joined):
+            return self.joined(node)
+        if isinstance(node, Branches):
+            return self.branches(node)
+        if isinstance(node, Loop):
+            return self.loop(node)
+        if isinstance(node, Cases):
+            return self.cases(node)
+        if isinstance(node, Function):
+            self.functions[node.name] = node.body
+            return True
+        return self.group(node)
+
+    def group(self, node: Group) -> bool | None:
+        if not node.is_apart:
+            return self.run(node.body)
+        kept = dict(self.variables.values)
+        status = self.run(node.body)
+        self.variables.values = kept
+        return status
+
+    def joined(self, node: Joined) -> bool | None:
+        status = self.node(node.parts[0])
+        for join, part in zip(node.joins, node.parts[1:], strict=True):
+            if join == "&&":
+                status = self.node(part) if status is not False else False
+            elif join == "||":
+                # What is not known is taken to succeed, as in a training that works.
+                status = self.node(part) if status is False else status
+            else:
+                status = self.node(part)
+        return opposite(status) if node.is_negated else status
+
+    def branches(self, node: Branches) -> bool | None:
+        undecided = False
+        for condition, body in node.branches:
+            decided = True if condition is None else self.run(condition)
+            if decided:
+                return self.run(body)
+            if decided is None:
+                undecided = True
+                if _launches(body) and not any(_launches(other) for _, other in node.branches if other is not body):
+                    return self.run(body)
+        if undecided:
+            self.note(f"line {node.line}: the condition cannot be told without running the script; taken as false")
+        return True
+
+    def loop(self, node: Loop) -> bool | None:
+        if node.condition is not None:
+            for _ in range(_MOST_ROUNDS):
+                decided = self.run(node.condition)
+                if (opposite(decided) if node.is_negated else decided) is not True:
+                    break
+                self.run(node.body)
+            return True
+        if node.words == []:
+            return self.run(node.body)
+        words = self.variables.arguments[1:] if node.words is None else fields(node.words, self.variables)
+        for word in words[:_MOST_ROUNDS]:
+            self.variables.values[node.name] = word
+            self.run(node.body)
+        return True
+
+    def cases(self, node: Cases) -> bool | None:
+        word = one(node.word, self.variables)
+        value = "" if UNSET in word else word
+        chosen = Command(["[[", "x", "==", "x", "]]"], 0)
+        for patterns, body in node.branches:
+            for pattern in patterns:
+                held = Variables(
+                    {**self.variables.values, "_case": value}, self.variables.arguments, self.variables.own
+                )
+                chosen.words = ["[[", '"$_case"', "==", pattern, "]]"]
+                if pattern == "*" or (OUTPUT not in value and is_true(chosen.words, held)):
+                    return self.run(body)
+        return True
+
+    # ---- commands
+
+    def command(self, node: Command) -> bool | None:
+        words = list(node.words)
+        if words[0] in _TESTS or words[0].startswith("(("):
+            return self.test(words)
+        assigned = 0
+        for word in words:
+            if not _ASSIGNMENT.fullmatch(word):
+                break
+            assigned += 1
+        if assigned == len(words):
+            for word in words:
+                self.assign(word)
+            return True
+        name = words[assigned]
+        if name in _DECLARING:
+            return self.declare(words[assigned + 1 :], name == "export")
+        found = fields(words[assigned:], self.variables)
+        return self.call(found, node.line) if found else True
+
+    def test(self, words: list[str]) -> bool | None:
+        text = words[0][2:-2] if words[0].startswith("((") else ""
+        match = re.fullmatch(r"\s*(\w+)\s*(\+=|-=|=|\+\+|--)\s*(.*)", text, re.DOTALL)
+        if match and not match[3].startswith("="):
+            right = match[3] or "1"
+            expression = right if match[2] == "=" else f"{match[1]} {match[2][0]} ({right})"
+            self.assign(f"{match[1]}=$(({expression}))")
+            return True
+        return is_true(words, self.variables)
+
+    def call(self, words: list[str], line: int) -> bool | None:
+        name = plain(words[0])
+        rest = words[1:]
+        if name in ("eval", "exec", "command", "builtin"):
+            return self.evaluated(name, rest, line)
+        if name in ("source", "."):
+            self.take_in(rest, shares=True)
+        elif name in self.functions and self.depth < _MOST_DEPTH * 4:
+            self.within(rest, lambda: self.run(self.functions[name]))
+        elif name == "set" and "--" in rest:
+            self.variables.arguments[1:] = rest[rest.index("--") + 1 :]
+        elif name == "shift":
+            count = int(rest[0]) if rest and rest[0].isdecimal() else 1
+            del self.variables.arguments[1 : 1 + count]
+        elif name == "unset":
+            for word in rest:
+                self.variables.values.pop(word, None)
+        elif name == "let":
+            for word in rest:
+                variable, _, expression = word.partition("=")
+                self.assign(f"{variable}=$(({expression}))")
+        elif name in (":", "true", "false"):
+            return name != "false"
+        elif os.path.basename(name) in _SHELLS or name.endswith(".sh"):
+            self.inner_shell(words, line)
+        else:
+            self.found.called.append(Called(tuple(words), line))
+            return None
+        return True
+
+    def evaluated(self, name: str, words: list[str], line: int) -> bool | None:
+        if name != "eval":
+            words = words[1:] if words and words[0] in ("-v", "-p", "-a", "-c", "-l") else words
+            return self.call(words, line) if words else True
+        return self.run_text(" ".join(words), line)
+
+    def run_text(self, text: str, line: int) -> bool | None:
+        if self.depth > _MOST_DEPTH * 4:
+            return None
+        nodes = commands_of(text)
+        for node in nodes:
+            for command in node.parts if isinstance(node, Joined) else [node]:
+                if isinstance(command, Command):
+                    command.line = line
+        return self.run(nodes)
+
+    def inner_shell(self, words: list[str], line: int) -> None:
+        """``bash -c "..."`` is followed, and ``bash other.sh`` if it lies beside this script; else it is a command."""
+        at = 0 if plain(words[0]).endswith(".sh") else 1
+        while at < len(words) and words[at].startswith("-"):
+            if words[at].lstrip("-").endswith("c") and not words[at].startswith("--"):
+                kept = dict(self.variables.values)
+                self.run_text(" ".join(words[at + 1 : at + 2]), line)
+                self.variables.values = kept
+                return
+            at += 1
+        if at >= len(words) or not self.take_in(words[at:], shares=False):
+            self.found.called.append(Called(tuple(words), line))
+
+    def take_in(self, words: list[str], shares: bool) -> bool:
+        """Follow another script. ``shares``: it sees and changes the variables of this one."""
+        if not words:
+            return False
+        name = plain(words[0])
+        path = self.beside(words[0])
+        if path is None or self.depth > _MOST_DEPTH * 2:
+            if shares:
+                self.note(f'"{name}" is taken in, but does not lie beside the script, and is not read')
+            return False
+        with open(path, "rb") as file:
+            text = file.read(_MOST_BYTES).decode("utf-8", "replace")
+        kept, here = self.variables, self.path
+        exported: dict[str, Value] = {name: kept.values.get(name, "") for name in self.found.exported}
+        values = kept.values if shares else exported
+        arguments = [path, *words[1:]] if len(words) > 1 or not shares else kept.arguments
+        self.variables, self.path = Variables(values, arguments, kept.own, kept.inserted), path
+        self.run(self.parsed(text))
+        self.variables, self.path = kept, here
+        return True
+
+    def beside(self, name: str) -> str | None:
+        """The file that a script names: relative to its own folder, or to one above it from which it may be started."""
+        folder = os.path.dirname(self.path)
+        # "$(dirname "$0")/x.sh" and "`pwd`/x.sh" and "$SCRIPT_DIR/x.sh": what stands before the last unknown part.
+        name = re.sub(rf"^.*[{UNSET}{OUTPUT}].*[)`}}\w]/", "", name) if UNSET in name or OUTPUT in name else name
+        if os.path.isabs(name) and os.path.commonpath([os.path.realpath(name), folder]) != folder:
+            return None
+        for _ in range(5):
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and os.path.realpath(path) != os.path.realpath(self.path):
+                return path
+            folder = os.path.dirname(folder)
+        return None
+
+    def within(self, arguments: list[str], run: object) -> None:
+        kept = self.variables.arguments
+        self.variables.arguments = [kept[0], *arguments]
+        if callable(run):
+            run()
+        self.variables.arguments = kept
+
+    # ---- variables
+
+    def declare(self, words: list[str], exports: bool) -> bool:
+        for word in words:
+            match = _ASSIGNMENT.fullmatch(word)
+            if match:
+                self.assign(word)
+            name = match[1] if match else word
+            value = self.variables.text(name)
+            if exports and value is not None and name.isidentifier():
+                self.found.exported[name] = plain(value)
+        return True
+
+    def assign(self, word: str) -> None:
+        match = _ASSIGNMENT.fullmatch(word)
+        if match is None:
+            return
+        name, index, adds, text = match.groups()
+        values = self.variables.values
+        if text.startswith("(") and index is None:
+            found = self.array(text[1:-1] if text.endswith(")") else text[1:])
+            if adds and isinstance(found, list):
+                found = [*(self.variables.elements(name) or []), *found]
+            values[name] = found
+            return
+        value = one(text, self.variables)
+        if index is not None:
+            self.put_element(name, index, value)
+        elif adds:
+            before = values.get(name)
+            values[name] = [*before, value] if isinstance(before, list) else (self.variables.text(name) or "") + value
+        else:
+            values[name] = value
+
+    def put_element(self, name: str, index: str, value: str) -> None:
+        known = self.variables.values.get(name)
+        if isinstance(known, list):
+            try:
+                place = self.variables.number(one(index, self.variables))
+                known[place : place + 1] = [value]
+                return
+            except NoNumberError:
+                pass
+        keyed = known if isinstance(known, dict) else {}
+        keyed[one(index, self.variables)] = value
+        self.variables.values[name] = keyed
+
+    def array(self, text: str) -> Value:
+        words = [token.text for token in tokens_of(text) if not token.is_operator]
+        keyed = [_ELEMENT.fullmatch(word) for word in words]
+        if words and all(keyed):
+            return {one(item[1], self.variables): one(item[2], self.variables) for item in keyed if item}
+        return fields(words, self.variables)
+
+    def note(self, text: str) -> None:
+        if text not in self.found.notes:
+            self.found.notes.append(text)
+
+
+_LAUNCH = re.compile(r"\b(torchrun|msrun|deepspeed|accelerate|python[\d.]*|srun|mpirun|\w+\.py)\b")
+
+
+def _launches(nodes: list[Node]) -> bool:
+    """True if there is a command among them that may begin a training."""
+    return any(map(_may_launch, nodes))
+
+
+def _may_launch(node: Node) -> bool:
+    if isinstance(node, Command):
+        if _ASSIGNMENT.fullmatch(node.words[0]) or node.words[0] == "echo":
+            return False
+        return bool(_LAUNCH.search(" ".join(node.words)))
+    if isinstance(node, Joined):
+        return _launches(node.parts)
+    if isinstance(node, Branches):
+        return any(_launches(body) for _, body in node.branches)
+    return isinstance(node, (Group, Loop)) and _launches(node.body)

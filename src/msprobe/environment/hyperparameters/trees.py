@@ -1,0 +1,65 @@
+"""Nested settings as one row of names and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msprobe.environment.checkpoint.pickles import Name, Opaque
+from msprobe.errors import InvalidInputError
+
+_MOST_DEPTH = 60
+_MOST_VALUES = 200_000
+_SCALARS = (str, int, float, bool, type(None))
+
+
+def flat(tree: Any, source: str) -> dict[str, Any]:
+    """Names joined with ``.``; lists of single values stay lists, in others each item has its number as a name.
+
+    Raises InvalidInputError for what is nested too deep or has too many values.
+    """
+    found: dict[str, Any] = {}
+    todo: list[tuple[str, Any, int]] = [("", tree, 0)]
+    seen = 0
+    while todo:
+        name, value, depth = todo.pop()
+        seen += 1
+        if depth > _MOST_DEPTH or seen > _MOST_VALUES:
+            raise InvalidInputError(f'"{source}" is nested too deep, or holds too many values, for a file of settings.')
+        if isinstance(value, dict) and (value or not name):
+            inner = [(str(key), one) for key, one in value.items()]
+        elif isinstance(value, (list, tuple)) and any(isinstance(one, (dict, list, tuple)) for one in value):
+            inner = [(str(place), one) for place, one in enumerate(value)]
+        else:
+            found[name] = single(value)
+            continue
+        todo += [(f"{name}.{key}" if name else key, one, depth + 1) for key, one in reversed(inner)]
+    return found
+
+
+def single(value: Any) -> Any:
+    """A value as JSON can hold it: what is no text, number or truth becomes text."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [single(one) for one in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)]
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1024:
+        return "a number of more than 1024 bits"
+    return value if isinstance(value, _SCALARS) or value == {} else str(value)
+
+
+def of_pickle(value: Any, depth: int = 0) -> Any:
+    """What a pickle that was read as data says, with objects as dicts of what they hold; None for what has nothing."""
+    if isinstance(value, _SCALARS) or depth > _MOST_DEPTH:
+        return value if isinstance(value, _SCALARS) else None
+    if isinstance(value, Name):
+        return value.full
+    if isinstance(value, dict):
+        return {str(key): of_pickle(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [of_pickle(one, depth + 1) for one in value]
+    if isinstance(value, Opaque):
+        if isinstance(value.state, dict) and value.state:
+            return of_pickle(value.state, depth + 1)
+        if value.items or value.elements:
+            return of_pickle(value.items or value.elements, depth + 1)
+        if len(value.arguments) == 1:  # an item of an enumeration, a path, a device
+            return of_pickle(value.arguments[0], depth + 1)
+    return None
