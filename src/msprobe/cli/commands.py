@@ -28,7 +28,7 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "check": ("check", "say what is wrong in one dump, without another to compare it with"),
     "code_mapping": ("code_mapping", "name the source lines of the kernels of a MindSpore graph"),
     "compare": ("compare", "compare two dumps: where they part, and a sheet of all tensors"),
-    "config_check": ("config_check", "compare two checkpoints, or the parameters in logs of verl and slime"),
+    "config_check": ("config_check", "say what differs before training starts: settings, packages, weights, data"),
     "confirm": ("confirm", "run a training with one call put right, and say whether it agrees then"),
     "data2db": ("data2db", "write runs of the monitor as a database, as `msprobe monitor to-db` does"),
     "grad_compare": ("grad_compare", "compare the gradients of two runs that grad_probe has recorded"),

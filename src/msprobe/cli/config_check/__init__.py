@@ -1,8 +1,7 @@
 """``msprobe config_check``: what differs before training starts. Each part of it is a module of this package.
 
-A part has ``add_arguments(parser)``, ``is_asked(args)`` and ``execute(args) -> int``. Exit status: 0 nothing that
-matters
-differs; 1 something does; 2 bad input.
+A part has ``add_arguments(parser)``, ``is_asked(args)`` and ``execute(args) -> int``. Exit status, of all
+parts: 0 nothing that matters differs, or a pack was written; 1 something does; 2 bad input.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from msprobe.errors import MsprobeError
 
 BAD_INPUT_STATUS = 2
 #: Modules of this package, in the order in which they are asked.
-PARTS = ("rl_logs", "checkpoints")
+PARTS = ("rl_logs", "packs", "checkpoints")
 _EPILOG = """\
-Exit status: 0 nothing that matters differs; 1 something does, and is named; 2 bad input.
+Exit status: 0 nothing that matters differs, or a pack was written; 1 something does, and is named; 2 bad input.
 """
 
 
@@ -26,13 +25,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of all parts."""
     parser.epilog = _EPILOG
     parser.usage = (
-        "msprobe config_check -c A B [-o FILE.json] [--name-map MAP] [--metrics full] [--jobs N] ...\n"
-        "       msprobe -f {pytorch,mindspore} config_check -c A B [-o FILE.json]\n"
+        "msprobe config_check -d [FILE ...] [-o PACK.zip] [--env-all]\n"
+        "       msprobe config_check -c BENCH.zip CMP.zip [-o DIR] [--tolerance REL] [--variables FILE.yaml] ...\n"
+        "       msprobe config_check -c A B [-o FILE.json] [--name-map MAP] [--metrics full] [--jobs N] ...\n"
+        "       msprobe -f {pytorch,mindspore} config_check {-d,-c} ...\n"
         "       msprobe config_check {-vc,-sc} NPU_LOG BENCH_LOG | -vv [BENCH_YAML] LOG [-o DIR]"
     )
     operations = parser.add_mutually_exclusive_group(required=True)
     operations.add_argument(
-        *("-c", "--compare"), nargs=2, metavar=("A", "B"), help="two checkpoints of any formats: files or folders"
+        *("-c", "--compare"),
+        nargs=2,
+        metavar=("A", "B"),
+        help="two packs (.zip), or two checkpoints of any formats: files or folders",
     )
     parser.add_argument(
         "-o", "--output", metavar="OUT", help="where the result goes; what it is depends on the operation"

@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 from msprobe.cli.parser import UsageError, add_workers
-from msprobe.errors import NotAvailableError
 
 DEFAULT_OUTPUT = "./ckpt_similarity.json"
 
@@ -37,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
 
 
 def is_asked(args: argparse.Namespace) -> bool:
-    """True for ``-c`` with two checkpoints."""
+    """True for ``-c`` with two checkpoints; packs are asked before."""
     return args.compare is not None
 
 
@@ -50,10 +49,6 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.environment.checkpoint.contents import SECTIONS
 
     first, second = args.compare
-    if first.endswith("zip"):
-        raise NotAvailableError(
-            "packs of config_check (.zip) cannot be compared in this version; give two checkpoints."
-        )
     if args.with_optim and args.weights_only:
         raise UsageError("--with-optim and --weights-only exclude each other.")
     files = results.output_files(args.output or DEFAULT_OUTPUT)

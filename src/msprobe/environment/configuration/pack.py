@@ -10,7 +10,9 @@ The layout is that of mindstudio-probe 8.1.1, whose readers ignore what it does 
     weights/step{S}/rank{R}/weight.json           {parameter: {"max", "min", "mean", "norm"}}
     random/rank{R}.json                           {function: [{"count", "stack"}]}
     digests/step{S}/rank{R}.json                  ours: {"dataset": {path: digest}, "weights": {parameter: digest}}
-    random_state/rank{R}.json                     ours: seeds, states of generators by step, dropout layers
+    random_state/rank{R}.json                     ours: {"seeds": [[function, seed]],
+                                                  "states": {step: {generator: digest}},
+                                                  "dropout": {module: {"p", "training"}}}
 
 S counts forward passes (micro-steps) from 0.
 """
@@ -104,6 +106,11 @@ def as_json(value: Any) -> bytes:
     return json.dumps(value, indent=4, default=lambda _: None).encode()
 
 
+def is_entry(name: str) -> bool:
+    """Whether a pack may have an entry of this name."""
+    return _LAYOUT.fullmatch(name) is not None
+
+
 def check_pack_path(path: object) -> str:
     """The path, if a pack can have it. Raises InvalidInputError."""
     if not isinstance(path, (str, os.PathLike)) or not str(path).endswith(SUFFIX):
@@ -135,7 +142,7 @@ class PackWriter:
         Raises PathError, or InvalidInputError if the file that is there is no pack.
         """
         for name, data in entries.items():
-            if not _LAYOUT.fullmatch(name):
+            if not is_entry(name):
                 raise ValueError(f"a pack has no entry {name!r}")
             if len(data) > MOST_ENTRY_BYTES:
                 raise InvalidInputError(f"{name} has {len(data)} bytes; the limit is {MOST_ENTRY_BYTES}.")
@@ -356,7 +363,7 @@ def _entries(path: str, file: IO[bytes]) -> dict[str, zipfile.ZipInfo]:
         if entry.is_dir() and _is_inside(entry.filename):
             continue
         _check_entry(path, entry)
-        if _LAYOUT.fullmatch(entry.filename):
+        if is_entry(entry.filename):
             found[entry.filename] = entry
     size = sum(entry.file_size for entry in found.values())
     if size > MOST_BYTES_IN_ALL:

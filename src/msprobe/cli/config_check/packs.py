@@ -1,0 +1,80 @@
+"""``msprobe config_check -d`` packs what a training is started with; ``-c A.zip B.zip`` compares two packs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+DEFAULT_PACK = "./config_check_pack.zip"
+DEFAULT_RESULT = "./config_check_result"
+
+
+def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
+    """The options of packs."""
+    operations.add_argument(
+        *("-d", "--dump"),
+        nargs="*",
+        metavar="FILE",
+        help="pack the environment variables, the packages and the hyper-parameters of these files (launch scripts, "
+        f".yaml, .json, .toml, ...); -o: {DEFAULT_PACK}",
+    )
+    group = parser.add_argument_group(
+        "packs", f"-c A.zip B.zip compares two packs, the trusted one first; -o is the folder ({DEFAULT_RESULT})"
+    )
+    group.add_argument("--env-all", action="store_true", help="with -d: keep secrets in the pack as they are")
+    group.add_argument(
+        "--tolerance", type=float, metavar="REL", default=0.0, help="of statistics of weights and inputs (0: exact)"
+    )
+    group.add_argument(
+        "--variables", metavar="FILE.yaml", help="environment variables that count, too: {NAME: error, warning or info}"
+    )
+    group.add_argument(
+        "--package", action="append", metavar="NAME", default=[], help="a package that counts, too; may be repeated"
+    )
+
+
+def is_asked(args: argparse.Namespace) -> bool:
+    """True for ``-d``, and for ``-c`` with a pack."""
+    return args.dump is not None or (args.compare is not None and args.compare[0].endswith(".zip"))
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Pack, or compare; 1 if a part of the packs has an error."""
+    return _collect(args) if args.dump is not None else _compare(args)
+
+
+def _collect(args: argparse.Namespace) -> int:
+    environ = dict(os.environ)  # before anything is imported that might set one
+    from msprobe.environment.configuration import collecting
+    from msprobe.environment.configuration.pack import PackWriter, check_pack_path
+    from msprobe.errors import PathError
+    from msprobe.paths import check_output_file, make_folder
+
+    path = check_pack_path(args.output or DEFAULT_PACK)
+    missing = [name for name in args.dump if not os.path.exists(name)]
+    if missing:
+        quoted = ", ".join(f'"{name}"' for name in missing)
+        raise PathError(f"{quoted} do{'es' if len(missing) == 1 else ''} not exist; give the paths of existing files.")
+    make_folder(os.path.dirname(os.path.abspath(path)))
+    check_output_file(path)
+    entries = collecting.static_entries(environ, args.dump, keep_secrets=args.env_all)
+    PackWriter(path).add(entries)
+    print(f"{path}: {', '.join(collecting.contents(entries))}")
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from msprobe.environment.configuration.comparison import Options
+    from msprobe.report.configuration.folder import PAGE, WORKBOOK, compare_to_folder
+    from msprobe.report.configuration.text import lines
+
+    folder = args.output or DEFAULT_RESULT
+    options = Options(args.tolerance, args.variables, tuple(args.package))
+    result = compare_to_folder(args.compare[0], args.compare[1], folder, options)
+    for line in lines(result):
+        print(line)
+    print()
+    for name in (WORKBOOK, PAGE):
+        print(f"  {os.path.join(folder, name)}")
+    return 1 if result.differs else 0

@@ -1,0 +1,150 @@
+"""Two packs compared: all parts, and what of their differences most likely explains a divergence, first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from msprobe.environment.configuration import (
+    environment_variables,
+    packages,
+    random_calls,
+    settings,
+    statistics,
+    variables,
+)
+from msprobe.environment.configuration.differences import Finding, Level, Part
+from msprobe.environment.configuration.pack import Pack
+from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.paths import StrPath
+
+#: In the order of the sheets of 8.1.1; the last is ours.
+PARTS = ("env", "pip", "dataset", "weights", "hyperparameters", "random", "random_state")
+_DYNAMIC = ("dataset", "weights", "random")
+_INFORMATIVE = ("random", "random_state")
+_SEEDS = re.compile(r"(?:^|[\W_])seed", re.IGNORECASE)
+_STARTS = re.compile(r"(?:^|[\W_])init", re.IGNORECASE)
+_DATA = re.compile(r"(?:^|[\W_])(?:shuffle|datasets?|data)(?:$|[\W_])", re.IGNORECASE)
+_LESS = 45
+
+
+@dataclass(frozen=True)
+class Options:
+    """``tolerance``: of statistics, relative; ``variables``: a YAML file that extends the table of variables;
+    ``packages``: names of further packages that count.
+    """
+
+    tolerance: float = 0.0
+    variables: StrPath | None = None
+    packages: tuple[str, ...] = ()
+
+
+@dataclass
+class Comparison:
+    """What came out: parts in the order of their sheets, all findings by weight, notes of what was not compared."""
+
+    bench: str
+    cmp: str
+    parts: list[Part] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def level(self) -> Level:
+        """The worst of all parts."""
+        return next(
+            (level for level in ("error", "warning") if any(part.level == level for part in self.parts)), "pass"
+        )
+
+    @property
+    def differs(self) -> bool:
+        """Whether a part has an error."""
+        return self.level == "error"
+
+
+def open_packs(bench: StrPath, cmp: StrPath) -> tuple[Pack, Pack]:
+    """Both packs, open. Raises PathError, InvalidInputError, with what is wrong with each."""
+    found: list[Pack] = []
+    problems: list[MsprobeError] = []
+    for path in (bench, cmp):
+        try:
+            found.append(Pack(path))
+        except MsprobeError as problem:
+            problems.append(problem)
+    if problems:
+        for pack in found:
+            pack.close()
+        messages = dict.fromkeys(problem.message for problem in problems)
+        raise type(problems[0])(" ".join(messages)) from problems[0]
+    return found[0], found[1]
+
+
+def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> Comparison:
+    """Compare what both packs have. Raises InvalidInputError for broken entries and options that cannot be used."""
+    if not 0 <= options.tolerance < 1:
+        raise InvalidInputError(f"the tolerance must be a number from 0 to below 1, found {options.tolerance}.")
+    result = Comparison(bench.path, cmp.path)
+    for name in PARTS:
+        present = bench.has(name), cmp.has(name)
+        if all(present):
+            result.parts.append(_COMPARERS[name](bench, cmp, options))
+        elif any(present):
+            result.parts.append(_missing(name, "cmp" if present[0] else "bench"))
+        elif name in _DYNAMIC or name == "hyperparameters":
+            result.notes.append(f"{name}: in neither pack, so not compared")
+    result.notes += [note for part in result.parts for note in part.notes]
+    found = [finding for part in result.parts for finding in part.findings]
+    result.findings = sorted(_weighed(found, result), key=lambda one: (-one.weight, one.level, one.part, one.name))
+    return result
+
+
+def _missing(name: str, side: str) -> Part:
+    """What one pack alone has cannot be called equal."""
+    part = Part(name, (), missing_in="cmp" if side == "cmp" else "bench")
+    told = ("there", "missing") if side == "cmp" else ("missing", "there")
+    level: Level = "warning" if name in _INFORMATIVE else "error"
+    part.add(
+        Finding(name, level, f"{name} of the whole pack", *told, f"nothing is known of it on the side of {side}", 48)
+    )
+    return part
+
+
+def _weighed(found: list[Finding], result: Comparison) -> list[Finding]:
+    """Put a cause before its effect, and what cannot be the cause back."""
+    parts = {part.name: part for part in result.parts}
+    weights = statistics.is_equal_at_start(parts.get("weights"))
+    data = statistics.is_equal_at_start(parts.get("dataset"))
+    other_weights = "weights" in parts and not weights and any(one.weight == 97 for one in found)
+    weighed = []
+    for one in found:
+        is_setting = one.part in ("hyperparameters", "random_state")
+        if is_setting and _SEEDS.search(one.name) and other_weights:
+            one = replace(one, weight=98, why=f"{one.why}; it may explain the other start weights")
+        elif is_setting and weights and (_STARTS.search(one.name) or (data and _SEEDS.search(one.name))):
+            one = replace(one, weight=one.weight - _LESS, why=f"{one.why}; but both start with the same weights")
+        elif is_setting and data and _DATA.search(one.name):
+            one = replace(one, weight=one.weight - _LESS, why=f"{one.why}; but the first inputs are equal")
+        weighed.append(one)
+    return weighed
+
+
+def _environment(bench: Pack, cmp: Pack, options: Options) -> Part:
+    table = variables.TABLE if options.variables is None else variables.extended(str(options.variables))
+    return environment_variables.compare(bench.environment(), cmp.environment(), table)
+
+
+def _packages(bench: Pack, cmp: Pack, options: Options) -> Part:
+    kinds = {environment_variables.device_kind(pack.environment()) for pack in (bench, cmp) if "env" in pack}
+    return packages.compare(bench.packages(), cmp.packages(), len(kinds) > 1, options.packages)
+
+
+_COMPARERS: dict[str, Callable[[Pack, Pack, Options], Part]] = {
+    "env": _environment,
+    "pip": _packages,
+    "dataset": lambda bench, cmp, options: statistics.compare("dataset", bench, cmp, options.tolerance),
+    "weights": lambda bench, cmp, options: statistics.compare("weights", bench, cmp, options.tolerance),
+    "hyperparameters": lambda bench, cmp, _: settings.compare(bench, cmp),
+    "random": lambda bench, cmp, _: random_calls.compare(bench, cmp),
+    "random_state": lambda bench, cmp, _: random_calls.compare_states(bench, cmp),
+}

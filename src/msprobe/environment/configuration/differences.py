@@ -1,0 +1,61 @@
+"""What a comparison of packs is made of: parts with their rows, and findings that are ranked over all parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Level = Literal["error", "warning", "info", "pass"]
+#: From bad to good.
+LEVELS: tuple[Level, ...] = ("error", "warning", "info", "pass")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference. ``weight``: how likely it explains a divergence, 0 to 100; ``why``: what it changes."""
+
+    part: str
+    level: Level
+    name: str
+    bench: str
+    cmp: str
+    why: str
+    weight: int
+
+
+@dataclass
+class Part:
+    """One sheet: its columns, its rows, and what they come to."""
+
+    name: str
+    header: Sequence[str]
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    level: Level = "pass"
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    #: How many rows differ; sheets of weights have a row for each.
+    differing: int = 0
+    #: Present in one pack only: which one lacks it.
+    missing_in: Literal["", "bench", "cmp"] = ""
+
+    def add(self, finding: Finding) -> None:
+        """Note a difference, which counts for the level of the part."""
+        self.findings.append(finding)
+        self.raise_to(finding.level)
+
+    def raise_to(self, level: Level) -> None:
+        """Make the part at least as bad as this; what is only told leaves it a pass."""
+        if level != "info" and LEVELS.index(level) < LEVELS.index(self.level):
+            self.level = level
+
+
+def short(value: Any, most: int = 120) -> str:
+    """A value as a finding shows it: one line, not endless; None is nothing."""
+    text = "" if value is None else " ".join(str(value).split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def clean(text: str) -> str:
+    """The text in one line that cannot drive a terminal."""
+    return "".join(letter if letter.isprintable() else " " if letter in "\n\t" else "_" for letter in text)

@@ -1,0 +1,153 @@
+"""Calls of random functions of two packs, by where they came from; and seeds, generators, dropout layers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from msprobe.environment.configuration.differences import Finding, Part, short
+from msprobe.environment.configuration.pack import Pack
+
+HEADER = ("op", "rank", "bench_stack", "cmp_stack", "bench_count", "cmp_count", "check_result")
+STATE_HEADER = ("rank", "what", "name", "bench", "cmp", "level")
+NO_STACK = "no match stack"
+_LEAST_SCORE = 0.8  # of each frame, as 8.1.1 has it
+_MOST_COMPARED = 10_000
+_MOST_LINE = 400
+_FRAME = re.compile(r"File (?P<file>.*?), line \d+, in (?P<function>[^,\n]*)(?:, *(?P<code>.*))?", re.DOTALL)
+_SHOWN = 3
+
+Frame = tuple[str, str, str]
+Stack = tuple[list[Frame], str, int]
+
+
+def compare(bench: Pack, cmp: Pack) -> Part:
+    """A row for each stack of each function and rank. Line numbers do not count. Raises InvalidInputError."""
+    part = Part("random", HEADER)
+    ranks = bench.ranks("random"), cmp.ranks("random")
+    only = {*ranks[0]} ^ {*ranks[1]}
+    if only and {*ranks[0]} & {*ranks[1]}:
+        part.notes.append(
+            f"random: ranks {', '.join(map(str, sorted(only)[:20]))} are in one pack alone and not compared"
+        )
+    for rank in sorted({*ranks[0]} & {*ranks[1]}):
+        one, two = bench.json(ranks[0][rank]), cmp.json(ranks[1][rank])
+        for function in dict.fromkeys((*one, *two)):
+            part.rows += _rows(function, rank, _stacks(one.get(function)), _stacks(two.get(function)))
+    bad = [row for row in part.rows if row[-1] is not True]
+    part.differing = len(bad)
+    if bad:
+        functions = list(dict.fromkeys(row[0] for row in bad))
+        shown = ", ".join(functions[:_SHOWN]) + (", ..." if len(functions) > _SHOWN else "")
+        first, second = (f"{sum(row[column] for row in bad)} calls" for column in (4, 5))
+        why = "other random numbers are drawn before the first forward pass"
+        part.add(Finding("random", "error", shown, first, second, why, 60))
+    return part
+
+
+def _rows(function: str, rank: int, bench: list[Stack], cmp: list[Stack]) -> Iterator[tuple[Any, ...]]:
+    left = dict(enumerate(cmp))
+    by_text: dict[tuple[Frame, ...], list[int]] = {}
+    for place, stack in left.items():
+        by_text.setdefault(tuple(stack[0]), []).append(place)
+    partners: dict[int, int] = {}
+    for place, stack in enumerate(bench):  # those that are the same need no scores
+        same = by_text.get(tuple(stack[0]))
+        if same:
+            partners[place] = same.pop(0)
+            del left[partners[place]]
+    tried = 0
+    for place, stack in enumerate(bench):
+        if place in partners:
+            continue
+        for other in left:
+            tried += 1
+            if tried > _MOST_COMPARED:
+                break
+            if _match(stack[0], left[other][0]):
+                partners[place] = other
+                del left[other]
+                break
+    for place, (_, text, count) in enumerate(bench):
+        if place in partners:
+            _, other_text, other_count = cmp[partners[place]]
+            yield function, rank, text, other_text, count, other_count, count == other_count
+        else:
+            yield function, rank, text, NO_STACK, count, 0, False
+    for _, text, count in left.values():
+        yield function, rank, NO_STACK, text, 0, count, False
+
+
+def _stacks(told: Any) -> list[Stack]:
+    found: list[Stack] = []
+    for one in told if isinstance(told, list) else []:
+        if isinstance(one, dict):
+            lines = one.get("stack")
+            frames = [str(line) for line in lines] if isinstance(lines, list) else [str(lines)]
+            count = one.get("count")
+            found.append(([_frame(line) for line in frames], "\n".join(frames), count if type(count) is int else 0))
+    return found
+
+
+def _frame(line: str) -> Frame:
+    told = _FRAME.match(line)
+    if told is None:
+        return "", "", line.strip()[:_MOST_LINE]
+    return os.path.basename(told["file"]), told["function"].strip(), (told["code"] or "").strip()[:_MOST_LINE]
+
+
+def _match(one: Sequence[Frame], two: Sequence[Frame]) -> bool:
+    return len(one) == len(two) and all(_score(*frames) >= _LEAST_SCORE for frames in zip(one, two, strict=True))
+
+
+def _score(one: Frame, two: Frame) -> float:
+    same = (one[0] == two[0]) + (one[1] == two[1])
+    if same == 0:
+        return 0.0
+    likeness = 1.0 if one[2] == two[2] else SequenceMatcher(None, one[2], two[2], autojunk=False).ratio()
+    return (same + likeness) / 3
+
+
+def compare_states(bench: Pack, cmp: Pack) -> Part:
+    """The differences of seeds that were set, of the states of generators before each step, and of dropout layers."""
+    part = Part("random_state", STATE_HEADER)
+    ranks = bench.ranks("random_state"), cmp.ranks("random_state")
+    for rank in sorted({*ranks[0]} & {*ranks[1]}):
+        one, two = (_flat(pack.json(own[rank])) for pack, own in zip((bench, cmp), ranks, strict=True))
+        for what, name in dict.fromkeys((*one, *two)):
+            first, second = one.get((what, name)), two.get((what, name))
+            if first != second and (what != "states" or (first is not None and second is not None)):
+                part.rows.append((rank, what, name, _cell(first), _cell(second), "error"))
+    part.differing = len(part.rows)
+    for what, why, weight in (
+        ("seeds", "other initial weights, data order and dropout masks", 92),
+        ("dropout", "other elements are dropped", 88),
+        ("states", "the generators do not give the same numbers", 62),
+    ):
+        found = [row for row in part.rows if row[1] == what]
+        if found:
+            _, _, name, first, second, _ = found[0]
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            part.add(Finding("random_state", "error", f"{name}{more}", short(first), short(second), why, weight))
+    return part
+
+
+def _flat(told: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+    found: dict[tuple[str, str], Any] = {}
+    seeds = told.get("seeds")
+    for number, seed in enumerate(seeds if isinstance(seeds, list) else []):
+        name, value = seed if isinstance(seed, list) and len(seed) == 2 else ("seed", seed)
+        found["seeds", f"{name} (call {number + 1})"] = value
+    for what in ("states", "dropout"):
+        for name, value in told[what].items() if isinstance(told.get(what), dict) else ():
+            for key, inner in value.items() if isinstance(value, dict) else (("", value),):
+                place = f"micro-step {name} {key}" if what == "states" else f"{name} {key}"
+                found[what, place.strip()] = inner
+    return found
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)

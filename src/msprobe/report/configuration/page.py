@@ -1,0 +1,91 @@
+"""``result.html``: one file that needs no network and runs no script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+from msprobe.environment.configuration.comparison import Comparison
+from msprobe.environment.configuration.differences import Part, clean
+from msprobe.paths import StrPath, write_atomically
+from msprobe.report.configuration.text import headline
+from msprobe.report.configuration.workbook import FINDINGS, note_of
+
+_MOST_ROWS = 2000
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_STYLE = """
+:root{color-scheme:light dark;--line:#8884;--error:#c62828;--warning:#a86200;--pass:#2e7d32}
+@media(prefers-color-scheme:dark){:root{--error:#ff8a80;--warning:#ffc46b;--pass:#81c784}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:1200px;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
+table{border-collapse:collapse;width:100%;font-size:.9rem}
+th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
+td{white-space:pre-wrap}
+.error{color:var(--error);font-weight:600}.warning{color:var(--warning);font-weight:600}.pass{color:var(--pass)}
+details{margin:.8rem 0;border:1px solid var(--line);border-radius:6px;padding:.4rem .8rem}summary{cursor:pointer}
+.scroll{overflow-x:auto}code{font-family:ui-monospace,monospace}
+"""
+
+
+def write_page(path: StrPath, result: Comparison) -> None:
+    """Write the page. Raises PathError."""
+    write_atomically(path, (piece.encode("utf-8", "replace") for piece in _page(result)), fsync=False)
+
+
+def _page(result: Comparison) -> Iterator[str]:
+    yield (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>Configuration check</title><style>{_STYLE}</style></head><body>\n<h1>Configuration check</h1>\n"
+        f"<p>bench <code>{_text(result.bench)}</code><br>cmp <code>{_text(result.cmp)}</code></p>\n"
+        f'<p class="{result.level}" role="status">{_text(headline(result))}</p>\n'
+    )
+    yield _table(("part", "result", ""), [(part.name, part.level, note_of(part)) for part in result.parts], 1)
+    ranked = [
+        (number, one.level, one.part, one.name, one.bench, one.cmp, one.why)
+        for number, one in enumerate(result.findings, 1)
+    ]
+    if ranked:
+        yield "<h2>What most likely explains a divergence, first</h2>\n" + _table(FINDINGS, ranked, 1)
+    if result.notes:
+        yield "<h2>Notes</h2>\n<ul>" + "".join(f"<li>{_text(note)}</li>" for note in result.notes) + "</ul>\n"
+    if any(part.rows for part in result.parts):
+        yield "<h2>All rows</h2>\n"
+    for part in result.parts:
+        if part.rows:
+            yield _details(part)
+    yield "</body></html>\n"
+
+
+def _details(part: Part) -> str:
+    rows = part.rows
+    if part.header[-1] != "level":  # sheets with a row for everything: what differs comes first
+        column = 6 if part.name == "random" else 3
+        rows = sorted(rows, key=lambda row: row[column] is True)
+    left = len(rows) - _MOST_ROWS
+    more = f"<p>{left} further rows are in result.xlsx.</p>" if left > 0 else ""
+    level = part.header.index("level") if "level" in part.header else None
+    head = f'<summary>{_text(part.name)}: <span class="{part.level}">{part.level}</span>, {len(rows)} rows</summary>'
+    return f"<details>{head}{_table(part.header, rows[:_MOST_ROWS], level)}{more}</details>\n"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], level: int | None) -> str:
+    head = "".join(f'<th scope="col">{_text(title)}</th>' for title in header)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td class="{_text(cell)}">{_text(cell)}</td>' if column == level else f"<td>{_text(cell)}</td>"
+            for column, cell in enumerate(row)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n'
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return escape("\n".join(clean(line) for line in str("" if value is None else value).splitlines()))

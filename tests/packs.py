@@ -1,0 +1,24 @@
+"""Packs of the configuration check, made by hand or by the published mindstudio-probe (``tests/data/config_check``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msprobe.environment.configuration.pack import PackWriter, as_json
+
+PUBLISHED = Path(__file__).parent / "data" / "config_check"
+VERSIONS = ("8.1.1", "26.2.0")
+
+
+def write_pack(path: Path, entries: Mapping[str, Any]) -> Path:
+    """A pack with these entries; objects are written as JSON."""
+    data = {name: value.encode() if isinstance(value, str) else as_json(value) for name, value in entries.items()}
+    PackWriter(path).add(data)
+    return path
+
+
+def statistics(*numbers: float, **more: Any) -> dict[str, Any]:
+    """Maximum, minimum, mean and norm of a tensor."""
+    return {**dict(zip(("max", "min", "mean", "norm"), numbers, strict=True)), **more}
