@@ -61,12 +61,11 @@ def read(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
 
 def read_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
     """The same, with the notes; nothing is logged."""
-    if not isinstance(paths, (list, tuple)) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
-        raise NotAListError(f"the sources of hyper-parameters must be a list of file paths, found {paths!r:.100}.")
+    given = check_sources(paths)
     sources = Sources()
     values: dict[str, list[Any]] = {}
     problems: list[MsprobeError] = []
-    for path in map(os.fspath, paths):
+    for path in given:
         if not os.path.exists(path):
             sources.notes.append(f'"{path}" does not exist and is left out')
             continue
@@ -85,6 +84,24 @@ def read_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
     return sources
 
 
+def check_sources(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The paths, if all can be sources. Raises NotAListError, UnknownSourceError with all that are of no known kind."""
+    if not isinstance(paths, (list, tuple)) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
+        raise NotAListError(f"the sources of hyper-parameters must be a list of file paths, found {paths!r:.100}.")
+    given = [os.fspath(path) for path in paths]
+    unknown = [path for path in given if _ending(path) not in _READERS and not os.path.isdir(path)]
+    if unknown:
+        quoted = ", ".join(f'"{path}"' for path in unknown)
+        raise UnknownSourceError(
+            f"{quoted} cannot be read as a source of hyper-parameters: a file ends with one of {' '.join(_READERS)}."
+        )
+    return given
+
+
+def _ending(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
+
+
 def _add(known: list[Any], several: list[Any]) -> None:
     for value in several:
         if not any(is_same(value, one) for one in known):
@@ -99,14 +116,7 @@ Read = tuple[dict[str, list[Any]], list[str]]
 
 
 def _file(path: str) -> Read:
-    name = os.path.basename(path)
-    ending = os.path.splitext(name)[1].lower()
-    reader = _READERS.get(ending)
-    if reader is None:
-        raise UnknownSourceError(
-            f'"{path}" cannot be read as a source of hyper-parameters: a file ends with one of {" ".join(_READERS)}.'
-        )
-    return reader(path)
+    return _READERS[_ending(path)](path)
 
 
 def _script(path: str) -> Read:

@@ -1,0 +1,117 @@
+"""MindSpore's answers. A compiled graph (GRAPH_MODE) calls no hooks: there the program says when a step begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import mindspore
+import numpy as np
+import xxhash
+from mindspore import nn
+
+from msprobe.capture.mindspore.execution import in_graph_mode
+from msprobe.capture.mindspore.ranks import RANKS
+from msprobe.config_check.framework import Measured, Remove, Watched
+from msprobe.config_check.random_calls import digest
+from msprobe.errors import InvalidInputError
+
+_FUNCTIONS = (
+    "rand randn randint randperm uniform normal standard_normal bernoulli multinomial rand_like randn_like".split()
+)
+
+
+class _MindSpore:
+    functions = (
+        *(Watched("mindspore.ops", name, f"mindspore.ops.{name}") for name in _FUNCTIONS),
+        Watched("mindspore", "set_seed", "mindspore.set_seed", seeds=True),
+        Watched("mindspore", "manual_seed", "mindspore.manual_seed", seeds=True),
+    )
+
+    def models_of(self, model: Any) -> list[Any]:
+        models = list(model) if isinstance(model, (list, tuple)) else [model]
+        if not models or not all(isinstance(one, nn.Cell) for one in models):
+            raise InvalidInputError(
+                f"ConfigChecker: model must be a mindspore.nn.Cell, or a list of them, found {type(model).__name__}."
+            )
+        return models
+
+    def rank(self) -> int:
+        return RANKS.current() or 0
+
+    def watch(
+        self, model: Any, before: Callable[[tuple[Any, ...], dict[str, Any]], None], after: Callable[[], None]
+    ) -> Remove | None:
+        if in_graph_mode():
+            return None
+
+        def before_pass(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            before(args, kwargs)
+
+        def after_pass(_: Any, __: Any, ___: Any) -> None:
+            after()
+
+        handles = [
+            model.register_forward_pre_hook(before_pass, with_kwargs=True),
+            model.register_forward_hook(after_pass),
+        ]
+
+        def remove() -> None:
+            for handle in handles:
+                handle.remove()
+
+        return remove
+
+    def parameters(self, models: Sequence[Any]) -> dict[str, Any]:
+        return {
+            (f"{number}.{name}" if number else name): parameter
+            for number, model in enumerate(models)
+            for name, parameter in model.parameters_and_names()
+        }
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, mindspore.Tensor)
+
+    def measure(self, tensors: Sequence[Any]) -> list[Measured | None]:
+        return [_measured(tensor) for tensor in tensors]
+
+    def generator_states(self) -> dict[str, str]:
+        found = {"mindspore.seed": str(mindspore.get_seed())}
+        state = getattr(mindspore, "get_rng_state", None)
+        if state is not None and not in_graph_mode():
+            found["mindspore"] = digest(state().asnumpy().tobytes())
+        return found
+
+    def dropout(self, models: Sequence[Any]) -> dict[str, dict[str, Any]]:
+        found = {}
+        for name, cell in _cells(models):
+            p = vars(cell).get("p", 1 - vars(cell)["keep_prob"] if "keep_prob" in vars(cell) else None)
+            if "dropout" in type(cell).__name__.lower() and isinstance(p, (int, float)):
+                found[name] = {"p": float(p), "training": bool(cell.training)}
+        return found
+
+
+def _cells(models: Sequence[Any]) -> Iterable[tuple[str, Any]]:
+    for number, model in enumerate(models):
+        for name, cell in model.cells_and_names():
+            yield (f"{number}.{name}" if number else name), cell
+
+
+def _measured(tensor: Any) -> Measured | None:
+    try:
+        # numpy has no bfloat16; as float32 its elements are the same.
+        is_known = tensor.dtype not in (getattr(mindspore, "bfloat16", None),)
+        values = (tensor if is_known else tensor.astype(mindspore.float32)).asnumpy()
+        raw = np.ascontiguousarray(values)
+    except (RuntimeError, TypeError, ValueError):
+        return None
+    wide = (raw.view(raw.real.dtype) if np.iscomplexobj(raw) else raw).astype(np.float32).reshape(-1)
+    told = f"xxh3:{xxhash.xxh3_64_hexdigest(raw.tobytes())}"
+    if not wide.size:
+        return Measured(dict.fromkeys(("max", "min", "mean", "norm")), told)
+    with np.errstate(all="ignore"):
+        numbers = (wide.max(), wide.min(), wide.mean(), np.linalg.norm(wide))
+    return Measured(dict(zip(("max", "min", "mean", "norm"), map(float, numbers), strict=True)), told)
+
+
+FRAMEWORK = _MindSpore()

@@ -1,0 +1,188 @@
+"""PyTorch's answers. Of a sharded tensor (DTensor) the shard of this rank is measured: nothing is communicated."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from msprobe.capture.torch.digest import of_tensor, xxh3
+from msprobe.capture.torch.recorder import RANKS
+from msprobe.capture.torch.start_arguments import check_model
+from msprobe.capture.torch.statistics_framework import OwnWork
+from msprobe.capture.torch.statistics_unusual import unwrap
+from msprobe.config_check.framework import Measured, Remove, Watched
+from msprobe.config_check.random_calls import digest
+from msprobe.errors import InvalidInputError
+
+KEYS = ("max", "min", "mean", "norm")
+#: What wrappers put into the names of parameters; a compiled model has those of the model.
+_WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+_DEVICES = ("cuda", "npu", "xpu")
+
+Before = Callable[[tuple[Any, ...], dict[str, Any]], None]
+
+
+def _watched() -> tuple[Watched, ...]:
+    drawing = "rand randint randn randperm rand_like randint_like randn_like normal bernoulli multinomial".split()
+    filling = "exponential_ geometric_ log_normal_ cauchy_ uniform_ normal_ bernoulli_ random_".split()
+    seeding = ("torch", "torch.cuda", "torch.npu")
+    return (
+        *(Watched("torch", name, f"torch.{name}") for name in drawing),
+        *(Watched("torch.Tensor", name, f"torch.Tensor.{name}") for name in filling),
+        *(Watched(home, "manual_seed", f"{home}.manual_seed", seeds=True) for home in seeding),
+        *(Watched(home, "manual_seed_all", f"{home}.manual_seed_all", seeds=True) for home in seeding[1:]),
+    )
+
+
+class _Torch:
+    functions = _watched()
+
+    #: A constant while something is traced, so that what counts leaves no trace there.
+    is_compiling = staticmethod(getattr(torch.compiler, "is_compiling", lambda: False))
+
+    def models_of(self, model: Any) -> list[nn.Module]:
+        try:
+            check_model(model)
+        except InvalidInputError as problem:
+            raise InvalidInputError(problem.message.replace("start()", "ConfigChecker", 1)) from None
+        return list(model) if isinstance(model, (list, tuple)) else [model]
+
+    def rank(self) -> int:
+        return RANKS.current() or 0
+
+    def watch(self, model: nn.Module, before: Before, after: Callable[[], None]) -> Remove | None:
+        if getattr(model, "_compiled_call_impl", None) is not None:
+            return _watch_compiled(model, before, after)
+
+        def before_pass(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            before(args, kwargs)
+
+        def after_pass(_: nn.Module, __: Any, ___: Any) -> None:
+            after()
+
+        # First of all hooks: those of FSDP put the shards together.
+        handles = [
+            model.register_forward_pre_hook(_eager(before_pass), prepend=True, with_kwargs=True),
+            model.register_forward_hook(_eager(after_pass)),
+        ]
+
+        def remove() -> None:
+            for handle in handles:
+                handle.remove()
+
+        return remove
+
+    def parameters(self, models: Sequence[nn.Module]) -> dict[str, torch.Tensor]:
+        found = {}
+        for name, parameter in _named(models, lambda model: model.named_parameters()):
+            found[name] = parameter
+        return found
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor)
+
+    def measure(self, tensors: Sequence[torch.Tensor]) -> list[Measured | None]:
+        rows: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
+        digests: list[str | None] = []
+        measured: list[bool] = []
+        with torch.no_grad(), OwnWork():
+            for place, tensor in enumerate(tensors):
+                values = _plain(tensor)
+                measured.append(values is not None)
+                digests.append(None if values is None else _digest(values))
+                if values is not None and values.numel():
+                    rows.setdefault(values.device, []).append((place, _statistics(values)))
+            numbers: dict[int, list[float]] = {}
+            for several in rows.values():
+                # One wait for each device.
+                found = torch.stack([row for _, row in several]).cpu().tolist()
+                numbers.update(zip((place for place, _ in several), found, strict=True))
+        nothing = [None] * len(KEYS)
+        return [
+            Measured(dict(zip(KEYS, numbers.get(place, nothing), strict=True)), digests[place]) if is_there else None
+            for place, is_there in enumerate(measured)
+        ]
+
+    def generator_states(self) -> dict[str, str]:
+        found = {"torch": digest(torch.get_rng_state().numpy().tobytes())}
+        for name in _DEVICES:
+            device = getattr(torch, name, None)
+            if f"torch.{name}" in sys.modules and device is not None and device.is_initialized():
+                found[f"torch.{name}"] = digest(device.get_rng_state().cpu().numpy().tobytes())
+        return found
+
+    def dropout(self, models: Sequence[nn.Module]) -> dict[str, dict[str, Any]]:
+        found = {}
+        for name, module in _named(models, lambda model: model.named_modules()):
+            own = vars(module)
+            for attribute in ("p", *(key for key in own if "dropout" in key.lower())):
+                value = own.get(attribute)
+                is_layer = attribute != "p" or "dropout" in type(module).__name__.lower()
+                if is_layer and isinstance(value, float):
+                    place = name if attribute == "p" else f"{name}.{attribute}".lstrip(".")
+                    found[place] = {"p": value, "training": module.training}
+        return found
+
+
+def _named(models: Sequence[nn.Module], names: Callable[[nn.Module], Any]) -> Any:
+    for number, model in enumerate(models):
+        for name, one in names(model):
+            for wrapper in _WRAPPERS:
+                name = name.replace(wrapper, "")
+            yield (f"{number}.{name}" if number else name), one
+
+
+def _eager(function: Callable[..., None]) -> Callable[..., None]:
+    """The hook for programs that compile the model later: what is traced leaves it out."""
+    dynamo = sys.modules.get("torch._dynamo")
+    found: Callable[..., None] = function if dynamo is None else dynamo.disable(function)
+    return found
+
+
+def _watch_compiled(model: Any, before: Before, after: Callable[[], None]) -> Remove:
+    """Of a model that was compiled in place a hook would be compiled, too; so it is called beside what is compiled."""
+    compiled = model._compiled_call_impl
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before(args, kwargs)
+        try:
+            return compiled(*args, **kwargs)
+        finally:
+            after()
+
+    model._compiled_call_impl = call
+
+    def remove() -> None:
+        if model._compiled_call_impl is call:
+            model._compiled_call_impl = compiled
+
+    return remove
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The elements as a plain tensor; of a sharded one the shard of this rank."""
+    try:
+        values = unwrap(tensor).values
+        if values is None:
+            return None
+        return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values.resolve_neg()
+    except (RuntimeError, TypeError, NotImplementedError):
+        return None
+
+
+def _statistics(values: torch.Tensor) -> torch.Tensor:
+    """KEYS, float32, [4], on the tensor's device."""
+    wide = values.detach().to(torch.float32).reshape(-1)
+    least, most = torch.aminmax(wide)
+    return torch.stack((most, least, wide.mean(), torch.linalg.vector_norm(wide)))
+
+
+def _digest(values: torch.Tensor) -> str:
+    return xxh3(of_tensor(values.detach().cpu())).decode()
+
+
+FRAMEWORK = _Torch()
