@@ -50,12 +50,12 @@ def test_the_default_place_and_equal_checkpoints(tmp_path: Path) -> None:
 
 
 def test_more_measures_and_sections_when_asked_for(tmp_path: Path) -> None:
-    state = {"model": MODEL, "optimizer": {"state": {0: {"exp_avg": torch.ones(3)}}}}
+    state = {"model": MODEL, "optimizer": {"state": {0: {"exp_avg": torch.ones(8, 16)}}}}
     path = save(tmp_path / "a.pt", state)
     done = call("config_check", "-c", path, path, "-o", tmp_path / "o.json", "--metrics", "full", "--with-optim")
     assert done.returncode == 0
     found = json.loads((tmp_path / "o.json").read_text())
-    assert found["optimizer: optimizer.state.0.exp_avg"]["exact"] is True
+    assert found["optimizer: l1.weight.exp_avg"]["exact"] is True
     assert found["zero"] == {
         "l2": 0.0, "cos": 1.0, "numel": 3, "shape": [3], "kind": "equal", "max_abs": 0.0, "max_rel": 0.0, "rel_l2": 0.0,
         "dtype": ["float32", "float32"], "ulp_max": None, "exact": True, "nan_count": [0, 0], "inf_count": [0, 0],

@@ -11,7 +11,6 @@ from typing import Any
 from msprobe import log
 from msprobe.environment import rl_logs
 from msprobe.environment.checkpoint.contents import small_file
-from msprobe.environment.checkpoint.pickles import Opaque
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.environment.hyperparameters import hydra, settings_files
 from msprobe.environment.hyperparameters.launch import hyperparameters
@@ -19,6 +18,7 @@ from msprobe.environment.hyperparameters.shell.script import follow
 from msprobe.environment.hyperparameters.trees import flat, of_pickle
 from msprobe.environment.hyperparameters.values import is_same
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.store.pickles import Opaque
 
 #: Under these names programs keep their arguments in files of ``torch.save``.
 _ARGUMENTS = ("args", "hyper_parameters", "hparams", "config", "cfg", "arguments")

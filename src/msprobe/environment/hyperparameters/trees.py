@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from msprobe.environment.checkpoint.pickles import Name, Opaque
 from msprobe.errors import InvalidInputError
+from msprobe.store.pickles import Name, Opaque
 
 _MOST_DEPTH = 60
 _MOST_VALUES = 200_000
