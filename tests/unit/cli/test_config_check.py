@@ -50,7 +50,10 @@ def test_the_default_place_and_equal_checkpoints(tmp_path: Path) -> None:
 
 
 def test_more_measures_and_sections_when_asked_for(tmp_path: Path) -> None:
-    state = {"model": MODEL, "optimizer": {"state": {0: {"exp_avg": torch.ones(8, 16)}}}}
+    state = {
+        "model": MODEL,
+        "optimizer": {"state": {0: {"exp_avg": torch.ones(8, 16)}}, "param_groups": [{"params": [0, 1, 2]}]},
+    }
     path = save(tmp_path / "a.pt", state)
     done = call("config_check", "-c", path, path, "-o", tmp_path / "o.json", "--metrics", "full", "--with-optim")
     assert done.returncode == 0

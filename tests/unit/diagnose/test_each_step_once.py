@@ -135,11 +135,11 @@ class TestCheck:
         alive: dict[int, int] = {}
         add = Sight.add
 
-        def counted(self: Sight, timelines: list[Timeline]) -> None:
-            if timelines[0].step in (10, 30):
+        def counted(self: Sight, timeline: Timeline) -> None:
+            if timeline.step in (10, 30):
                 gc.collect()
-                alive[timelines[0].step] = len(gc.get_objects())
-            add(self, timelines)
+                alive[timeline.step] = len(gc.get_objects())
+            add(self, timeline)
 
         monkeypatch.setattr(Sight, "add", counted)
         with np.errstate(all="ignore"):
@@ -153,8 +153,8 @@ class TestCheck:
         timelines: list[Timeline] = []
         add = Sight.add
 
-        def kept(self: Sight, found: list[Timeline]) -> None:
-            timelines.extend(found)
+        def kept(self: Sight, found: Timeline) -> None:
+            timelines.append(found)
             add(self, found)
             if fails:
                 raise ValueError("a check that fails")
@@ -162,7 +162,7 @@ class TestCheck:
         monkeypatch.setattr(Sight, "add", kept)
         with pytest.raises(ValueError, match="a check") if fails else nullcontext():
             check_run(folder)
-        assert len(timelines) == (2 if fails else 4)
+        assert len(timelines) == (1 if fails else 4)
         assert not any(timeline.events or timeline.part._sources for timeline in timelines)
 
     def test_remarks_of_many_steps_are_counted(self, tmp_path: Path) -> None:

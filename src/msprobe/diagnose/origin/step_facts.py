@@ -266,7 +266,9 @@ class StepFacts:
         word = operation(event.stem)
         if word not in operators.ELEMENTWISE or judged.changed_inputs or judged.arguments:
             return False
-        if word not in operators.ROUNDED_BY_STANDARD and any(units.is_coarse(one.left) for one in judged.outputs):
+        if word not in operators.ROUNDED_BY_STANDARD and any(
+            one.left is not None and units.is_coarse(one.left) for one in judged.outputs
+        ):
             return False  # another kernel gives the same bits nearly everywhere
         if 0.0 < judged.left <= self.comparer.measured_noise(judged.partner.name):
             return False  # a healthy run does not reproduce it either
