@@ -89,6 +89,9 @@ def test_a_healthy_dump_has_one_passing_row_for_each_forward_entry(statistics: P
     assert by_name["Tensor.to.0"][1:3] == ["SKIP", "SKIP"]
     assert by_name["Tensor.__gt__.0"][1:3] == ["pass", " "]
     assert by_name["Torch.topk.0"][1:3] == ["pass", "pass"]
+    # As in files of 8.1.1, the number of a gradient is that of its argument.
+    details = {row[0]: row[21] for row in rows(tmp_path, "details")}
+    assert [details[f"Functional.embedding.0.backward.output.{place}"] for place in (0, 1)] == ["SKIP", "pass"]
     assert all(row[1] in ("pass", "SKIP") and row[2] in ("pass", "SKIP", " ") for row in found[1:])
     assert {row[1] for row in found[1:] if not row[0].startswith("Tensor.to.")} == {"pass"}
 
@@ -159,6 +162,25 @@ def test_a_check_goes_on_where_it_was_cut(statistics: Path, tmp_path: Path) -> N
     result.write_bytes(b"".join(whole[0].splitlines(keepends=True)[:5])[:-3])
     checked(statistics, tmp_path, "-csv_path", result)
     assert (result.read_bytes(), details.read_bytes()) == whole
+
+
+def test_what_was_found_before_a_check_was_cut_counts(statistics: Path, tmp_path: Path) -> None:
+    words = ("-api_info", statistics, "-o", tmp_path, "--candidate", "inject:nan@0", "--control", "cpu")
+    call("run_ut", *words)
+    (result,) = tmp_path.glob("accuracy_checking_result_*.csv")
+    compared = rows(tmp_path, tool="api_precision_compare")
+    (summary,), (page,) = tmp_path.glob("*summary*.txt"), tmp_path.glob("*summary*.html")
+    before = summary.read_text(), page.read_text()
+    assert '<td class="error">Functional.linear.0.forward.output.0</td>' in before[1]
+    result.write_bytes(b"".join(result.read_bytes().splitlines(keepends=True)[:-2]))
+    # What is left to do does not fail.
+    assert call("run_ut", *words[:4], "--control", "cpu", "-csv_path", result, "--fail-on", "error").returncode == 1
+    again = summary.read_text()
+    assert (before[0].splitlines()[0], again.splitlines()[0]) == (
+        "forward: 3 pass, 26 error, 1 skip",
+        "forward: 5 pass, 24 error, 1 skip",
+    )
+    assert rows(tmp_path, tool="api_precision_compare")[:-2] == compared[:-2]
 
 
 def test_lists_choose_what_is_checked(statistics: Path, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError("--dump needs --api: the name of a call, as Functional.softmax.0.")
     from msprobe.precheck.requests import open_requests
 
-    requests = open_requests(args.dump)
+    requests = open_requests(args.dump, modules=args.api.startswith("Module."))
     return write_and_run(requests, args, args.api, args.propagation, args.seed, folder)
 
 

@@ -13,6 +13,7 @@ from msprobe.cli.parser import UsageError
 
 if TYPE_CHECKING:
     from msprobe.precheck.check import CheckReport, CheckRequest
+    from msprobe.precheck.requests import Requests
     from msprobe.precheck.settings import Settings
 
 ENGINES = ("local", "ray")
@@ -65,6 +66,9 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     ours.add_argument("--seed", type=int, default=1234, help="of generated values (1234)")
     ours.add_argument("--repeat", type=int, default=1, metavar="N", help="run each call N times: is it deterministic?")
     ours.add_argument("--gradcheck", action="store_true", help="is each backward the derivative of its forward?")
+    ours.add_argument(
+        "--modules", action="store_true", help="check leaf modules as well, as Linear and LayerNorm (levels L0 and mix)"
+    )
     ours.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one call (600)")
     ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
     ours.add_argument("--fail-on", choices=("error", "warning", "never"), default="never", help="exit with 1 on these")
@@ -175,8 +179,9 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         repeat=args.repeat,
         formula=args.gradcheck,
         jit_compile=args.jit_compile,
+        modules=args.modules,
     )
-    open_requests(args.api_info_file)
+    _tell_of_modules(open_requests(args.api_info_file), args.modules)
     return CheckRequest(
         dump=args.api_info_file,
         output=args.out_path,
@@ -191,6 +196,14 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         timeout=args.timeout,
         top=args.top,
     )
+
+
+def _tell_of_modules(requests: Requests, modules: bool) -> None:
+    """A dump of level L0 has no calls of APIs."""
+    if not requests.keys and not modules and any(name.startswith("Module.") for name in requests.part.names()):
+        from msprobe import log
+
+        log.warning("the dump has no calls of APIs (level L0): with --modules its leaf modules are checked.")
 
 
 def candidates_of(args: argparse.Namespace) -> list[str]:
@@ -215,7 +228,7 @@ def _show(report: CheckReport, top: int) -> None:
 
     for line in report.ranking.lines(top):
         print(clean(line))
-    for path in (report.files.result, report.files.details, report.summary, *(report.compared or ())):
+    for path in (report.files.result, report.files.details, *report.summaries, *(report.compared or ())):
         print(clean(f"  {path}"))
     log.info("Successfully completed run_ut/multi_run_ut")
 

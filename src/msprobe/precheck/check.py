@@ -11,14 +11,18 @@ from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import write_atomically
 from msprobe.precheck import cluster, mindspore_rows, precision_compare
+from msprobe.precheck.columns import BLANK, RESULT_HEADER, SCALED
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task, skipped
+from msprobe.precheck.page import page
 from msprobe.precheck.pool import Pool, tasks_for
 from msprobe.precheck.ranking import Ranking, reproduction_command
 from msprobe.precheck.requests import Requests, open_requests
 from msprobe.precheck.selection import without_repeated
 from msprobe.precheck.settings import Settings
-from msprobe.precheck.writer import CheckFiles, CheckWriter
+from msprobe.precheck.writer import CheckFiles, CheckWriter, call_of
+
+_MOST_IN_SUMMARY = 100
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,14 @@ class CheckReport:
 
     files: CheckFiles
     ranking: Ranking
-    summary: Path
+    #: The same as text and as a page.
+    summaries: tuple[Path, Path]
     compared: tuple[Path, Path] | None
 
 
 def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: None) -> CheckReport:
     """Check the calls of a dump and write the files. Raises MsprobeError."""
-    requests = open_requests(request.dump)
+    requests = open_requests(request.dump, request.task.modules)
     if RECORDED in request.candidates and not requests.has_values:
         raise InvalidInputError(
             f'--candidate {RECORDED} judges the results that a dump has; "{request.dump}" has none of their values: '
@@ -72,20 +77,26 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
         keys = [key for key in keys if mindspore_rows.is_checked(key)]
         writer = CheckWriter(files, mindspore_rows.RESULT_HEADER, mindspore_rows.DETAILS_HEADER)
     else:
-        writer = CheckWriter(files)
+        writer = CheckWriter(files, with_control=bool(task.control))
     ranking = Ranking(_stacks(requests), reproduction_command(str(requests.part.path), request.candidates[0]))
-    controls: list[list[str]] = []
+    for answer in _done_before(writer):
+        ranking.add(answer)
     todo = [key for key in keys if key not in writer.done]
     for number, answer in enumerate(_answers(request, task, requests, todo)):
         tell(f"APIs, {number + 1} of {len(todo)}")
-        writer.add(answer.result, answer.details)
+        writer.add(answer.result, answer.details, answer.control)
         ranking.add(answer)
-        controls += answer.control
     writer.begin()
-    compared = _compare(request, files, controls) if task.control else None
+    compared = None
+    if task.control:
+        compared = precision_compare.compare(
+            files.details, files.control, files.result.parent, request.task.standard, files.stamp
+        )
     summary = files.result.with_name(f"accuracy_checking_summary_{files.stamp}.txt")
-    write_atomically(summary, ("\n".join(ranking.lines(100)) + "\n").encode())
-    return CheckReport(files, ranking, summary, compared)
+    write_atomically(summary, ("\n".join(ranking.lines(_MOST_IN_SUMMARY)) + "\n").encode())
+    shown = summary.with_suffix(".html")
+    write_atomically(shown, page(ranking, f"Pre-check of {requests.part.path}", _MOST_IN_SUMMARY))
+    return CheckReport(files, ranking, (summary, shown), compared)
 
 
 def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequence[str]) -> Iterator[Answer]:
@@ -117,19 +128,27 @@ def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequen
 def _stacks(requests: Requests) -> Callable[[str], Sequence[str]]:
     def stack_of(name: str) -> Sequence[str]:
         try:
-            return requests.part.stack(name)
+            return requests.part.stack(requests.entry(name))
         except MsprobeError:
             return ()
 
     return stack_of
 
 
-def _compare(request: CheckRequest, files: CheckFiles, controls: list[list[str]]) -> tuple[Path, Path]:
-    """The candidate against the control: a details file of the control, and the verdict of both."""
-    from msprobe.precheck.columns import DETAILS_HEADER, lines_of
-    from msprobe.precheck.writer import BOM
+def _done_before(writer: CheckWriter) -> Iterator[Answer]:
+    """The calls that a check which is continued had done: they count in its summary and its exit status."""
+    details: dict[str, list[list[str]]] = {}
+    for row in writer.kept:
+        details.setdefault(call_of(row[0]), []).append(row)
+    for key, result in writer.done.items():
+        found = details.get(key, [])
+        sizes = [_number(row[SCALED]) for row in found if len(row) > SCALED]
+        cells = [*result, *[BLANK] * (len(RESULT_HEADER) - len(result))]
+        yield Answer(key, cells, found, worst=max(sizes, default=0.0))
 
-    path = files.details.with_name(f"accuracy_checking_control_{files.stamp}.csv")
-    write_atomically(path, BOM + lines_of([DETAILS_HEADER, *controls]))
-    standard = request.task.standard
-    return precision_compare.compare(files.details, path, files.result.parent, standard, files.stamp)
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -40,6 +40,7 @@ DETAILS_HEADER = (
     # Ours: behind those that other tools read.
     *("Index of max error", "p99 rel err", "Scaled error", "Seed", "Candidate", "Control"),
 )
+SCALED = DETAILS_HEADER.index("Scaled error")
 
 
 @dataclass

@@ -25,6 +25,8 @@ class Task:
     formula: bool = False
     backward: bool = True
     jit_compile: bool = False
+    #: Passes of leaf modules are checked as well.
+    modules: bool = False
     kind: str = "torch"
 
     def to_json(self) -> str:

@@ -11,6 +11,16 @@ from msprobe.precheck.job import Answer
 from msprobe.precheck.requests import api_name
 
 
+@dataclass(frozen=True)
+class Entry:
+    """One call that failed: the worst result that is named, why, the line of the program, and what reproduces it."""
+
+    name: str
+    why: str
+    frame: str
+    command: str
+
+
 @dataclass
 class Ranking:
     """Gathers answers. ``stack_of`` gives the innermost frames of a call, ``command_of`` what reproduces it."""
@@ -55,23 +65,26 @@ class Ranking:
             found.append(
                 "APIs with errors: " + ", ".join(f"{name} ({count})" for name, count in by_api.most_common(12))
             )
-        for number, answer in enumerate(self.worst_first[:top], 1):
-            found += self._entry(number, answer)
+        for number, entry in enumerate(self.entries(top), 1):
+            found.append(f"{number}. {entry.name}: {entry.why}")
+            if entry.frame:
+                found.append(f"   called in {entry.frame}")
+            found.append(f"   reproduce: {entry.command}")
         if len(self.failed) > top:
             found.append(f"and {len(self.failed) - top} more calls with errors in the result file")
         found += [f"note: {note}" for note in self.notes[:10]]
         return found
 
-    def _entry(self, number: int, answer: Answer) -> list[str]:
-        bad = next(row for row in answer.details if "error" in row)
+    def entries(self, most: int) -> list[Entry]:
+        """The worst calls that failed."""
+        return [self._entry(answer) for answer in self.worst_first[:most]]
+
+    def _entry(self, answer: Answer) -> Entry:
+        bad = next((row for row in answer.details if "error" in row), [answer.key, "error", ""])
         why = bad[bad.index("error") + 1].strip() or "error"
         direction = "backward" if ".backward." in bad[0] else "forward"
-        lines = [f"{number}. {bad[0]}: {why}"]
-        frame = next((frame for frame in self.stack_of(f"{answer.key}.forward") if "site-packages" not in frame), "")
-        if frame:
-            lines.append(f"   called in {' '.join(frame.split())[:200]}")
-        lines.append(f"   reproduce: {self.command_of(answer.key, direction)}")
-        return lines
+        frame = next((frame for frame in self.stack_of(answer.key) if "site-packages" not in frame), "")
+        return Entry(bad[0], why, " ".join(frame.split())[:200], self.command_of(answer.key, direction))
 
 
 def _api_of(key: str) -> str:

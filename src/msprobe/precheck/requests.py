@@ -11,10 +11,12 @@ from typing import Any
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath, check_path_form
 from msprobe.precheck.arguments import Argument, Items, UnreadableArgumentError, argument_of, form_of
+from msprobe.precheck.modules import ModulePass, function_of, passes_of
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
 
 FORWARD, BACKWARD = ".forward", ".backward"
+_FORWARD = FORWARD.removeprefix(".")
 # Records that are no call of an API: passes of modules and cells, optimizer steps, parameters' gradients.
 _NO_CALLS = ("Module", "Cell", "Optimizer", "Primitive", "Jit")
 
@@ -30,7 +32,10 @@ class ApiName:
 
 @dataclass(frozen=True)
 class ApiCall:
-    """One recorded call. ``gradients`` are those that arrived at its results; None if no backward was recorded."""
+    """One recorded call. ``gradients`` are those that arrived at its results; None if no backward was recorded.
+
+    ``exact``: the call is the recorded one; False for a pass of a module of which the record does not tell everything.
+    """
 
     key: str
     api: ApiName
@@ -38,6 +43,7 @@ class ApiCall:
     kwargs: dict[str, Argument]
     outputs: tuple[Argument, ...]
     gradients: tuple[Argument, ...] | None
+    exact: bool = True
 
     @property
     def form(self) -> Any:
@@ -47,15 +53,22 @@ class ApiCall:
 
 
 class Requests:
-    """The calls of one ``dump.json``, in the order of their forward records. Records are parsed when asked for."""
+    """The calls of one ``dump.json``, in the order of their forward records. Records are parsed when asked for.
 
-    def __init__(self, part: DumpPart) -> None:
+    ``modules``: passes of leaf modules are calls as well, by names as ``Module.fc.Linear.0``.
+    """
+
+    def __init__(self, part: DumpPart, modules: bool = False) -> None:
         self.part = part
         framework = part.header.get("framework")
         self.framework = framework if isinstance(framework, str) else "pytorch"
         self.keys: list[str] = []
         self._backward: set[str] = set()
+        self._passes = passes_of(part.names()) if modules else {}
+        starts = {entries[_FORWARD]: key for key, entries in self._passes.items()}
         for name in part.names():
+            if name in starts:
+                self.keys.append(starts[name])
             if "Module" in name or name.startswith(_NO_CALLS) or name.startswith("Parameter"):
                 continue
             if name.endswith(FORWARD):
@@ -73,40 +86,47 @@ class Requests:
         """True if the dump was made with task tensor: the files of its values lie beside it."""
         return bool(self.part.header.get("dump_data_dir"))
 
+    def entry(self, key: str, direction: str = FORWARD) -> str:
+        """The name of the record of a call."""
+        found = self._passes.get(key)
+        return found.get(direction.removeprefix("."), "") if found is not None else key + direction
+
     def call(self, key: str) -> ApiCall:
         """The call of one key. Raises UnreadableArgumentError, or what the reader raises."""
-        record = self.part.record(key + FORWARD)
+        record = self.part.record(self.entry(key))
         if not isinstance(record, dict):
-            raise UnreadableArgumentError(f"the record of {key}{FORWARD} is no object")
+            raise UnreadableArgumentError(f"the record of {self.entry(key)} is no object")
         args, kwargs = record.get("input_args"), record.get("input_kwargs") or {}
         if args is None:
             args = record.get("input", [])
         if not isinstance(args, list) or not isinstance(kwargs, dict):
             raise UnreadableArgumentError("input_args must be a list and input_kwargs an object")
         gradients: tuple[Argument, ...] | None = None
-        if key in self._backward:
-            backward = self.part.record(key + BACKWARD)
+        if self.has_backward(key):
+            backward = self.part.record(self.entry(key, BACKWARD))
             found = backward.get("input") if isinstance(backward, dict) else None
             gradients = _each(found if isinstance(found, list) else [found], "gradient")
-        outputs = record.get("output")
-        return ApiCall(
-            key,
-            api_name(key),
-            _each(args, "argument"),
-            {name: _one(value, f"argument {name}") for name, value in kwargs.items()},
-            _each(outputs if isinstance(outputs, list) else [outputs], "output"),
-            gradients,
-        )
+        results = record.get("output")
+        arguments = _each(args, "argument")
+        named = {name: _one(value, f"argument {name}") for name, value in kwargs.items()}
+        outputs = _each(results if isinstance(results, list) else [results], "output")
+        if key not in self._passes:
+            return ApiCall(key, api_name(key), arguments, named, outputs, gradients)
+        kept = record.get("parameters")
+        parameters = {name: _one(value, name) for name, value in kept.items()} if isinstance(kept, dict) else {}
+        made = function_of(key, ModulePass(arguments, named, parameters, outputs))
+        api = ApiName(made.prefix, made.name, key.rpartition(".")[2])
+        return ApiCall(key, api, made.args, made.kwargs, outputs, gradients, made.exact)
 
     def gradients_of_arguments(self, key: str) -> tuple[Argument, ...]:
         """What the backward of a call gave, in the order of the graph; empty if none was recorded."""
-        backward = self.part.record(key + BACKWARD) if key in self._backward else None
+        backward = self.part.record(self.entry(key, BACKWARD)) if self.has_backward(key) else None
         found = backward.get("output") if isinstance(backward, dict) else None
         return _each(found if isinstance(found, list) else [found], "gradient of an argument")
 
     def has_backward(self, key: str) -> bool:
         """True if a backward record belongs to this call."""
-        return key in self._backward
+        return key in self._backward or "backward" in self._passes.get(key, ())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys)
@@ -124,8 +144,13 @@ def _one(content: Any, what: str) -> Argument:
 
 
 def api_name(key: str) -> ApiName:
-    """The parts of a key. Raises UnreadableArgumentError if it has not three or four of them."""
+    """The parts of a key. Raises UnreadableArgumentError if it has not three or four of them.
+
+    Of a pass of a module the name is its class.
+    """
     parts = key.split(".")
+    if parts[0] == "Module" and len(parts) > 3:
+        return ApiName("Module", *parts[-2:])
     if len(parts) == 3:
         return ApiName(*parts)
     if len(parts) == 4:
@@ -133,8 +158,11 @@ def api_name(key: str) -> ApiName:
     raise UnreadableArgumentError(f"the name {key!r} has not the form Type.name.number")
 
 
-def open_requests(path: StrPath) -> Requests:
-    """The calls of a ``dump.json``. Raises PathError or InvalidInputError with the file and what is wrong in it."""
+def open_requests(path: StrPath, modules: bool = False) -> Requests:
+    """The calls of a ``dump.json``, and with ``modules`` the passes of leaf modules.
+
+    Raises PathError or InvalidInputError with the file and what is wrong in it.
+    """
     given = check_path_form(path, "dump")
     if not os.path.lexists(given):
         raise PathError(f'api_info_file "{given}" does not exist; give the dump.json of a step and rank.')
@@ -143,7 +171,7 @@ def open_requests(path: StrPath) -> Requests:
     part = _json_part(given) if given.is_file() else open_dump(given).part()
     if not part.header and not len(part):
         raise InvalidInputError(f'"{part.path}" has no key "data"; it is no dump.')
-    return Requests(part)
+    return Requests(part, modules)
 
 
 def _json_part(path: Path) -> DumpPart:

@@ -64,19 +64,33 @@ class CheckFiles:
             )
         return files
 
+    @property
+    def control(self) -> Path:
+        """The details of the control, where there is one."""
+        return self.details.with_name(f"accuracy_checking_control_{self.stamp}.csv")
+
 
 class CheckWriter:
     """The one writer of the two files, which are made with the first call, or by ``begin``.
 
-    ``done``: the calls that the files have results of already. Raises PathError if they cannot be written.
+    ``done``: the calls that the files have results of already, ``kept`` their details. ``with_control``: there is a
+    third file, with the details of a control. Raises PathError if they cannot be written.
     """
 
     def __init__(
-        self, files: CheckFiles, result_header: Sequence[str] = RESULT_HEADER, header: Sequence[str] = DETAILS_HEADER
+        self,
+        files: CheckFiles,
+        result_header: Sequence[str] = RESULT_HEADER,
+        header: Sequence[str] = DETAILS_HEADER,
+        with_control: bool = False,
     ) -> None:
         self.files = files
         self.done: dict[str, list[str]] = {}
-        self._headers = ((files.result, result_header), (files.details, header))
+        self.kept: list[list[str]] = []
+        self._with_control = with_control
+        self._headers = [(files.result, result_header), (files.details, header)]
+        if with_control:
+            self._headers.append((files.control, header))
         self._begun = files.result.exists()
         if self._begun:
             self._continue(tuple(result_header), tuple(header))
@@ -92,23 +106,35 @@ class CheckWriter:
     def _continue(self, result_header: tuple[str, ...], header: tuple[str, ...]) -> None:
         results, details = (_whole_rows(path) for path in (self.files.result, self.files.details))
         self.done = {row[0]: row for row in results[1:] if row}
-        kept = [row for row in details[1:] if row and _call_of(row[0]) in self.done]
+        self.kept = self._whole(details)
         # The header that is there stays, of other tools too.
         first = details[0] if details else list(header)
-        write_atomically(self.files.details, BOM + lines_of([first, *kept]))
+        write_atomically(self.files.details, BOM + lines_of([first, *self.kept]))
+        if self._with_control:
+            rows = _whole_rows(self.files.control) if self.files.control.exists() else []
+            write_atomically(self.files.control, BOM + lines_of([header, *self._whole(rows)]))
         write_atomically(
             self.files.result, BOM + lines_of([results[0] if results else result_header, *self.done.values()])
         )
 
-    def add(self, result: Sequence[str], details: Sequence[Sequence[str]]) -> None:
+    def _whole(self, details: list[list[str]]) -> list[list[str]]:
+        """The rows of calls that have a result."""
+        return [row for row in details[1:] if row and call_of(row[0]) in self.done]
+
+    def add(
+        self, result: Sequence[str], details: Sequence[Sequence[str]], control: Sequence[Sequence[str]] = ()
+    ) -> None:
         """One call: its details, then its result."""
         self.begin()
+        if control and self._with_control:
+            _append(self.files.control, lines_of(control))
         if details:
             _append(self.files.details, lines_of(details))
         _append(self.files.result, lines_of([result]))
 
 
-def _call_of(name: str) -> str:
+def call_of(name: str) -> str:
+    """The call that a row of the details belongs to."""
     for part in (".forward.", ".backward."):
         if part in name:
             return name.partition(part)[0]

@@ -1,0 +1,190 @@
+"""Passes of leaf modules (levels L0 and mix) as calls: a pass of ``Linear`` is ``linear`` of argument and parameters.
+
+A record has a module's class, arguments, parameters and results, but not what it was made with. What shapes do not tell
+is taken as the class has it by default; both sides run the same call, so no verdict depends on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+
+from msprobe.precheck.arguments import Argument, Items, Plain, TensorInfo, UnreadableArgumentError
+
+_PASS = re.compile(r"(Module\..+)\.(forward|backward)\.(\d+)")
+_MOST_STRIDE = 4
+
+
+@dataclass(frozen=True)
+class ModulePass:
+    """What a record has of one pass."""
+
+    args: tuple[Argument, ...]
+    kwargs: dict[str, Argument]
+    parameters: dict[str, Argument]
+    outputs: tuple[Argument, ...]
+
+
+@dataclass(frozen=True)
+class Function:
+    """The call that a pass is: type and name of the API, its arguments, and whether all of them are known."""
+
+    prefix: str
+    name: str
+    args: tuple[Argument, ...]
+    kwargs: dict[str, Argument]
+    exact: bool = True
+
+
+def passes_of(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Passes of leaf modules: ``Module.fc.Linear.0`` -> direction -> the name of the record.
+
+    A leaf is a module whose name no other module's begins with.
+    """
+    found: dict[str, dict[str, str]] = {}
+    inner: set[str] = set()
+    for name in names:
+        match = _PASS.fullmatch(name)
+        if match is None:
+            continue
+        module, direction, number = match.groups()
+        found.setdefault(f"{module}.{number}", {})[direction] = name
+        path = module.split(".")[1:-1]
+        inner.update(".".join(path[:length]) for length in range(len(path)))
+    return {key: entries for key, entries in found.items() if "forward" in entries and _path_of(key) not in inner}
+
+
+def _path_of(key: str) -> str:
+    return ".".join(key.split(".")[1:-2])
+
+
+def class_of(key: str) -> str:
+    """The class in ``Module.fc.Linear.0``."""
+    return key.split(".")[-2]
+
+
+def function_of(key: str, given: ModulePass) -> Function:
+    """The call that a pass is. Raises UnreadableArgumentError for classes that are not known here."""
+    word = class_of(key)
+    make = _CLASSES.get(word)
+    if make is None:
+        raise UnreadableArgumentError(f"{word} is no module that can be made from its record")
+    if not given.args and not given.kwargs:
+        raise UnreadableArgumentError(f"the pass of {word} has no argument")
+    return make(given)
+
+
+def _apply(name: str, prefix: str = "Functional", exact: bool = True) -> Callable[[ModulePass], Function]:
+    """A function of the arguments alone."""
+    return lambda given: Function(prefix, name, given.args, given.kwargs, exact)
+
+
+def _with_weights(name: str) -> Callable[[ModulePass], Function]:
+    """A function of the arguments, weight and bias."""
+
+    def make(given: ModulePass) -> Function:
+        weights = tuple(given.parameters[word] for word in ("weight", "bias") if word in given.parameters)
+        return Function("Functional", name, (*given.args, *weights), given.kwargs)
+
+    return make
+
+
+def _embedding(given: ModulePass) -> Function:
+    # padding_idx and max_norm are not recorded: they change gradients of one row, and weights.
+    return Function("Functional", "embedding", (*given.args, _weight(given)), given.kwargs, exact=False)
+
+
+def _norm(name: str) -> Callable[[ModulePass], Function]:
+    """A norm over the dimensions of its weight."""
+
+    def make(given: ModulePass) -> Function:
+        weight = _weight(given)
+        lengths = Items(tuple(Plain("int", length) for length in weight.shape))
+        bias = given.parameters.get("bias")
+        further = () if bias is None else (bias,)
+        return Function("Functional", name, (*given.args, lengths, weight, *further), given.kwargs, exact=False)
+
+    return make
+
+
+def _batch_norm(given: ModulePass) -> Function:
+    nothing = Plain("NoneType", None)
+    parameters = {word: given.parameters.get(word, nothing) for word in ("weight", "bias")}
+    kwargs = {**given.kwargs, **parameters, "training": Plain("bool", True)}
+    return Function("Functional", "batch_norm", (*given.args, nothing, nothing), kwargs, exact=False)
+
+
+def _softmax(name: str) -> Callable[[ModulePass], Function]:
+    return lambda given: Function("Functional", name, given.args, {**given.kwargs, "dim": Plain("int", -1)}, False)
+
+
+def _conv(given: ModulePass) -> Function:
+    """Stride, padding and dilation that give the recorded shape, the most usual first; groups follow from shapes."""
+    weight, (value,), result = _weight(given), given.args[:1], given.outputs[0] if given.outputs else None
+    if not isinstance(value, TensorInfo) or not isinstance(result, TensorInfo) or value.shape[-2:] == ():
+        raise UnreadableArgumentError("a convolution needs the shapes of its argument and result")
+    places = len(weight.shape) - 2
+    if len(value.shape) < places + 1 or len(result.shape) < places:
+        raise UnreadableArgumentError(f"a convolution of {places} dimensions cannot have an argument {value.shape}")
+    channels = value.shape[-places - 1]
+    found = [
+        _fitting(value.shape[-places + at], result.shape[-places + at], weight.shape[2 + at]) for at in range(places)
+    ]
+    stride, padding, dilation = (Items(tuple(Plain("int", one[part]) for one in found)) for part in range(3))
+    kwargs = {
+        **given.kwargs,
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": Plain("int", max(1, channels // max(1, weight.shape[1]))),
+    }
+    weights = tuple(given.parameters[word] for word in ("weight", "bias") if word in given.parameters)
+    return Function("Functional", f"conv{places}d", (*given.args, *weights), kwargs, exact=False)
+
+
+def _fitting(length: int, result: int, kernel: int) -> tuple[int, int, int]:
+    """Stride, padding and dilation of one dimension."""
+    for dilation, stride, padding in product((1, 2, 4), (*range(1, _MOST_STRIDE + 1), kernel), range(kernel + 1)):
+        if (length + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1 == result:
+            return stride, padding, dilation
+    raise UnreadableArgumentError(f"no usual stride and padding make {result} of {length} with a kernel of {kernel}")
+
+
+def _weight(given: ModulePass) -> TensorInfo:
+    weight = given.parameters.get("weight")
+    if not isinstance(weight, TensorInfo):
+        raise UnreadableArgumentError("the record has no parameter weight")
+    return weight
+
+
+_CLASSES: dict[str, Callable[[ModulePass], Function]] = {
+    "Linear": _with_weights("linear"),
+    "Bilinear": _with_weights("bilinear"),
+    "Embedding": _embedding,
+    "LayerNorm": _norm("layer_norm"),
+    "RMSNorm": _norm("rms_norm"),
+    **{f"BatchNorm{places}d": _batch_norm for places in (1, 2, 3)},
+    **{f"Conv{places}d": _conv for places in (1, 2, 3)},
+    "Softmax": _softmax("softmax"),
+    "LogSoftmax": _softmax("log_softmax"),
+    "Softmin": _softmax("softmin"),
+    **{word: _apply(word.lower(), "Torch") for word in ("Tanh", "Sigmoid")},
+    **{word: _apply(word.lower()) for word in ("ReLU", "ReLU6", "SiLU", "SELU", "Mish", "Hardswish", "Softsign")},
+    "Hardsigmoid": _apply("hardsigmoid"),
+    "LogSigmoid": _apply("logsigmoid"),
+    **{word: _apply(word.lower(), exact=False) for word in ("GELU", "ELU", "CELU", "Softplus", "Hardtanh", "GLU")},
+    "LeakyReLU": _apply("leaky_relu", exact=False),
+    "PReLU": _with_weights("prelu"),
+    "MSELoss": _apply("mse_loss", exact=False),
+    "L1Loss": _apply("l1_loss", exact=False),
+    "SmoothL1Loss": _apply("smooth_l1_loss", exact=False),
+    "HuberLoss": _apply("huber_loss", exact=False),
+    "CrossEntropyLoss": _apply("cross_entropy", exact=False),
+    "NLLLoss": _apply("nll_loss", exact=False),
+    "BCELoss": _apply("binary_cross_entropy", exact=False),
+    "BCEWithLogitsLoss": _apply("binary_cross_entropy_with_logits", exact=False),
+    "KLDivLoss": _apply("kl_div", exact=False),
+    "CosineSimilarity": _apply("cosine_similarity", exact=False),
+}

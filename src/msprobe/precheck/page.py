@@ -1,0 +1,67 @@
+"""The summary of a check as one page: it holds all that it shows, runs no script and fetches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from msprobe.precheck.ranking import Entry, Ranking
+
+_STYLE = """
+:root { color-scheme: light dark; --bad: light-dark(#c62828, #ff6b6b); --edge: light-dark(#d8dde6, #333a45); }
+body { font: 14px/1.45 system-ui, sans-serif; margin: 24px; }
+h1 { font-size: 18px; margin: 0 0 4px; } h2 { font-size: 15px; margin: 20px 0 6px; } .dim { opacity: .7; }
+table { border-collapse: collapse; } td, th { padding: 4px 10px; text-align: left; vertical-align: top;
+  border-bottom: 1px solid var(--edge); } td.number { text-align: right; } .error { color: var(--bad); }
+code { font: 12px ui-monospace, monospace; word-break: break-all; user-select: all; }
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(ranking: Ranking, title: str, most: int) -> bytes:
+    """The page, with the ``most`` worst calls that failed."""
+    parts = [
+        "<!doctype html>",
+        f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><style>{_STYLE}</style></head><body>',
+        f"<h1>{escape(title)}</h1>",
+        *_counts(ranking),
+        *_failed(ranking.entries(most), len(ranking.failed)),
+        *_list("Skipped", (f"{count} × {reason}" for reason, count in ranking.skipped.most_common())),
+        *_list("Notes", ranking.notes),
+        "</body></html>",
+    ]
+    return ("\n".join(parts) + "\n").encode()
+
+
+def _counts(ranking: Ranking) -> Iterable[str]:
+    words = ("pass", "warning", "error", "skip")
+    yield "<table><tr><th></th>" + "".join(f"<th>{word}</th>" for word in words) + "</tr>"
+    for direction, counts in ranking.counts.items():
+        cells = "".join(
+            f'<td class="number{" error" if word == "error" and counts[word] else ""}">{counts[word]}</td>'
+            for word in words
+        )
+        yield f"<tr><th>{direction}</th>{cells}</tr>"
+    yield "</table>"
+
+
+def _failed(entries: Sequence[Entry], count: int) -> Iterable[str]:
+    if not entries:
+        yield "<p>No call failed.</p>"
+        return
+    yield f"<h2>Calls with errors, the worst first ({len(entries)} of {count})</h2>"
+    yield "<table><tr><th></th><th>result</th><th>what is wrong, where it is called, how to reproduce it</th></tr>"
+    for number, entry in enumerate(entries, 1):
+        where = f'<br><span class="dim">called in {escape(entry.frame)}</span>' if entry.frame else ""
+        yield (
+            f'<tr><td class="number">{number}</td><td class="error">{escape(entry.name)}</td>'
+            f"<td>{escape(entry.why)}{where}<br><code>{escape(entry.command)}</code></td></tr>"
+        )
+    yield "</table>"
+
+
+def _list(title: str, texts: Iterable[str]) -> Iterable[str]:
+    found = [f"<li>{escape(text)}</li>" for text in texts]
+    if found:
+        yield f"<h2>{title}</h2><ul>{''.join(found)}</ul>"
