@@ -44,6 +44,7 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT",
         help="default of the script's own --load: what registers the kernels, a .py, a .so or a module",
     )
+    parser.add_argument("--control", default="", metavar="WHO", help="a trusted device, whose errors are allowed")
     parser.add_argument("--data-in-files", action="store_true", help="write all values beside the script")
     parser.add_argument(
         "--minimize", action="store_true", help="run the script, and look for a smaller call that fails"
@@ -78,6 +79,9 @@ def write_and_run(
 
     assert isinstance(requests, Requests)
     device, inject, dtype = _device_and_fault(args.device)
+    control, *more = _device_and_fault(args.control)
+    if any(more):
+        raise UsageError(f"--control {args.control!r}: the control of a script is a device alone, as cpu or cuda:0.")
     request = ScriptRequest(
         api,
         propagation,
@@ -88,6 +92,7 @@ def write_and_run(
         dtype=dtype,
         in_files=args.data_in_files,
         load=_loaded(args.load),
+        control=control,
     )
     return run_script(write_script(requests, request), args.minimize)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from msprobe.precheck.settings import Settings
 
 ENGINES = ("local", "ray")
-STANDARDS = ("strict", "26.2", "8.1.1")
+STANDARDS = ("strict", "assert_close", "26.2", "8.1.1")
 LEAST_SPLITS, MOST_SPLITS = 1, 64
 _EPILOG = """\
 Each call of dump.json is made anew, from recorded values (task tensor) or from values that fit its statistics, and run
@@ -30,7 +30,8 @@ candidates: cpu, cuda:0, npu:1, xpu, mps; behind it +threads=1, +mkldnn=off, +de
 called with (function, args, kwargs); python:PATH, the torch of another environment; recorded, the results in the dump
 themselves (task tensor), for which nothing is run but the reference.
 
-standards: strict judges each element by what rounding explains at its place; 8.1.1 and 26.2 judge as mindstudio-probe.
+standards: strict judges each element by what rounding explains at its place; assert_close by the tolerances of
+torch.testing.assert_close; 8.1.1 and 26.2 judge as mindstudio-probe.
 """
 
 

@@ -12,7 +12,7 @@ from msprobe.precheck.columns import Judged
 from msprobe.precheck.first_verdict import dropout_verdict, first_verdict
 from msprobe.precheck.metrics import Array
 from msprobe.precheck.standards import Profile
-from msprobe.precheck.strict import judge_exact, judge_floats
+from msprobe.precheck.strict import judge_close, judge_exact, judge_floats
 
 _MEASURED = ("float16", "bfloat16", "float32")
 
@@ -108,7 +108,7 @@ def _judge_plain(pair: Pair) -> Judged:
 
 def _cannot_compare(bench: Value, device: Value, profile: Profile) -> str:
     if bench.is_complex or device.is_complex:
-        if profile.name != "strict":
+        if not profile.own:
             return f"complex results ({device.dtype}) cannot be compared by this standard."
         if bench.is_complex != device.is_complex:
             return f"the types differ: {device.dtype}, in the reference {bench.dtype}."
@@ -116,7 +116,7 @@ def _cannot_compare(bench: Value, device: Value, profile: Profile) -> str:
     words = bench.kind, device.kind
     if b == "f" or d == "f":
         return "" if b == d else f"the types differ: {device.dtype}, in the reference {bench.dtype}."
-    if profile.name == "strict":
+    if profile.own:
         return "" if words[0] == words[1] else f"the types differ: {device.dtype}, in the reference {bench.dtype}."
     for group in (("bool", "uint8"), ("int32", "int64")):
         if words[0] in group and words[1] in group:
@@ -128,7 +128,7 @@ def _cannot_compare(bench: Value, device: Value, profile: Profile) -> str:
 
 def _judge_whole_numbers(row: Judged, pair: Pair, bench: Value, device: Value, api: str, profile: Profile) -> None:
     row.metrics["unequal"] = share = metrics.unequal_share(bench.array, device.array)
-    if profile.by_element:
+    if profile.own:
         verdict = judge_exact(bench.array, device.array, None if pair.movement is None else pair.movement > 0)
         row.status, row.message, row.index, row.scaled = verdict.status, verdict.message, verdict.index, verdict.scaled
         return
@@ -148,6 +148,11 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
     standard = "benchmark" if profile.benchmark_for_floats else standards.standard_of(api)
     if dtype in _MEASURED:
         row.metrics.update(metrics.measure(standard, b, d, dtype))
+    if profile.by_tolerance:
+        row.metrics.update(first_verdict(b, d, dtype, standards.PROFILES["8.1.1"])[1])
+        verdict = judge_close(b.astype(np.float64), d.astype(np.float64), *standards.TOLERANCES.get(dtype, (0.0, 0.0)))
+        row.status, row.message, row.index = verdict.status, verdict.message, verdict.index
+        return
     if not profile.by_element:
         row.status, found, row.message = first_verdict(b, d, dtype, profile)
         row.metrics.update(found)

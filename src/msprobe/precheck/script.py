@@ -51,6 +51,7 @@ class ScriptRequest:
     iterations: int = 1
     device: str = ""
     inject: str = ""
+    control: str = ""
     dtype: str = ""
     in_files: bool = False
     load: str = ""
@@ -70,6 +71,7 @@ def write_script(requests: Requests, request: ScriptRequest) -> Path:
         "iterations": request.iterations,
         "device": request.device,
         "inject": request.inject,
+        "control": request.control,
         "dtype": request.dtype or None,
         "load": request.load,
         "args": maker.args(),

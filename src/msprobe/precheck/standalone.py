@@ -310,11 +310,18 @@ def check(call: Call, options: argparse.Namespace, show: bool = True) -> str:
 
     device = run(call, chosen, options.inject, options.device)
     bench = run(call, lambda tensor: wide(chosen(tensor)))
+    control = run(call, chosen, "", options.control) if options.control else []
     types = [value.dtype for _, value in device if isinstance(value, torch.Tensor) and value.is_floating_point()]
     moved = movement(call, max((float(torch.finfo(one).eps) for one in types), default=2.0**-23), bench)
     verdicts = []
     for number, ((name, ours), (_, theirs)) in enumerate(zip(device, bench, strict=True)):
         status, scaled, why = judge(ours, theirs, moved[number])
+        beside: list[tuple[str, Any]] = []
+        if control:
+            _, other, _ = judge(control[number][1], theirs, moved[number])
+            beside = [("Scaled error of the control", other)]
+            if status != "pass" and scaled <= 2 * other:
+                status, why = "pass", f"the control on {options.control} is as far off"
         verdicts.append(status)
         if show:
             if len(device) > 1:
@@ -322,7 +329,7 @@ def check(call: Call, options: argparse.Namespace, show: bool = True) -> str:
             rows: list[tuple[str, Any]] = []
             if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor) and not ours.is_complex():
                 rows = metrics(ours, theirs, call.content["standard"])
-            print_table([*rows, ("Scaled error", scaled), ("Verdict", f"{status} {why}".strip())])
+            print_table([*rows, ("Scaled error", scaled), *beside, ("Verdict", f"{status} {why}".strip())])
     return next((word for word in ("error", "Warning") if word in verdicts), "pass")
 
 

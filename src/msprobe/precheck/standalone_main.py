@@ -149,6 +149,7 @@ def main(content: dict[str, Any], path: str) -> int:
     parser = argparse.ArgumentParser(description=f"Reproduces {content['api']} ({content['propagation']}).")
     parser.add_argument("--device", default=content.get("device") or best_device(), help="cpu, cuda:0, npu:0, ...")
     parser.add_argument("--dtype", default=content.get("dtype"), help="of float arguments: float32, bfloat16, ...")
+    parser.add_argument("--control", default=content.get("control"), help="a trusted device, whose errors are allowed")
     parser.add_argument("--inject", default=content.get("inject", ""), help="a fault: scale=1e-3, nan, drop-tail, tf32")
     parser.add_argument("--load", default=content.get("load", ""), help="what has the kernels: a .py, a .so, a module")
     parser.add_argument("--minimize", action="store_true", help="look for a smaller call that fails; write it beside")
@@ -180,7 +181,7 @@ def main(content: dict[str, Any], path: str) -> int:
 
 def chosen_options(options: argparse.Namespace) -> dict[str, Any]:
     """What the command line said, as defaults of another script."""
-    return {name: getattr(options, name) for name in ("device", "dtype", "inject", "load")}
+    return {name: getattr(options, name) for name in ("device", "dtype", "control", "inject", "load")}
 
 
 def load(what: str) -> None:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Literal
 
 Standard = Literal["benchmark", "absolute", "binary", "ulp", "thousandth", "accumulative"]
-ProfileName = Literal["strict", "26.2", "8.1.1"]
+ProfileName = Literal["strict", "assert_close", "26.2", "8.1.1"]
 
 #: What the files call each standard.
 LABELS: dict[Standard, str] = {
@@ -90,6 +90,7 @@ class Profile:
     - ``small_integers``: the integer types beside int32, int64, uint8 and bool that can be compared.
     - ``all_gradients``: gradients of keyword arguments and through several results are compared, too.
     - ``by_element``: each element is judged by what rounding explains (:mod:`msprobe.precheck.strict`).
+    - ``by_tolerance``: each element is judged by :data:`TOLERANCES`.
     - ``levels``: ratios by the level of an API, in ``api_precision_compare``.
     """
 
@@ -102,11 +103,27 @@ class Profile:
     by_element: bool
     benchmark_for_floats: bool
     levels: bool
+    by_tolerance: bool = False
+
+    @property
+    def own(self) -> bool:
+        """True for standards of ours: all types are compared, random calls by how they are spread."""
+        return self.by_element or self.by_tolerance
 
 
+#: Type -> relative and absolute tolerance of torch.testing.assert_close (torch 2.13); of two types the looser counts.
+TOLERANCES = {
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "float32": (1.3e-6, 1e-5),
+    "float64": (1e-7, 1e-7),
+}
 _WIDTHS = frozenset(("int8", "int16", "uint16", "uint32", "uint64"))
 PROFILES: dict[str, Profile] = {
     "strict": Profile("strict", "Warning", True, "pass", _WIDTHS, True, True, False, False),
+    "assert_close": Profile(
+        "assert_close", "Warning", True, "pass", _WIDTHS, True, False, False, False, by_tolerance=True
+    ),
     "26.2": Profile("26.2", "warning", False, "SKIP", frozenset(("int8",)), False, False, True, True),
     "8.1.1": Profile("8.1.1", "Warning", False, "error", frozenset(), False, False, False, False),
 }

@@ -138,6 +138,23 @@ def _unlike_specials(
     return StrictVerdict("error", message, float("inf"), place)
 
 
+def judge_close(bench: Array, device: Array, rtol: float, atol: float) -> StrictVerdict:
+    """Judge a result of a float type as ``torch.testing.assert_close`` does: NaN equals nothing, an infinity itself."""
+    with np.errstate(all="ignore"):
+        distance = np.abs(device - bench)
+        wrong = ~((device == bench) | (distance <= atol + rtol * np.abs(bench)))
+        wrong |= np.isinf(bench) & (device != bench)
+    if not wrong.any():
+        return StrictVerdict("pass", "")
+    distance = np.where(wrong, np.nan_to_num(distance, nan=np.inf), -1.0)
+    place = tuple(int(n) for n in np.unravel_index(int(np.argmax(distance)), distance.shape))
+    message = (
+        f"{int(wrong.sum())} of {wrong.size} elements are off by more than {rtol:g} of the reference and {atol:g}; "
+        f"the worst at {list(place)}: {float(device[place]):.9g} instead of {float(bench[place]):.9g}."
+    )
+    return StrictVerdict("error", message, None, place)
+
+
 def judge_exact(bench: Array, device: Array, moves: Array | None) -> StrictVerdict:
     """Judge whole numbers and truth values: equal, but for those that a unit of rounding in the inputs changes."""
     unequal = bench != device

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from msprobe.precheck.strict import judge_exact, judge_floats, unit_in_last_place
+from msprobe.precheck.standards import TOLERANCES
+from msprobe.precheck.strict import judge_close, judge_exact, judge_floats, unit_in_last_place
 
 RANDOM = np.random.default_rng(0)
 
@@ -70,3 +71,22 @@ def test_a_small_element_of_an_elementwise_call_is_not_excused_by_large_ones() -
     device = np.array([1e10, 0.0])
     assert judge_floats(bench, bench, device, "float32", None).status == "pass"
     assert judge_floats(bench, bench, device, "float32", None, elementwise=True).status == "error"
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCES))
+def test_assert_close_is_that_of_torch(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(3)
+    specials = [(np.nan, np.nan), (np.inf, np.inf), (np.inf, -np.inf), (1.0, np.nan), (np.inf, 1.0), (1.0, np.inf)]
+    sizes = 10.0 ** random.integers(-7, 3, 60)
+    rtol, atol = TOLERANCES[dtype]
+    near = [(b, b + (atol + rtol * b) * f) for b, f in zip(sizes, random.uniform(-2, 2, 60), strict=True)]
+    for pair in [*specials, *near]:
+        bench, device = (torch.tensor([one], dtype=getattr(torch, dtype)) for one in pair)
+        try:
+            torch.testing.assert_close(device, bench)
+            expected = "pass"
+        except AssertionError:
+            expected = "error"
+        found = judge_close(bench.double().numpy(), device.double().numpy(), rtol, atol)
+        assert found.status == expected, pair

@@ -114,7 +114,7 @@ class TorchRunner:
             _without_dropout(inputs)
         why = self._no_backward(api, inputs, has_backward, call)
         backward = has_backward and not why
-        if api.rpartition(".")[2] in RANDOM or (is_dropout(api) and self._profile.by_element):
+        if api.rpartition(".")[2] in RANDOM or (is_dropout(api) and self._profile.own):
             return self._check_spread(key, function, inputs, has_backward)
         sides = self._run(key, api, function, inputs, backward, recorded)
         rows = self._forward(key, api, sides.bench, sides.device, sides)
@@ -122,7 +122,7 @@ class TorchRunner:
         status, message = BLANK, ""
         if has_backward:
             why = why or sides.bench.backward_problem or sides.device.backward_problem
-            if api.rpartition(".")[2] in _UP_TO_SIGN and self._profile.by_element:
+            if api.rpartition(".")[2] in _UP_TO_SIGN and self._profile.own:
                 why = why or "the gradient depends on the signs of the vectors, which are not defined."
             if why:
                 rows.append(Judged(f"{key}.backward.output.0", "SKIP", why))
@@ -243,7 +243,7 @@ class TorchRunner:
         return rows
 
     def _judged(self, name: str, api: str, bench: Any, device: Any, movement: reference.Movement, which: str) -> Judged:
-        if self._profile.by_element and api.rpartition(".")[2] in _UP_TO_SIGN:
+        if self._profile.own and api.rpartition(".")[2] in _UP_TO_SIGN:
             bench, device = _sizes(bench), _sizes(device)
         pair = Pair(name, value_of(bench), value_of(device))
         if which in movement.moved:
