@@ -78,6 +78,8 @@ def write_and_run(
     from msprobe.precheck.script import ScriptRequest, write_script
 
     assert isinstance(requests, Requests)
+    if args.minimize and requests.framework == "mindspore":
+        raise UsageError("--minimize looks for smaller calls of PyTorch only; leave it out for a MindSpore dump.")
     device, inject, dtype = _device_and_fault(args.device)
     control, *more = _device_and_fault(args.control)
     if any(more):

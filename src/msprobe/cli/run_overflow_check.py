@@ -1,6 +1,6 @@
 """``msprobe run_overflow_check``: is what overflowed on the device an overflow on the CPU as well?
 
-Prints a line for each call, and writes no file.
+Prints a line for each call, and writes no file. Of a MindSpore dump the records say what overflowed on the device.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def execute(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from msprobe import log
+    from msprobe.precheck import mindspore_rows
     from msprobe.precheck.executors import executor_of
     from msprobe.precheck.job import Task
     from msprobe.precheck.pool import Pool
@@ -39,8 +40,12 @@ def execute(args: argparse.Namespace) -> int:
     candidate = args.candidate or (f"auto:{args.device}" if args.device.isdigit() else args.device)
     executor_of(candidate)
     requests = open_requests(args.api_info_file)
-    task = Task(str(Path(args.api_info_file).absolute()), candidate=candidate, seed=args.seed, kind="overflow")
+    of_mindspore = requests.framework == "mindspore"
+    kind = "mindspore overflow" if of_mindspore else "overflow"
+    task = Task(str(Path(args.api_info_file).absolute()), candidate=candidate, seed=args.seed, kind=kind)
     keys = [key for key in requests.keys if not Selection().refuse(key, _SKIPPED)]
+    if of_mindspore:
+        keys = [key for key in keys if mindspore_rows.is_checked(key)]
     for answer in Pool([task], args.timeout).answers([(key, False) for key in keys]):
         said = answer.notes or [f"The {answer.key} was skipped: {answer.result[3]}"]
         log.info(clean(said[0]))

@@ -1,4 +1,4 @@
-"""Scripts that reproduce one call: written from a dump, they need torch alone."""
+"""Scripts that reproduce one call: written from a dump, they need their framework alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from msprobe.precheck.standalone_text import text_of
 from msprobe.precheck.standards import Standard, standard_of
 from msprobe.store.values import read_values
 
-TYPES = ("Functional", "Tensor", "Torch")
+TYPES = {"pytorch": ("Functional", "Tensor", "Torch"), "mindspore": ("Mint", "MintFunctional", "Tensor")}
 PROPAGATIONS = ("forward", "backward")
 MOST_ITERATIONS = 1000
 MOST_NAME_LENGTH = 30
@@ -81,7 +81,7 @@ def write_script(requests: Requests, request: ScriptRequest) -> Path:
         else None,
     }
     path = make_folder(request.output) / f"{call.key}.{request.propagation}.py"
-    write_atomically(path, text_of(content).encode())
+    write_atomically(path, text_of(content, requests.framework).encode())
     return path
 
 
@@ -94,8 +94,9 @@ def _call_of(requests: Requests, request: ScriptRequest) -> ApiCall:
         call = requests.call(request.api)
     except UnreadableArgumentError as problem:
         raise InvalidInputError(f'"{requests.part.path}", record {request.api!r}: {problem}.') from None
-    if call.api.prefix not in TYPES:
-        raise InvalidInputError(f"{request.api!r}: the type must be one of {', '.join(TYPES)}.")
+    types = TYPES["mindspore" if requests.framework == "mindspore" else "pytorch"]
+    if call.api.prefix not in types:
+        raise InvalidInputError(f"{request.api!r}: the type must be one of {', '.join(types)}.")
     if request.propagation == "backward" and call.gradients is None:
         raise InvalidInputError(
             f'"{requests.part.path}" has no backward of {request.api!r}; choose propagation forward.'

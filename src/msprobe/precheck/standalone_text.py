@@ -6,14 +6,16 @@ import json
 from importlib.resources import files
 from typing import Any
 
-_PARTS = ("standalone.py", "standalone_main.py")
+_PARTS = {"pytorch": ("standalone.py", "standalone_main.py"), "mindspore": ("mindspore/standalone.py",)}
 
 
-def text_of(content: dict[str, Any]) -> str:
-    """The script of the call that is described."""
-    first, second = (files("msprobe.precheck").joinpath(name).read_text(encoding="utf-8") for name in _PARTS)
-    # What it says of itself is of this package.
-    own = second.partition("from __future__ import annotations\n")[2]
+def text_of(content: dict[str, Any], framework: str = "pytorch") -> str:
+    """The script of the call that is described, for ``pytorch`` or ``mindspore``."""
+    first, *rest = (
+        files("msprobe.precheck").joinpath(name).read_text("utf-8") for name in _PARTS.get(framework, _PARTS["pytorch"])
+    )
+    # What further parts say of themselves is of this package.
+    own = "\n".join(part.partition("from __future__ import annotations\n")[2] for part in rest)
     lines = [line for line in own.splitlines(keepends=True) if not line.startswith("from msprobe")]
     text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
     start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, __file__))\n'

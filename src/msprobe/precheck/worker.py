@@ -19,6 +19,7 @@ from msprobe.precheck.job import READY, Answer, Task
 RUNNERS = {
     "torch": "msprobe.precheck.torch.runner",
     "overflow": "msprobe.precheck.torch.overflow",
+    "mindspore overflow": "msprobe.precheck.mindspore.overflow",
     "samples": "msprobe.precheck.torch.samples",
     "mindspore": "msprobe.precheck.mindspore.runner",
 }

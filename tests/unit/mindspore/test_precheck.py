@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +74,50 @@ def test_a_recorded_result_that_is_off_is_an_error(tmp_path: Path) -> None:
     assert call("run_ut", "-api_info", write(tmp_path, data, "x"), "-o", tmp_path).returncode == 0
     assert rows(tmp_path, "result")[1][1] == "error"
     assert float(rows(tmp_path, "details")[1][5]) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_a_check_goes_on_where_it_was_cut_and_a_failing_api_has_its_row(tmp_path: Path) -> None:
+    data = {f"Mint.{name}.0.forward": forward(tensor()) for name in ("sin", "nosuch", "cos", "abs")}
+    dump = write(tmp_path, data)
+    assert call("multi_run_ut", "-api_info", dump, "-o", tmp_path, "-n", 1).returncode == 0
+    (result,), (details,) = (list(tmp_path.glob(f"*_{kind}_*.csv")) for kind in ("result", "details"))
+    whole = result.read_bytes(), details.read_bytes()
+    assert [row[1] for row in rows(tmp_path, "result")[1:]] == ["pass", "SKIP", "pass", "pass"]
+    result.write_bytes(b"".join(whole[0].splitlines(keepends=True)[:3]))
+    assert call("run_ut", "-api_info", dump, "-o", tmp_path, "-csv_path", result).returncode == 0
+    assert (result.read_bytes(), details.read_bytes()) == whole
+
+
+def test_overflow_of_the_record_and_of_the_cpu(tmp_path: Path) -> None:
+    large, fine = tensor(Max=200.0, Min=100.0), tensor(Max=2.0)
+    infinite = tensor(Max=float("inf"), Min=float("inf"))
+    data = {
+        "Mint.exp.0.forward": forward(large, output=[infinite]),
+        "Mint.exp.1.forward": forward(fine, output=[infinite]),
+        "Mint.exp.2.forward": forward(fine, output=[fine]),
+        "Mint.exp.3.forward": forward(fine, output=[{**fine, "Max": None}]),
+    }
+    said = call("run_overflow_check", "-api_info", write(tmp_path, data)).stdout
+    assert "The Mint.exp.0 overflow is a normal overflow." in said
+    assert "The Mint.exp.1 overflow is an abnormal overflow." in said
+    assert "The Mint.exp.2 overflow is a normal overflow." in said
+    assert "The Mint.exp.3 was skipped: its results have no Max and Min." in said
+
+
+def test_a_script_reproduces_a_call_and_tells_a_verdict(tmp_path: Path) -> None:
+    data = {
+        "Mint.matmul.0.forward": forward(tensor(), tensor(shape=[4, 2])),
+        "Mint.matmul.0.backward": {"input": [tensor(shape=[3, 2])], "output": []},
+    }
+    words = ("--dump", write(tmp_path, data), "--api", "Mint.matmul.0", "--propagation", "backward")
+    assert call("-f", "mindspore", "op_generate", *words, "-o", tmp_path).returncode == 0
+    for fault, status in (("0", "pass"), ("0.5", "error")):
+        command = [sys.executable, tmp_path / "Mint.matmul.0.backward.py", "--inject", fault]
+        found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert f"Verdict: {status}" in found.stdout, found.stderr
+        assert found.returncode == int(status == "error")
+    (first, *_) = sorted((tmp_path / "op_result_output").glob("*_details_*.csv"))
+    assert first.read_text("utf-8-sig").splitlines()[1].startswith("Mint.matmul.0.backward.output.0,Float64,Float32,")
+    minimized = call("op_generate", *words, "-o", tmp_path, "--minimize")
+    assert minimized.returncode == 2
+    assert "PyTorch only" in minimized.stderr

@@ -27,7 +27,7 @@ _SPACES: dict[str, Any] = {"Mint": mint, "MintFunctional": mint.nn.functional, "
 _HALVES = ("float16", "bfloat16")
 
 
-class _CallError(ValueError):
+class CallError(ValueError):
     """A call cannot be made again."""
 
 
@@ -42,32 +42,36 @@ class MindSporeRunner:
     def __init__(self, task: Task) -> None:
         mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
         self._task = task
-        self._requests = open_requests(task.dump)
+        self.requests = open_requests(task.dump)
 
     def run(self, key: str) -> Answer:
         """Check one call of the dump."""
-        has_backward = self._requests.has_backward(key)
+        has_backward = self.requests.has_backward(key)
         try:
-            return self._check(self._requests.call(key))
+            return self._check(self.requests.call(key))
         except MsprobeError as problem:
             return skipped(key, problem.message, has_backward)
-        except (UnreadableArgumentError, CannotGenerateError, _CallError) as problem:
+        except (UnreadableArgumentError, CannotGenerateError, CallError) as problem:
             return skipped(key, str(problem), has_backward)
         except Exception as problem:
             text = " ".join(str(problem).split())[:300]
             return skipped(key, f"{type(problem).__name__}: {text}", has_backward)
+
+    def outputs(self, call: ApiCall) -> Any:
+        """What a call gives in its recorded types. Raises CallError, and what the call raises."""
+        return _run(_function_of(call), self._inputs(call, wide=False))
 
     def _check(self, call: ApiCall) -> Answer:
         function = _function_of(call)
         check_memory(call)
         tested = self._inputs(call, wide=False)
         bench = self._inputs(call, wide=True)
-        outputs = _flat(_run(function, bench))
+        outputs = flat_values(_run(function, bench))
         recorded = self._recorded(call)
         if recorded is None:
-            recorded = [_array(value) for value in _flat(_run(function, tested))]
+            recorded = [array_of(value) for value in flat_values(_run(function, tested))]
         rows = [
-            judge(f"{call.key}.forward.output.{place}", _array(ours), theirs)
+            judge(f"{call.key}.forward.output.{place}", array_of(ours), theirs)
             for place, (ours, theirs) in enumerate(zip(outputs, recorded, strict=False))
         ]
         forward, backward, message = direction_status(rows, "Warning"), "", ""
@@ -87,7 +91,7 @@ class MindSporeRunner:
         sides = []
         for inputs, wide in ((bench, True), (tested, False)):
             given = [self._made(one, f"gradient.{n}", call, wide) for n, one in enumerate(call.gradients or ())]
-            sides.append([_array(value) for value in _gradients(function, inputs, given)])
+            sides.append([array_of(value) for value in _gradients(function, inputs, given)])
         return [
             judge(f"{call.key}.backward.output.{place}", ours, theirs)
             for place, (ours, theirs) in enumerate(zip(*sides, strict=True))
@@ -107,13 +111,13 @@ class MindSporeRunner:
         return _plain(argument, path)
 
     def _tensor(self, info: TensorInfo, path: str, call: ApiCall, wide: bool) -> Any:
-        if info.file is not None and self._requests.has_values:
-            array = np.array(read_values(self._requests.part.tensor_path(info.file)).array)
+        if info.file is not None and self.requests.has_values:
+            array = np.array(read_values(self.requests.part.tensor_path(info.file)).array)
         else:
             array = np.asarray(values_for(info, generator_for(call.key, path, self._task.seed)))
         kind = getattr(mindspore, info.dtype, None) or getattr(mindspore, f"{info.dtype}_", None)
         if kind is None:
-            raise _CallError(f"argument {path}: MindSpore has no type {info.dtype!r}.")
+            raise CallError(f"argument {path}: MindSpore has no type {info.dtype!r}.")
         if info.dtype.startswith(("float", "bfloat")):
             # Halves of both sides are the same numbers: they are rounded before they are widened.
             tensor = mindspore.Tensor(array.astype(np.float32 if info.dtype != "float64" else np.float64)).astype(kind)
@@ -123,10 +127,10 @@ class MindSporeRunner:
     def _recorded(self, call: ApiCall) -> list[Any] | None:
         """The recorded results; None where they were not."""
         infos = list(flat(call.outputs))
-        if not self._requests.has_values or not all(isinstance(one, TensorInfo) and one.file for one in infos):
+        if not self.requests.has_values or not all(isinstance(one, TensorInfo) and one.file for one in infos):
             return None
         return [
-            (np.array(read_values(self._requests.part.tensor_path(one.file)).array), one.dtype)
+            (np.array(read_values(self.requests.part.tensor_path(one.file)).array), one.dtype)
             for one in infos
             if isinstance(one, TensorInfo) and one.file
         ]
@@ -136,10 +140,10 @@ def _function_of(call: ApiCall) -> Callable[..., Any]:
     found = _SPACES.get(call.api.prefix)
     for part in call.api.name.split("."):
         if part.startswith("_") and not part.endswith("__"):
-            raise _CallError(f"{call.key}: {part!r} is no API that is run.")
+            raise CallError(f"{call.key}: {part!r} is no API that is run.")
         found = getattr(found, part, None)
     if found is None or not callable(found) or isinstance(found, type):
-        raise _CallError(f"MindSpore {mindspore.__version__} has no API {call.api.prefix}.{call.api.name}.")
+        raise CallError(f"MindSpore {mindspore.__version__} has no API {call.api.prefix}.{call.api.name}.")
     return found  # type: ignore[no-any-return]
 
 
@@ -160,22 +164,23 @@ def _gradients(function: Callable[..., Any], inputs: tuple[list[Any], dict[str, 
         return function(*whole, **kwargs)
 
     outputs, pull = mindspore.vjp(call, *(args[place] for place in places))
-    sent = [one.astype(output.dtype) for one, output in zip(given, _flat(outputs), strict=False)]
+    sent = [one.astype(output.dtype) for one, output in zip(given, flat_values(outputs), strict=False)]
     found = pull(*sent) if len(sent) > 1 else pull(sent[0])
-    return _flat(found)
+    return flat_values(found)
 
 
 def _is_float(value: Any) -> bool:
     return isinstance(value, mindspore.Tensor) and str(value.dtype).startswith(("Float", "BFloat"))
 
 
-def _flat(value: Any) -> list[Any]:
+def flat_values(value: Any) -> list[Any]:
+    """The leaves of a result, in order."""
     if isinstance(value, (list, tuple)):
-        return [leaf for item in value for leaf in _flat(item)]
+        return [leaf for item in value for leaf in flat_values(item)]
     return [value]
 
 
-def _array(value: Any) -> tuple[Any, str]:
+def array_of(value: Any) -> tuple[Any, str]:
     """A tensor as an array, and its type in MindSpore's word (``Float32``)."""
     if not isinstance(value, mindspore.Tensor):
         return value, type(value).__name__
@@ -197,4 +202,4 @@ def _plain(argument: Plain, path: str) -> Any:
         return float(value)
     if kind in ("NoneType", "int", "bool", "str"):
         return value
-    raise _CallError(f"argument {path}: a value of type {kind} ({value!r}) cannot be made again.")
+    raise CallError(f"argument {path}: a value of type {kind} ({value!r}) cannot be made again.")

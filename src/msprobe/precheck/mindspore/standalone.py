@@ -1,0 +1,215 @@
+"""Reproduces one API call of MindSpore: runs it on a device and in double precision, and compares.
+
+This file needs MindSpore and numpy alone. Its last lines describe the call; exit status 0 means that all results agree,
+1 that they do not, 2 that the call cannot be run. The files of the comparison are written into op_result_output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import csv
+import json  # noqa: F401  (the last lines of a script)
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindspore import mint
+
+COSINE_OVER, MAX_ABS_BELOW = 0.99, 0.001
+_HALF_EPS = {"Float16": 2.0**-10, "BFloat16": 2.0**-7}
+_SPACES = {"Mint": mint, "MintFunctional": mint.nn.functional, "Tensor": mindspore.Tensor}
+RESULT_HEADER = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
+DETAILS_HEADER = (
+    *("API Name", "Bench Dtype", "Tested Dtype", "Shape", "Cosine", "MaxAbsErr", "MaxRelativeErr", "Status", "Message"),
+)
+
+
+class Call:
+    """The arguments of the call, as they were recorded, or in double precision (``wide``)."""
+
+    def __init__(self, content: dict[str, Any], folder: Path, iteration: int, wide: bool) -> None:
+        self.folder = folder
+        self.wide = wide
+        self.random = np.random.default_rng(content.get("seed", 1234) + iteration)
+        self.args = [self.value(node) for node in content["args"]]
+        self.kwargs = {name: self.value(node) for name, node in content["kwargs"].items()}
+        self.gradients = [self.value(node) for node in content.get("gradients") or []]
+
+    def value(self, node: Any) -> Any:
+        """One argument of the description."""
+        if not isinstance(node, dict):
+            return node
+        if "items" in node:
+            return tuple(self.value(item) for item in node["items"])
+        if "mapping" in node:
+            return {name: self.value(item) for name, item in node["mapping"].items()}
+        if "tensor" in node:
+            return self.tensor(node["tensor"])
+        kind, value = node["kind"], node["value"]
+        if kind == "slice":
+            return slice(*value)
+        if kind == "ellipsis":
+            return ...
+        if kind == "mindspore.dtype":
+            return getattr(mindspore, str(value).rpartition(".")[2].lower())
+        return float(value) if kind == "float" else value
+
+    def tensor(self, info: dict[str, Any]) -> Any:
+        """A tensor: its values are embedded, in a file beside the script, or drawn between the recorded extremes."""
+        word, shape = info["dtype"], info["shape"]
+        if "data" in info or "file" in info:
+            data = base64.b64decode(info["data"]) if "data" in info else (self.folder / info["file"]).read_bytes()
+            array = np.frombuffer(data, dtype=info["stored"]).reshape(shape)
+        else:
+            array = self.drawn(info, word, shape)
+        kind = getattr(mindspore, word, None) or getattr(mindspore, f"{word}_")
+        if not word.startswith(("float", "bfloat")):
+            return mindspore.Tensor(array.copy()).astype(kind)
+        tensor = mindspore.Tensor(array.astype(np.float64 if word == "float64" else np.float32)).astype(kind)
+        return tensor.astype(mindspore.float32).astype(mindspore.float64) if self.wide else tensor
+
+    def drawn(self, info: dict[str, Any], word: str, shape: list[int]) -> Any:
+        """Uniform numbers between the recorded extremes, which are the first and the last element."""
+        low, high = float(info.get("low") or 0), float(info.get("high") or 0)
+        if word == "bool":
+            return self.random.random(shape) > 0.5
+        if not word.startswith(("float", "bfloat")):
+            return self.random.integers(int(low), int(high), shape, endpoint=True)
+        array = self.random.uniform(low, high, shape)
+        if array.size:
+            array.flat[0], array.flat[-1] = low, high
+        return array
+
+
+def function_of(content: dict[str, Any]) -> Callable[..., Any]:
+    """The function of the description."""
+    found: Any = _SPACES[content["type"]]
+    for part in content["name"].split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def leaves(value: Any) -> list[Any]:
+    """The leaves of a result, in order."""
+    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (list, tuple)) else [value]
+
+
+def run(content: dict[str, Any], call: Call) -> list[Any]:
+    """Results, or for propagation backward the gradients of float tensors."""
+    function = function_of(content)
+    if content["propagation"] != "backward":
+        return leaves(function(*call.args, **call.kwargs))
+    places = [
+        place
+        for place, one in enumerate(call.args)
+        if isinstance(one, mindspore.Tensor) and str(one.dtype).startswith(("Float", "BFloat"))
+    ]
+
+    def of_tensors(*tensors: Any) -> Any:
+        whole = list(call.args)
+        for place, tensor in zip(places, tensors, strict=True):
+            whole[place] = tensor
+        return function(*whole, **call.kwargs)
+
+    outputs, pull = mindspore.vjp(of_tensors, *(call.args[place] for place in places))
+    sent = [one.astype(output.dtype) for one, output in zip(call.gradients, leaves(outputs), strict=False)]
+    return leaves(pull(*sent))
+
+
+def plain(value: Any) -> tuple[Any, str]:
+    """A result as an array, and its type in MindSpore's word."""
+    if not isinstance(value, mindspore.Tensor):
+        return value, type(value).__name__
+    word = str(value.dtype)
+    return (value.astype(mindspore.float32) if word == "BFloat16" else value).asnumpy(), word
+
+
+def judge(name: str, bench: Any, tested: Any) -> list[Any]:
+    """The row of one result in the details file."""
+    (ours, our_type), (theirs, their_type) = plain(bench), plain(tested)
+    if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
+        same = ours == theirs
+        text = "" if same else f"{theirs!r} instead of {ours!r}"
+        return [name, our_type, their_type, "", "", "", "", "pass" if same else "error", text]
+    row = [name, our_type, their_type, str(theirs.shape)]
+    if ours.shape != theirs.shape:
+        return [*row, "", "", "", "error", f"the shapes differ: {theirs.shape}, in the reference {ours.shape}"]
+    b, d = ours.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
+    if not np.array_equal(np.isfinite(b), np.isfinite(d)):
+        return [*row, "", "", "", "error", "infinities or NaN are not at the same places"]
+    finite = np.isfinite(b)
+    b, d = b[finite], d[finite]
+    if not b.size:
+        return [*row, "", "", "", "pass", ""]
+    cosine = float((b @ d + 1e-8) / (np.linalg.norm(b) * np.linalg.norm(d) + 1e-8))
+    largest = float(np.max(np.abs(d - b)))
+    relative = float(np.max(np.abs(d - b) / (np.abs(b) + 1e-8)))
+    allowed = max(MAX_ABS_BELOW, 2 * _HALF_EPS.get(their_type, 0.0) * float(np.max(np.abs(b))))
+    status, why = "pass", ""
+    if cosine <= COSINE_OVER:
+        status, why = "error", f"cosine {cosine:.6g} is not above {COSINE_OVER}"
+    elif largest >= allowed:
+        status, why = "error", f"the largest difference {largest:.6g} is not below {allowed:.3g}"
+    return [*row, repr(cosine), repr(largest), repr(relative), status, why]
+
+
+def spoiled(value: Any, amount: str) -> Any:
+    """A result with the fault that was asked for."""
+    is_float = isinstance(value, mindspore.Tensor) and str(value.dtype).startswith(("Float", "BFloat"))
+    return (value * (1 + float(amount))).astype(value.dtype) if amount and is_float else value
+
+
+def check(content: dict[str, Any], folder: Path, iteration: int, fault: str) -> list[list[Any]]:
+    """Run both sides; a row for each result."""
+    bench = run(content, Call(content, folder, iteration, wide=True))
+    tested = run(content, Call(content, folder, iteration, wide=False))
+    name = f"{content['api']}.{content['propagation']}.output"
+    return [
+        judge(f"{name}.{place}", ours, spoiled(theirs, fault))
+        for place, (ours, theirs) in enumerate(zip(bench, tested, strict=True))
+    ]
+
+
+def write(kind: str, stamp: str, rows: list[Any]) -> Path:
+    """One of the two files."""
+    path = Path("op_result_output", f"accuracy_checking_{kind}_{stamp}.csv")
+    path.parent.mkdir(mode=0o750, exist_ok=True)
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file).writerows(rows)
+    path.chmod(0o640)
+    return path
+
+
+def main(content: dict[str, Any], path: str) -> int:
+    """The command line of the script."""
+    parser = argparse.ArgumentParser(description=f"Reproduces {content['api']} ({content['propagation']}).")
+    parser.add_argument("--device", default=content.get("device") or "", help="CPU, GPU or Ascend (MindSpore's own)")
+    parser.add_argument("--inject", default="", metavar="SHARE", help="a fault: results are off by this share, as 1e-2")
+    options = parser.parse_args()
+    if options.device:
+        mindspore.set_context(device_target={"cpu": "CPU", "npu": "Ascend"}.get(options.device, options.device))
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    details, results = [], []
+    for iteration in range(content.get("iterations", 1)):
+        try:
+            rows = check(content, Path(path).resolve().parent, iteration, options.inject)
+        except Exception as problem:  # a kernel that is not there, most often
+            print(f"{content['api']} cannot be run: {type(problem).__name__}: {str(problem).strip().splitlines()[0]}")
+            return 2
+        print(f"iter: {iteration}:")
+        for row in rows:
+            print("\n".join(f"{name:<15} | {cell}" for name, cell in zip(DETAILS_HEADER, row, strict=True)))
+        status = "error" if any(row[7] == "error" for row in rows) else "pass"
+        backward = content["propagation"] == "backward"
+        results.append([content["api"], *(("", status) if backward else (status, "")), rows[0][8]])
+        details += rows
+    stamp = time.strftime("%Y%m%d%H%M%S")
+    for kind, header, rows in (("result", RESULT_HEADER, results), ("details", DETAILS_HEADER, details)):
+        print(f"  {write(kind, stamp, [header, *rows])}")
+    verdict = "error" if any(row[7] == "error" for row in details) else "pass"
+    print(f"Verdict: {verdict} ({content['api']}.{content['propagation']})")
+    return int(verdict == "error")
