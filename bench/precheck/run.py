@@ -1,6 +1,7 @@
 """What the pre-check costs, and what it finds: ``python bench/precheck/run.py`` prints a table (minutes).
 
 - speed: a dump of 1,000 small calls through ``msprobe multi_run_ut -n 2``, its start included
+- overhead: the same calls in one worker: processor time of each, and whether memory stays where it is
 - healthy: PyTorch's own samples of each operator in three types, on the CPU in ways that compute differently: errors
   that are there are false ones, but for those that are known to be faults of a kernel
 - faults: the same samples with a fault put in; counted are samples that the fault changes by more than rounding, in a
@@ -29,6 +30,7 @@ from msprobe.precheck.worker import runner_of
 #: Errors that are none of the check: torch 2.13 on a CPU gives NaN for finite matrices in half types, and so it says.
 KERNEL_FAULTS = ("matrix_exp",)
 CALLS = 1000
+ROUNDS = 5
 CANDIDATES = ("cpu", "cpu+mkldnn=off")
 FAULTS = ("tf32", "scale=1e-3", "drop-tail", "nan@0", "swap")
 
@@ -65,6 +67,32 @@ def speed() -> None:
             start = time.perf_counter()
             subprocess.run([sys.executable, "-m", "msprobe", *words], check=True, capture_output=True)
             print(f"speed: {CALLS} calls, {count} workers: {time.perf_counter() - start:.1f} s", flush=True)
+
+
+def overhead() -> None:
+    """Print the processor time for each call in one worker, what runs the call included, and what memory does."""
+    with tempfile.TemporaryDirectory() as folder:
+        dump = small_dump(Path(folder))
+        for standard in ("8.1.1", "strict"):
+            runner = runner_of(Task(str(dump), candidate="cpu", standard=standard))
+            keys = runner._requests.keys  # type: ignore[attr-defined]
+            for key in keys[:100]:
+                runner.run(key)
+            before, start = _resident_bytes(), time.process_time()
+            for _ in range(ROUNDS):
+                for key in keys:
+                    runner.run(key)
+            spent = (time.process_time() - start) / (ROUNDS * len(keys))
+            grown = (_resident_bytes() - before) / 2**20
+            print(
+                f"overhead: {standard}: {1000 * spent:.2f} ms of processor time for a call with its backward, all sides; "
+                f"memory after {ROUNDS * len(keys)} calls: {grown:+.1f} MiB",
+                flush=True,
+            )
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 @dataclass
@@ -151,12 +179,12 @@ def _changed(plain: Found, found: Found, fault: str) -> bool:
 def main() -> int:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("parts", nargs="*", default=["speed", "healthy", "faults"])
+    parser.add_argument("parts", nargs="*", default=["speed", "overhead", "healthy", "faults"])
     parser.add_argument("--samples", type=int, default=1, help="of each operator (1)")
     options = parser.parse_args()
     for part in options.parts:
-        if part == "speed":
-            speed()
+        if part in ("speed", "overhead"):
+            {"speed": speed, "overhead": overhead}[part]()
         else:
             {"healthy": healthy, "faults": faults}[part](options.samples)
     return 0

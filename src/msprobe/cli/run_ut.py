@@ -7,6 +7,7 @@ usage.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import UsageError
@@ -69,6 +70,12 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     ours.add_argument("--gradcheck", action="store_true", help="is each backward the derivative of its forward?")
     ours.add_argument(
         "--modules", action="store_true", help="check leaf modules as well, as Linear and LayerNorm (levels L0 and mix)"
+    )
+    ours.add_argument(
+        "--clean-output",
+        default="",
+        metavar="FILE.py:NAME",
+        help="function(api_name, output, args, kwargs) that results go through before they are compared",
     )
     ours.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one call (600)")
     ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
@@ -168,6 +175,8 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         executor_of(text)
     if args.control:
         executor_of(args.control, "--control")
+    if args.clean_output and any(executor_of(text).compiled for text in candidates):
+        raise UsageError("--clean-output is a function of yours, which is not compiled: leave +compile out.")
     settings = load_settings(args.config_path)
     if settings.is_online:
         raise UsageError('"is_online": true listens for calls, so give no -api_info; or set it to false.')
@@ -181,6 +190,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         formula=args.gradcheck,
         jit_compile=args.jit_compile,
         modules=args.modules,
+        cleaning=args.clean_output and str(Path(args.clean_output).absolute()),
     )
     _tell_of_modules(open_requests(args.api_info_file), args.modules)
     return CheckRequest(

@@ -27,6 +27,8 @@ class Task:
     jit_compile: bool = False
     #: Passes of leaf modules are checked as well.
     modules: bool = False
+    #: ``FILE.py:FUNCTION`` that results go through before they are compared.
+    cleaning: str = ""
     kind: str = "torch"
 
     def to_json(self) -> str:

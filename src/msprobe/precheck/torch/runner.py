@@ -23,9 +23,10 @@ from msprobe.precheck.memory import check_memory
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
 from msprobe.precheck.standards import PROFILES, Profile
 from msprobe.precheck.torch import errors_kept, reference, spread
+from msprobe.precheck.torch.cleaning import cleaned, load_cleaning
 from msprobe.precheck.torch.functions import RANDOM, UnknownApiError, find_function, is_dropout
 from msprobe.precheck.torch.inputs import InputError, InputMaker, Inputs
-from msprobe.precheck.torch.machine import Machine, Outcome, cpu, run_call
+from msprobe.precheck.torch.machine import Machine, Outcome, cpu, flat_outputs, run_call
 from msprobe.precheck.torch.recorded import RecordedResults, place_gradients
 
 #: Results whose gradient is compared by 8.1.1, of calls with several.
@@ -67,6 +68,7 @@ class TorchRunner:
         self._candidate = self._recorded or Machine(executor)
         self._control = Machine(executor_of(task.control, "--control")) if task.control else None
         self._cpu = cpu()
+        self._cleaning = load_cleaning(task.cleaning) if task.cleaning else None
         if task.jit_compile and self._candidate.device.type == "npu":
             torch.npu.set_compile_mode(jit_compile=True)  # type: ignore[attr-defined]
         self.further = (task.seed, self._candidate.name, self._control.name if self._control else "")
@@ -174,6 +176,9 @@ class TorchRunner:
     def _run(
         self, key: str, api: str, function: Callable[..., Any], inputs: Inputs, backward: bool, recorded: list[str]
     ) -> Sides:
+        bare, named = find_reference(function, api), api
+        if self._cleaning is not None:
+            function, bare = (cleaned(one, named, self._cleaning) for one in (function, bare))
         autocast = reference.autocast_of(inputs, recorded) if "type" not in api else None
         try:
             device = self._candidate.run(function, inputs, backward, autocast)
@@ -183,7 +188,9 @@ class TorchRunner:
             autocast = None
             device = self._candidate.run(function, inputs, backward)
         wide = reference.promoted(inputs, api, self._profile.double_reference)
-        bench = run_call(find_reference(function, api), wide, backward)
+        bench = run_call(bare, wide, backward)
+        if self._recorded is not None and self._cleaning is not None:
+            device.outputs = flat_outputs(self._cleaning(api, _unpacked(device.outputs), inputs.args, inputs.kwargs))
         if self._recorded is not None and backward:
             place_gradients(device, bench)
         movement = reference.Movement()
@@ -299,6 +306,10 @@ def find_reference(function: Callable[..., Any], api: str) -> Callable[..., Any]
 
         return FORWARD.get(api, function)
     return function
+
+
+def _unpacked(outputs: list[Any]) -> Any:
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _sizes(value: Any) -> Any:

@@ -1,0 +1,113 @@
+"""What is found of single calls, in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from msprobe.errors import InvalidInputError
+from msprobe.precheck.job import Answer, Task
+from msprobe.precheck.torch.formula import check_formula
+from msprobe.precheck.torch.inputs import Inputs
+from msprobe.precheck.torch.runner import runner
+
+TENSOR = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4, 4], "Max": 2.0, "Min": -2.0}
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    """A worker takes one thread; this process keeps its own."""
+    count = torch.get_num_threads()
+    yield
+    torch.set_num_threads(count)
+
+
+def check(folder: Path, name: str, args: list[Any], kwargs: dict[str, Any] | None = None, **task: Any) -> Answer:
+    """What is found of one call of a dump."""
+    path = folder / "dump.json"
+    record = {"input_args": args, "input_kwargs": kwargs or {}, "output": [TENSOR]}
+    header = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+    path.write_text(json.dumps({**header, "data": {f"{name}.0.forward": record}}))
+    return runner(Task(str(path), **{"candidate": "cpu", **task})).run(f"{name}.0")
+
+
+def test_results_that_differ_between_runs_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "unsteady.py").write_text(
+        "count = 0\n\n\ndef run(function, args, kwargs):\n    global count\n    count += 1\n"
+        "    return function(*args, **kwargs) * (1 + count * 2.0**-23)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = check(tmp_path, "Torch.sin", [TENSOR], candidate="plugin:unsteady:run", repeat=3)
+    assert found.result[1] == "pass"
+    assert found.notes[0] == "output 0 differs in run 2 of 3: not deterministic."
+    assert check(tmp_path, "Torch.sin", [TENSOR], repeat=3).notes == []
+
+
+class Square(torch.autograd.Function):
+    factor = 2.0
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+        context.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (x,) = context.saved_tensors
+        return Square.factor * x * gradient
+
+
+@pytest.mark.parametrize(("factor", "status"), [(2.0, "pass"), (2.1, "error")])
+def test_a_backward_that_is_not_the_derivative_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, factor: float, status: str
+) -> None:
+    monkeypatch.setattr(Square, "factor", factor)
+    inputs = Inputs([torch.rand(3, dtype=torch.float64)], {}, None, ["0"])
+    assert check_formula("Call.0", Square.apply, inputs).status == status
+
+
+def test_nan_on_both_sides_passes_strictly_and_is_an_error_of_8_1_1(tmp_path: Path) -> None:
+    assert check(tmp_path, "Torch.log", [TENSOR]).result[1] == "pass"
+    assert check(tmp_path, "Torch.log", [TENSOR], standard="8.1.1").result[1] == "error"
+
+
+def test_error_data_has_arguments_by_place_and_by_name(tmp_path: Path) -> None:
+    bias = {**TENSOR, "shape": [4]}
+    folder = tmp_path / "errors"
+    check(
+        tmp_path,
+        "Functional.linear",
+        [TENSOR, TENSOR],
+        {"bias": bias},
+        candidate="cpu+inject:nan@0",
+        error_folder=str(folder),
+    )
+    names = {path.name for path in folder.iterdir()}
+    assert {f"Functional.linear.0.forward.input.{word}.pt" for word in ("0", "1", "bias")} <= names
+
+
+def test_what_a_call_never_computed_is_cleaned_away(tmp_path: Path) -> None:
+    text = "def first(api, output, args, kwargs):\n    assert api == 'exp'\n    return output[1:]\n"
+    (tmp_path / "hooks.py").write_text(text)
+    fault = {"candidate": "cpu+inject:nan@0"}
+    assert check(tmp_path, "Torch.exp", [TENSOR], **fault).result[1] == "error"
+    cleaned = check(tmp_path, "Torch.exp", [TENSOR], cleaning=f"{tmp_path}/hooks.py:first")
+    assert (cleaned.result[1], cleaned.details[0][3]) == ("pass", "(3, 4)")
+    for wrong in ("hooks.py:first", f"{tmp_path}/hooks.py:none", f"{tmp_path}/hooks.py"):
+        with pytest.raises(InvalidInputError, match="--clean-output"):
+            check(tmp_path, "Torch.exp", [TENSOR], cleaning=wrong)
+
+
+@pytest.mark.parametrize("shape", [[1 << 40], [1 << 20, 1 << 20], [60000, 60000]])
+def test_a_call_that_takes_more_memory_than_there_is_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: list[int]
+) -> None:
+    monkeypatch.setattr("msprobe.precheck.memory.available_bytes", lambda: 1 << 34)
+    found = check(tmp_path, "Torch.sin", [{**TENSOR, "shape": shape}])
+    assert found.result[1] == "SKIP"
+    assert "16 GiB are free here" in found.result[3]
