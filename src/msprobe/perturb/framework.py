@@ -74,6 +74,11 @@ class Framework(Protocol):
     def random_numbers_kept(self) -> AbstractContextManager[None]:
         """Whatever draws random numbers in it, the program draws those that it would have drawn."""
 
+    def is_in_optimizer(self) -> bool:
+        """True if it is the code of an optimizer that makes the call which is told of, and no closure of the program's.
+        Asked in a step of an optimizer alone.
+        """
+
     def is_tensor(self, value: Any) -> bool:
         """True for any tensor."""
 

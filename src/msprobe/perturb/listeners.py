@@ -28,6 +28,7 @@ class _OfCalls:
         self._watched: dict[str, Watched] = {}
         # The step of an optimizer that is under way.
         self._optimizer: str | None = None
+        self._has_closure = False
 
     def step_begin(self, event: Step) -> None:
         """A step begins."""
@@ -56,11 +57,12 @@ class _OfCalls:
 
     def _begin(self, event: Event) -> None:
         if isinstance(event, OptimizerStep):
-            # With a closure the program's own calls are in it.
-            self._optimizer = None if event.has_closure or event.is_skipped else event.name
+            self._optimizer = None if event.is_skipped else event.name
+            self._has_closure = event.has_closure
             return
         assert isinstance(event, Call)
-        if self._optimizer is not None:
+        # With a closure the program's own calls are in it, too.
+        if self._optimizer is not None and (not self._has_closure or self.bench.framework.is_in_optimizer()):
             return
         try:
             watched = self.bench.begin(event)
@@ -132,9 +134,8 @@ class _Check(_OfCalls, Observer):
         self, event: Any, call: Invocation, own: Sequence[Any], run: Run, places: Sequence[Place] | None = None
     ) -> None:
         """Make a call again in each mode; see :meth:`Bench.check`."""
-        with self.bench.framework.random_numbers_kept():
-            for mode in self.bench.settings.modes:
-                self.bench.check(event, mode, call, own, run, event.source, places)
+        for mode in self.bench.settings.modes:
+            self.bench.check(event, mode, call, own, run, event.source, places)
 
     def _differentiate(self, event: Any, call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any]) -> None:
         """Compute the gradients at the places ``wanted`` plainly, and again in each mode."""
@@ -144,8 +145,7 @@ class _Check(_OfCalls, Observer):
             return fw.vjp(invocation, wanted, _rounded(fw, gradients, invocation.rounding), widened)
 
         try:
-            with fw.random_numbers_kept():
-                own = run(_with_tensors(bench, call, fw.twin), False)
+            own = run(_with_tensors(bench, call, fw.twin), False)
         except Exception as error:
             bench.note(event, f"its gradients cannot be computed again: {type(error).__name__}", "warning")
             return
@@ -157,7 +157,8 @@ class ForwardCheck(_Check):
 
     def _look(self, event: Call, watched: Watched, own: list[Any], result: Any) -> None:
         fw = self.bench.framework
-        self._compare(event, watched.first, own, lambda call, widened: results_of(fw, fw.again(call, widened)))
+        with fw.random_numbers_kept():
+            self._compare(event, watched.first, own, lambda call, widened: results_of(fw, fw.again(call, widened)))
 
 
 class BackwardAtOnce(_Check):
@@ -166,7 +167,8 @@ class BackwardAtOnce(_Check):
     def _look(self, event: Call, watched: Watched, own: list[Any], result: Any) -> None:
         fw, call = self.bench.framework, watched.first
         wanted = [place for place, leaf in tensors_of(fw, call) if fw.is_float(leaf)]
-        self._differentiate(event, call, wanted, fw.ones_for(result))
+        with fw.random_numbers_kept():
+            self._differentiate(event, call, wanted, fw.ones_for(result))
 
 
 @dataclass
@@ -278,7 +280,9 @@ class BackwardCheck(_Check):
         if bench.settings.offload:
             like = next(iter(held.gradients.values()))
             call = _with_tensors(bench, call, lambda tensor: fw.on_device_of(tensor, like))
-        self._differentiate(held, call, held.wanted, [held.gradients.get(place) for place in held.places])
+        gradients = [held.gradients.get(place) for place in held.places]
+        with fw.random_numbers_kept():
+            self._differentiate(held, call, held.wanted, gradients)
 
 
 class Fix(_OfCalls, Changer):

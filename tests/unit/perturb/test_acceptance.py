@@ -282,12 +282,23 @@ def test_a_row_is_there_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [{}, {"list": ["add", "mul", "linear"]}])
-def test_what_an_optimizer_computes_in_its_step_is_not_made_again(tmp_path: Path, asked: dict[str, list[str]]) -> None:
+@pytest.mark.parametrize("with_closure", [False, True])
+def test_what_an_optimizer_computes_in_its_step_is_not_made_again(
+    tmp_path: Path, asked: dict[str, list[str]], with_closure: bool
+) -> None:
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.Adam(model.parameters(), foreach=False)
 
+    def closure() -> torch.Tensor:
+        loss = model(torch.ones(4)).sum()
+        loss.backward()
+        return loss
+
     def program() -> None:
-        model(torch.ones(4)).sum().backward()
+        if with_closure:
+            optimizer.step(closure)
+            return
+        closure()
         optimizer.step()
 
     run(tmp_path, program, steps=2, pert_mode="no_change", **asked)

@@ -43,6 +43,10 @@ class MindSporeFramework:
         """See the protocol."""
         return surroundings.random_numbers_kept()
 
+    def is_in_optimizer(self) -> bool:
+        """See the protocol. Optimizers have no closures here."""
+        return True
+
     # ---------------------------------------------------------------- tensors
 
     def is_tensor(self, value: Any) -> bool:

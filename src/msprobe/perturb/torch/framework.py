@@ -34,6 +34,10 @@ class TorchFramework:
         """See the protocol."""
         return surroundings.random_numbers_kept()
 
+    def is_in_optimizer(self) -> bool:
+        """See the protocol."""
+        return running.is_in_optimizer()
+
     # ---------------------------------------------------------------- tensors
 
     def is_tensor(self, value: Any) -> bool:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+import msprobe
 from msprobe.capture.torch.precision import AUTOCAST_DEVICES, autocast_of
 from msprobe.perturb.framework import Invocation
 from msprobe.perturb.thresholds import is_low
 from msprobe.perturb.torch import copies
 from msprobe.perturb.trees import Place, leaves, mapped
 
+_TORCH = os.path.dirname(torch.__file__)
+_OPTIMIZERS = os.path.join(_TORCH, "optim", "")
+# What stands between a call of torch and who hears of it.
+_WRAPPERS = (
+    os.path.join(os.path.dirname(msprobe.__file__), ""),
+    *(os.path.join(_TORCH, name) for name in ("_tensor.py", "overrides.py", "utils", "_compile.py")),
+    contextlib.__file__,
+)
 _GENERATOR_DEVICES = ("cuda", "npu", "xpu")
 
 
@@ -154,6 +165,17 @@ def with_graph(call: Invocation, on_cpu: bool) -> Any:
         args = mapped(tuple(call.args), change)
         kwargs = {word: mapped(value, change) for word, value in call.kwargs.items() if word != "out"}
         return call.function(*args, **kwargs)
+
+
+def is_in_optimizer() -> bool:
+    """True if the innermost code that is neither msprobe's nor a wrapper of torch's is that of torch.optim."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_WRAPPERS):
+            return file.startswith(_OPTIMIZERS)
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 def free_memory(device: torch.device) -> int | None:
