@@ -42,7 +42,7 @@ def compare(bench: Pack, cmp: Pack) -> Part:
     if bad:
         functions = list(dict.fromkeys(row[0] for row in bad))
         shown = ", ".join(functions[:_SHOWN]) + (", ..." if len(functions) > _SHOWN else "")
-        first, second = (f"{sum(row[column] for row in bad)} calls" for column in (4, 5))
+        first, second = (f"{sum(row[column] for row in bad)} times" for column in (4, 5))
         why = "other random numbers are drawn before the first forward pass"
         part.add(Finding("random", "error", shown, first, second, why, 60))
     return part

@@ -7,7 +7,6 @@ from msprobe.environment.configuration.differences import Finding, clean
 from msprobe.report.configuration.workbook import note_of
 
 _SHOWN = 12
-_LEAST_WEIGHT = 30
 
 
 def headline(result: Comparison) -> str:
@@ -30,13 +29,11 @@ def lines(result: Comparison) -> list[str]:
     found = [f"bench {result.bench}", f"cmp   {result.cmp}", "", headline(result), ""]
     width = max((len(part.name) for part in result.parts), default=0)
     found += [f"  {part.name:<{width}}  {part.level:<7}  {note_of(part)}".rstrip() for part in result.parts]
-    shown = [one for one in result.findings if one.weight >= _LEAST_WEIGHT or one.level == "error"] or result.findings
-    if shown:
+    if result.findings:
         found += ["", "What most likely explains a divergence, first:"]
-        found += [f"  {number:>2}. {told(one)}" for number, one in enumerate(shown[:_SHOWN], 1)]
-    more = len(result.findings) - min(len(shown), _SHOWN)
-    if more:
-        found.append(f"      and {more} more, see sheet findings")
+        found += [f"  {number:>2}. {told(one)}" for number, one in enumerate(result.findings[:_SHOWN], 1)]
+    if len(result.findings) > _SHOWN:
+        found.append(f"      and {len(result.findings) - _SHOWN} more, see sheet findings")
     if result.notes:
         found.append("")
         found += [f"  note: {note}" for note in result.notes]

@@ -37,7 +37,9 @@ def note_of(part: Part) -> str:
     """What the summary says of a part beside its level."""
     if part.missing_in:
         return f"missing in {part.missing_in}"
-    return f"{part.differing} rows differ" if part.differing else ""
+    if part.level == "pass":
+        return f"{part.differing} rows for information" if part.differing else ""
+    return f"{part.differing} rows differ" if part.differing > 1 else "1 row differs" if part.differing else ""
 
 
 def _colours(part: Part) -> list[int]:
