@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 import yaml
 from torch import nn
+
+from msprobe.core.config_check import ConfigChecker
 
 TOKENS, LENGTH = 50, 12
 
@@ -64,6 +68,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1234)
     parser.add_argument("--log-interval", type=int, default=1)
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--save-pack", help="where the pack of the configuration check goes")
     parser.add_argument("--save", type=Path, help="where the weights go before the first step")
     return parser.parse_args()
 
@@ -74,11 +79,16 @@ def main() -> None:
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world > 1:
         dist.init_process_group("gloo")
-    torch.manual_seed(args.seed)
+    if args.save_pack:
+        ConfigChecker.apply_patches("pytorch")
+    for seed in (random.seed, np.random.seed, torch.manual_seed):
+        seed(args.seed)
     model = Model(args.hidden_size, args.num_layers, args.norm_epsilon)
     if args.save and rank == 0:
         args.save.parent.mkdir(parents=True, exist_ok=True)
         torch.save(model.state_dict(), args.save)
+    if args.save_pack:
+        ConfigChecker(model, output_zip_path=args.save_pack, settings=args)
     settings = yaml.safe_load(Path(__file__).with_name("optimizer.yaml").read_text())
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, **settings)
     draws = torch.Generator().manual_seed(args.seed + rank)
@@ -97,6 +107,7 @@ def main() -> None:
         if rank == 0 and step % args.log_interval == 0:
             print(f"step {step}: loss {loss.item():.4f}")
     if world > 1:
+        dist.barrier()
         dist.destroy_process_group()
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import forked
+import pytest
 from torch_dumps import Dump
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -54,19 +56,43 @@ def test_prove_it(tmp_path: Path) -> None:
         assert ended.returncode == command.status, (command.shown, ended.stdout, ended.stderr)
         assert shown.shown in readme
         printed.append(" ".join(ended.stdout.split()))
-    quoted = readme.replace("output/", f"{tmp_path}/").split("```")[1::2]
-    for line in (line for part in quoted for line in part.split("\n")):
-        if line and not line.startswith(("msprobe", "python", "...")):
-            assert any(" ".join(line.split()) in text for text in printed), line
+    assert quoted_but_not_printed(readme, tmp_path, printed) == []
     assert (tmp_path / "script" / "Functional.softmax.1.forward.min.py").is_file()
+
+
+def quoted_but_not_printed(readme: str, out: Path, printed: list[str]) -> list[str]:
+    """Lines that the README shows as output of a command and that none has printed."""
+    quoted = readme.replace("output/", f"{out}/").split("```")[1::2]
+    lines = [line for part in quoted for line in part.split("\n")]
+    shown = [" ".join(line.split()) for line in lines if line and not line.startswith(("msprobe", "python", "..."))]
+    return [line for line in shown if not any(line in text for text in printed)]
 
 
 def commands_of(folder: Path, out: str | Path) -> list[Any]:
     """The commands of the demo, with their results in ``out``."""
-    spec = importlib.util.spec_from_file_location("prove_it_demo", folder / "demo.py")
+    spec = importlib.util.spec_from_file_location(f"{folder.name}_demo", folder / "demo.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return list(module.commands(str(out)))
+
+
+def test_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command ends as it says, the setting that is to blame comes first, and so does the rank of the first NaN."""
+    folder = EXAMPLES / "04_before_training"
+    # torchrun is that of this Python, and its ranks find the packages that the tests have.
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    readme = (folder / "README.md").read_text()
+    printed = {}
+    for command, shown in zip(commands_of(folder, tmp_path), commands_of(folder, "output"), strict=True):
+        ended = forked.run(*command.run, cwd=folder, timeout=120)
+        assert ended.returncode == command.status, (command.shown, ended.stdout, ended.stderr)
+        assert shown.shown in readme
+        printed[command.why] = " ".join(ended.stdout.split())
+    assert quoted_but_not_printed(readme, tmp_path, list(printed.values())) == []
+    assert "first: 1. error hyperparameters: norm-epsilon: 1e-5 | 1e-50" in printed["What differs, what matters first"]
+    (found,) = (tmp_path / "nan").glob("anomaly_analyze_*.json")
+    (first,) = json.loads(found.read_text())["rank_1"]
+    assert first["op_name"] == "Torch.rsqrt.0.forward"

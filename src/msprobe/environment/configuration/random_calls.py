@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from msprobe.environment.configuration.differences import Finding, Part, short
+from msprobe.environment.configuration.differences import Finding, Level, Part, short
 from msprobe.environment.configuration.pack import Pack
 
 HEADER = ("op", "rank", "bench_stack", "cmp_stack", "bench_count", "cmp_count", "check_result")
@@ -19,6 +19,13 @@ _MOST_COMPARED = 10_000
 _MOST_LINE = 400
 _FRAME = re.compile(r"File (?P<file>.*?), line \d+, in (?P<function>[^,\n]*)(?:, *(?P<code>.*))?", re.DOTALL)
 _SHOWN = 3
+_STATES = (
+    ("seeds", "other initial weights, data order and dropout masks", 92),
+    ("dropout", "other elements are dropped", 88),
+    ("states", "the generators do not give the same numbers", 62),
+)
+_OF_PYTHON = (" python", " numpy")
+_LESS = 30
 
 Frame = tuple[str, str, str]
 Stack = tuple[list[Frame], str, int]
@@ -120,19 +127,22 @@ def compare_states(bench: Pack, cmp: Pack) -> Part:
         for what, name in dict.fromkeys((*one, *two)):
             first, second = one.get((what, name)), two.get((what, name))
             if first != second and (what != "states" or (first is not None and second is not None)):
-                part.rows.append((rank, what, name, _cell(first), _cell(second), "error"))
+                # Without a seed these two differ in every run, and most trainings draw nothing from them.
+                level: Level = "warning" if what == "states" and name.endswith(_OF_PYTHON) else "error"
+                part.rows.append((rank, what, name, _cell(first), _cell(second), level))
     part.differing = len(part.rows)
-    for what, why, weight in (
-        ("seeds", "other initial weights, data order and dropout masks", 92),
-        ("dropout", "other elements are dropped", 88),
-        ("states", "the generators do not give the same numbers", 62),
-    ):
-        found = [row for row in part.rows if row[1] == what]
-        if found:
-            _, _, name, first, second, _ = found[0]
-            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-            part.add(Finding("random_state", "error", f"{name}{more}", short(first), short(second), why, weight))
+    for what, why, weight in _STATES:
+        _find(part, what, "error", why, weight)
+        _find(part, what, "warning", f"{why}, if they are asked for any", weight - _LESS)
     return part
+
+
+def _find(part: Part, what: str, level: Level, why: str, weight: int) -> None:
+    found = [row for row in part.rows if row[1] == what and row[5] == level]
+    if found:
+        _, _, name, first, second, _ = found[0]
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        part.add(Finding(part.name, level, f"{name}{more}", short(first), short(second), why, weight))
 
 
 def _flat(told: Mapping[str, Any]) -> dict[tuple[str, str], Any]:

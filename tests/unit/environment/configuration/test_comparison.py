@@ -136,14 +136,25 @@ def test_random_calls_match_by_place_and_not_by_line(tmp_path: Path) -> None:
 
 def test_seeds_generators_and_dropout_are_compared(tmp_path: Path) -> None:
     def state(seed: int, digest: str, p: float) -> dict[str, Any]:
-        told = {"seeds": [["torch.manual_seed", seed]], "states": {"0": {"torch": digest}}, "dropout": {"d": {"p": p}}}
+        told = {
+            "seeds": [["torch.manual_seed", seed]],
+            "states": {"0": {"torch": digest, "numpy": digest}},
+            "dropout": {"d": {"p": p}},
+        }
         return {"random_state/rank0.json": told}
 
     part = part_of(compared(tmp_path, state(1, "a", 0.1), state(2, "b", 0.0)), "random_state")
     assert [row[1:] for row in part.rows] == [
         ("seeds", "torch.manual_seed (call 1)", 1, 2, "error"),
         ("states", "micro-step 0 torch", "a", "b", "error"),
+        ("states", "micro-step 0 numpy", "a", "b", "warning"),
         ("dropout", "d p", 0.1, 0.0, "error"),
+    ]
+    assert [(one.level, one.name) for one in part.findings] == [
+        ("error", "torch.manual_seed (call 1)"),
+        ("error", "d p"),
+        ("error", "micro-step 0 torch"),
+        ("warning", "micro-step 0 numpy"),
     ]
     assert part_of(compared(tmp_path, state(1, "a", 0.1), state(1, "a", 0.1)), "random_state").level == "pass"
 
