@@ -100,7 +100,7 @@ class ConfigChecker:
         """
         one = framework(fmk)
         if cls._calls is None:
-            cls._calls = RandomCalls(one.functions, getattr(one, "is_compiling", lambda: False))
+            cls._calls = RandomCalls(one.functions, one.is_compiling, one.compilers)
         _guarded("counts no calls of random functions", cls._calls.begin)
 
     @classmethod

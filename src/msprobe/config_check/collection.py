@@ -47,6 +47,7 @@ class Collection:
         self._tell_step(0)
         self._remove = self._framework.watch(self._models[0], self.before, self.after)
         if self._remove is None:
+            self._calls.end()
             log.warning(
                 "config_check: the model runs as a compiled graph, which tells of no forward passes; call"
                 " collect(*inputs) of the ConfigChecker before each step to have its inputs and weights in the pack."
@@ -64,6 +65,12 @@ class Collection:
 
     def end(self) -> None:
         """Take everything off the model and the random functions, and let go of the model."""
+        if self.is_watching and not self._states:
+            log.warning(
+                "config_check: no forward pass of the model was seen, so the pack has neither its weights nor inputs."
+                " Compile a model before it is given to ConfigChecker; where other methods than model(...) are called,"
+                " call collect(*inputs)."
+            )
         self.is_watching = False
         self._calls.end()
         remove, self._remove = self._remove, None
@@ -76,7 +83,8 @@ class Collection:
             self.end()
             return
         one, rank, step = self._framework, self._framework.rank(), self._step
-        # Before anything else, since measuring may take its time, and changes no generator.
+        if self._framework.may_compile():
+            self._calls.end()
         self._states[str(step)] = {**common_states(), **one.generator_states()}
         inputs, input_digests = features({"args": args, "kwargs": kwargs}, one)
         parameters = one.parameters(self._models)

@@ -19,13 +19,16 @@ Remove = Callable[[], None]
 class Watched:
     """A function of random numbers: the module (or class) that has it, its name there, and its name in the pack.
 
-    ``seeds``: it sets the state of a generator; its first argument is noted.
+    ``seeds``: it sets the state of a generator; its first argument is noted. ``compiles``: it draws nothing, but what
+    it compiles, at once or from then on (``compiles_later``), must find all functions as they are.
     """
 
     home: str
     attribute: str
     name: str
     seeds: bool = False
+    compiles: bool = False
+    compiles_later: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class Framework(Protocol):
 
     #: Functions of it that draw random numbers or set seeds.
     functions: Sequence[Watched]
+    #: Modules of its compiler that must find these functions as they are when they are imported.
+    compilers: Sequence[str]
+
+    def is_compiling(self) -> bool:
+        """True while a program is traced, whose text must not have our calls in it."""
 
     def models_of(self, model: Any) -> list[Any]:
         """The model, or the models of a list. Raises InvalidInputError for anything else."""
@@ -54,6 +62,9 @@ class Framework(Protocol):
         """Call ``before`` with the arguments of each forward pass and ``after`` behind it, until what is returned is
         called. None if nothing can be called there (a compiled graph).
         """
+
+    def may_compile(self) -> bool:
+        """True where the forward pass that begins may be compiled: functions must be as they are."""
 
     def parameters(self, models: Sequence[Any]) -> dict[str, Any]:
         """Parameters by name; those of a second model have its number before them."""

@@ -26,7 +26,13 @@ class _MindSpore:
         *(Watched("mindspore.ops", name, f"mindspore.ops.{name}") for name in _FUNCTIONS),
         Watched("mindspore", "set_seed", "mindspore.set_seed", seeds=True),
         Watched("mindspore", "manual_seed", "mindspore.manual_seed", seeds=True),
+        Watched("mindspore", "jit", "mindspore.jit", compiles=True, compiles_later=True),
     )
+
+    compilers = ()
+
+    def is_compiling(self) -> bool:
+        return False
 
     def models_of(self, model: Any) -> list[Any]:
         models = list(model) if isinstance(model, (list, tuple)) else [model]
@@ -43,7 +49,7 @@ class _MindSpore:
         self, model: Any, before: Callable[[tuple[Any, ...], dict[str, Any]], None], after: Callable[[], None]
     ) -> Remove | None:
         if in_graph_mode():
-            return None
+            return None  # and nothing may be replaced in what is compiled
 
         def before_pass(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             before(args, kwargs)
@@ -61,6 +67,9 @@ class _MindSpore:
                 handle.remove()
 
         return remove
+
+    def may_compile(self) -> bool:
+        return False
 
     def parameters(self, models: Sequence[Any]) -> dict[str, Any]:
         return {

@@ -4,16 +4,18 @@ count. What a function gives, and what its caller sees of it, stays the same.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-import importlib
+import importlib.abc
 import linecache
 import os
 import random
 import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msprobe import log
@@ -42,13 +44,53 @@ _MOST_SEEDS = 1_000
 Stack = tuple[tuple[str, int, str], ...]
 
 
+@dataclass(frozen=True)
+class _Replaced:
+    home: Any
+    attribute: str
+    original: Any
+    counting: Any
+    #: False for what the home has from a base.
+    is_own: bool
+
+
+class _Imports(importlib.abc.MetaPathFinder):
+    """Has functions put back while modules are imported that note them by identity."""
+
+    def __init__(self, names: Sequence[str], calls: RandomCalls) -> None:
+        self._names, self._calls = frozenset(names), calls
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name not in self._names:
+            return None
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((found for found in others if found is not None), None)
+        loader: Any = None if spec is None else spec.loader
+        run = getattr(loader, "exec_module", None)
+        if callable(run):
+
+            def exec_module(module: Any) -> None:
+                with self._calls.aside():
+                    run(module)
+
+            loader.exec_module = exec_module
+        return spec
+
+
 class RandomCalls:
     """Counts calls between :meth:`begin` and :meth:`end`."""
 
-    def __init__(self, watched: Sequence[Watched], is_compiling: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        watched: Sequence[Watched],
+        is_compiling: Callable[[], bool] = lambda: False,
+        compilers: Sequence[str] = (),
+    ) -> None:
+        """``compilers``: modules that find all functions as they are while they are imported."""
         self._watched = (*COMMON, *watched)
         self._is_compiling = is_compiling
-        self._replaced: list[tuple[Any, str, Any, Any, bool]] = []
+        self._imports = _Imports(compilers, self)
+        self._replaced: list[_Replaced] = []
         self._counts: dict[str, dict[Stack, int]] = {}
         self._inside = threading.local()
         self.seeds: list[list[Any]] = []
@@ -67,23 +109,39 @@ class RandomCalls:
             original = getattr(home, one.attribute, None)
             if home is None or not callable(original):
                 continue
-            counting, is_own = self._counting(original, one), one.attribute in vars(home)
+            counting = self._aside(original, one) if one.compiles else self._counting(original, one)
+            is_own = one.attribute in vars(home)
             try:
                 setattr(home, one.attribute, counting)
             except (TypeError, AttributeError):
                 continue
-            self._replaced.append((home, one.attribute, original, counting, is_own))
+            self._replaced.append(_Replaced(home, one.attribute, original, counting, is_own))
+        if self._imports not in sys.meta_path:
+            sys.meta_path.insert(0, self._imports)
 
     def end(self) -> None:
         """Put the functions back, but for those that somebody else has replaced since."""
         replaced, self._replaced = self._replaced, []
-        for home, attribute, original, counting, is_own in replaced:
-            if vars(home).get(attribute) is not counting:
+        if self._imports in sys.meta_path:
+            sys.meta_path.remove(self._imports)
+        for one in replaced:
+            if vars(one.home).get(one.attribute) is not one.counting:
                 continue
-            if is_own:
-                setattr(home, attribute, original)
+            if one.is_own:
+                setattr(one.home, one.attribute, one.original)
             else:
-                delattr(home, attribute)
+                delattr(one.home, one.attribute)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Put the functions back for a while."""
+        was_watching = self.is_watching
+        self.end()
+        try:
+            yield
+        finally:
+            if was_watching:
+                self.begin()
 
     def calls(self) -> dict[str, list[dict[str, Any]]]:
         """``{function: [{"count", "stack"}]}``, each stack from the outermost frame to the innermost."""
@@ -94,6 +152,19 @@ class RandomCalls:
             ]
             for name, stacks in self._counts.items()
         }
+
+    def _aside(self, original: Any, one: Watched) -> Any:
+        """Compilers know functions by identity, some for ever."""
+
+        @functools.wraps(original)
+        def aside(*args: Any, **kwargs: Any) -> Any:
+            if one.compiles_later:
+                self.end()
+                return original(*args, **kwargs)
+            with self.aside():
+                return original(*args, **kwargs)
+
+        return aside
 
     def _counting(self, original: Any, one: Watched) -> Any:
         is_compiling, note = self._is_compiling, self._note
@@ -150,7 +221,8 @@ def _home(name: str) -> Any:
         return sys.modules[name]
     module, _, attribute = name.rpartition(".")
     if module in sys.modules:
-        return getattr(sys.modules[module], attribute, None)
+        # Not getattr, which would import what is imported when it is asked for.
+        return vars(sys.modules[module]).get(attribute)
     if name in ("random", "numpy.random"):
         return importlib.import_module(name)
     return None

@@ -23,6 +23,9 @@ KEYS = ("max", "min", "mean", "norm")
 _WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 _DEVICES = ("cuda", "npu", "xpu")
 
+_COMPILERS = (("torch.jit", "script"), ("torch.jit", "trace"), ("torch.export", "export"))
+_is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lambda: False)
+
 Before = Callable[[tuple[Any, ...], dict[str, Any]], None]
 
 
@@ -35,14 +38,19 @@ def _watched() -> tuple[Watched, ...]:
         *(Watched("torch.Tensor", name, f"torch.Tensor.{name}") for name in filling),
         *(Watched(home, "manual_seed", f"{home}.manual_seed", seeds=True) for home in seeding),
         *(Watched(home, "manual_seed_all", f"{home}.manual_seed_all", seeds=True) for home in seeding[1:]),
+        *(Watched(home, name, f"{home}.{name}", compiles=True) for home, name in _COMPILERS),
+        Watched("torch", "compile", "torch.compile", compiles=True, compiles_later=True),
+        Watched("torch.nn.Module", "compile", "torch.nn.Module.compile", compiles=True, compiles_later=True),
+        Watched("torch._dynamo", "optimize", "torch._dynamo.optimize", compiles=True, compiles_later=True),
     )
 
 
 class _Torch:
     functions = _watched()
 
-    #: A constant while something is traced, so that what counts leaves no trace there.
-    is_compiling = staticmethod(getattr(torch.compiler, "is_compiling", lambda: False))
+    #: Modules that note functions by identity when they are imported.
+    compilers = ("torch._dynamo", "torch.fx", "torch.overrides", "torch._refs", "torch._decomp")
+    is_compiling = staticmethod(_is_compiling)
 
     def models_of(self, model: Any) -> list[nn.Module]:
         try:
@@ -58,16 +66,19 @@ class _Torch:
         if getattr(model, "_compiled_call_impl", None) is not None:
             return _watch_compiled(model, before, after)
 
+        # Where a model is compiled later with these hooks in it, they are nothing in what is traced.
         def before_pass(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            before(args, kwargs)
+            if not _is_compiling():
+                before(args, kwargs)
 
         def after_pass(_: nn.Module, __: Any, ___: Any) -> None:
-            after()
+            if not _is_compiling():
+                after()
 
         # First of all hooks: those of FSDP put the shards together.
         handles = [
-            model.register_forward_pre_hook(_eager(before_pass), prepend=True, with_kwargs=True),
-            model.register_forward_hook(_eager(after_pass)),
+            model.register_forward_pre_hook(before_pass, prepend=True, with_kwargs=True),
+            model.register_forward_hook(after_pass),
         ]
 
         def remove() -> None:
@@ -75,6 +86,9 @@ class _Torch:
                 handle.remove()
 
         return remove
+
+    def may_compile(self) -> bool:
+        return "torch._dynamo" in sys.modules
 
     def parameters(self, models: Sequence[nn.Module]) -> dict[str, torch.Tensor]:
         found = {}
@@ -134,13 +148,6 @@ def _named(models: Sequence[nn.Module], names: Callable[[nn.Module], Any]) -> An
             for wrapper in _WRAPPERS:
                 name = name.replace(wrapper, "")
             yield (f"{number}.{name}" if number else name), one
-
-
-def _eager(function: Callable[..., None]) -> Callable[..., None]:
-    """The hook for programs that compile the model later: what is traced leaves it out."""
-    dynamo = sys.modules.get("torch._dynamo")
-    found: Callable[..., None] = function if dynamo is None else dynamo.disable(function)
-    return found
 
 
 def _watch_compiled(model: Any, before: Before, after: Callable[[], None]) -> Remove:
