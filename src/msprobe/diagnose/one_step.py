@@ -161,10 +161,10 @@ def _compare_timelines(
     compared = Compared(
         step=left.step,
         rank=left.rank,
-        suspects=scene.ledger.in_order(),
+        suspects=[one.without_pair() for one in scene.ledger.in_order()],
         reach=reach,
         tolerance=calibration.limit_of_reach(_tolerance(scene), effect.unit_of(scene.judged.values())),
-        doubts=list(scene.ledger.doubts),
+        doubts=[one.without_pair() for one in scene.ledger.doubts],
         unlike=cannot_be_compared(pairing),
         summary=counts_of(pairing, scene),
         notes=[*([NOTE] if crossing else []), *notes_on(pairing, scene), *paired.unseen],

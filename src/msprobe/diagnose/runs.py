@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from msprobe.diagnose.all_steps import Place, Progress, Steps, Telling
 from msprobe.diagnose.findings import Status, Verdict
@@ -194,12 +194,45 @@ def _layouts_differ(one: Dump, other: Dump, steps: Sequence[StepPair]) -> bool:
         return False  # nothing to compare, or no rank in common
     if len(one.ranks(steps[0].candidate)) == len(other.ranks(steps[0].reference)) == 1:
         return False
-    left, right = _parts(one, steps[0].candidate), _parts(other, steps[0].reference)
+    left, right = _PartsInTurn(one, steps[0].candidate), _PartsInTurn(other, steps[0].reference)
     try:
         return layouts_differ(left, right)
     finally:
-        for part in (*left, *right):
-            part.close()
+        left.close()
+        right.close()
+
+
+class _PartsInTurn(Sequence[DumpPart]):
+    """The ranks of a step, of which one is open at a time: the last that was asked for."""
+
+    def __init__(self, dump: Dump, step: Step) -> None:
+        self._dump, self._step = dump, step
+        self._ranks = dump.ranks(step)
+        self._open: tuple[int, DumpPart] | None = None
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    @overload
+    def __getitem__(self, number: int) -> DumpPart: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[DumpPart]: ...
+
+    def __getitem__(self, number: int | slice) -> DumpPart | list[DumpPart]:
+        if isinstance(number, slice):
+            raise TypeError("one rank at a time")
+        if self._open is None or self._open[0] != number:
+            rank = self._ranks[number]
+            self.close()
+            self._open = number, self._dump.part(self._step, rank)
+        return self._open[1]
+
+    def close(self) -> None:
+        """Let go of the last one."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
 
 
 def _compare_layouts(layouts: Layouts, one: Dump, other: Dump, step: StepPair, first: bool) -> ComparedLayouts:

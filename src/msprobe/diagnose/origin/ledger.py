@@ -33,6 +33,10 @@ class Suspect:
     judged: Judged | None = None
     difference: Difference | None = None
 
+    def without_pair(self) -> Suspect:
+        """What is kept of it when the records of its step are let go."""
+        return replace(self, judged=None, difference=None)
+
 
 class Ledger:
     """The only writer of suspects. A *mark* tells what was said (of which call, which weight): it is said once."""

@@ -102,12 +102,12 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "its inputs agree and cannot give this result, and something comes of it",
-        lambda one, extent: _is_wrong(one) and extent.size > 0,
+        lambda one, extent: is_wrong(one) and extent.size > 0,
     ),
     Reason(
         "rounding may do so much that it hides arguments, and this one's result stands out, and something comes of it",
         lambda one, extent: (
-            max(extent.size, extent.later) > 0 and effect.hides_arguments(extent.allowed) and _stands_out(one)
+            max(extent.size, extent.later) > 0 and effect.hides_arguments(extent.allowed) and stands_out(one)
         ),
     ),
     Reason(
@@ -166,7 +166,7 @@ def _extent(results: Sequence[Compared]) -> Extent:
 
 def in_order_of_weight(found: Sequence[Suspect]) -> list[Suspect]:
     """The suspects, the likeliest origin first; of one weight in the order in which things happened."""
-    clear = sorted((suspect for suspect in found if suspect.clear), key=_is_rounding)
+    clear = sorted((suspect for suspect in found if suspect.clear), key=is_rounding)
     # What was done otherwise comes before what came out of it.
     leads = (
         found[0].finding.kind in _FACTS
@@ -177,7 +177,7 @@ def in_order_of_weight(found: Sequence[Suspect]) -> list[Suspect]:
     def weight(suspect: Suspect) -> int:
         if suspect is found[0] and leads:
             return 0
-        return 1 + _is_rounding(suspect) if suspect.clear else 3
+        return 1 + is_rounding(suspect) if suspect.clear else 3
 
     # What a step before leaves of rounding in the weights tells nothing beside what is clear.
     kept = [one for one in found if one.clear or not clear or one.finding.kind != "weights"]
@@ -238,7 +238,7 @@ def _is_missed(suspect: Suspect) -> bool:
     return suspect.finding.kind == "missing_gradient" and suspect.finding.cause is None
 
 
-def _is_rounding(suspect: Suspect) -> bool:
+def is_rounding(suspect: Suspect) -> bool:
     """True if a result is no further apart than rounding may make it, though a call that gives the same bits elsewhere
     should not: whatever is further apart goes first.
     """
@@ -247,7 +247,7 @@ def _is_rounding(suspect: Suspect) -> bool:
     return within and not suspect.decisive
 
 
-def _is_wrong(suspect: Suspect) -> bool:
+def is_wrong(suspect: Suspect) -> bool:
     """True if a call gives a result that its inputs, which agree, cannot give: that is no harmless difference, however
     small it has become where it is looked at.
     """
@@ -268,7 +268,7 @@ def _is_judged(suspect: Suspect) -> bool:
     return result is None or math.isfinite(result.explained)
 
 
-def _stands_out(suspect: Suspect) -> bool:
+def stands_out(suspect: Suspect) -> bool:
     """True if another argument makes a result differ by more than rounding does in the type of the call."""
     result = suspect.finding.fact(Result)
     return _is_argument(suspect) and result is not None and not result.is_explained and math.isfinite(result.difference)

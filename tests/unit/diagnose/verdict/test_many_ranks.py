@@ -1,0 +1,58 @@
+"""Of the suspects of many ranks those are kept that the answer can need."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from msprobe.diagnose.effect.reach import Reach
+from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, across_ranks, conclude
+from msprobe.diagnose.verdict.many_ranks import with_first_suspects
+
+_KINDS: tuple[Kind, ...] = ("computation", "argument", "overflow", "weights", "choice")
+
+
+def ranks(count: int, each: int) -> list[Compared]:
+    drawn = random.Random(5)
+    return [
+        Compared(
+            step=0,
+            rank=rank,
+            suspects=[
+                Suspect(
+                    Finding(drawn.choice(_KINDS), f"call {place}", f"call {place}", rank=rank),
+                    place,
+                    clear=drawn.random() < 0.7,
+                    matters=drawn.random() < 0.2,
+                )
+                for place in sorted(drawn.sample(range(10 * each), each))
+            ],
+            reach=Reach(size=1.0),
+            tolerance=1e-6,
+            summary={},
+            notes=[],
+            collectives=[2 * each, 5 * each],
+            left=({}, {}),
+        )
+        for rank in range(count)
+    ]
+
+
+def answer(results: list[Compared]) -> tuple[object, list[Finding]]:
+    return conclude(results, across_ranks(results), lambda: 0.0, False)
+
+
+def test_the_findings_are_those_of_all_suspects() -> None:
+    every = ranks(32, 60)
+    whole = answer([replace(one, suspects=list(one.suspects)) for one in every])
+    kept = with_first_suspects(every)
+    assert sum(len(one.suspects) for one in kept) < 32 * 60
+    assert answer(kept) == whole
+    assert len(whole[1]) == MOST_FINDINGS
+
+
+def test_their_number_does_not_grow_with_the_ranks() -> None:
+    sorts = len(_KINDS) * 4  # clear or not, one that matters or not
+    assert sum(len(one.suspects) for one in with_first_suspects(ranks(64, 60), most=20)) <= 20 * sorts
