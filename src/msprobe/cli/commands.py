@@ -27,6 +27,7 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "api_precision_compare": ("api_precision_compare", "compare what run_ut found on two devices"),
     "check": ("check", "say what is wrong in one dump, without another to compare it with"),
     "code_mapping": ("code_mapping", "name the source lines of the kernels of a MindSpore graph"),
+    "collect": ("collect", "make one dump of folders that each have the ranks of one machine"),
     "compare": ("compare", "compare two dumps: where they part, and a sheet of all tensors"),
     "config_check": ("config_check", "say what differs before training starts: settings, packages, weights, data"),
     "confirm": ("confirm", "run a training with one call put right, and say whether it agrees then"),

@@ -1,0 +1,38 @@
+"""``msprobe collect FOLDER FOLDER ... -o DIR``: the ranks of several machines as one dump, without copying any.
+
+Exit status: 0 done; 1 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+_EPILOG = """\
+For dumps that were written to local disks: each FOLDER has the ranks of one machine. DIR becomes a dump of symbolic
+links to all of them, which every command takes. Folders that were copied to one place need no such links if ranks do
+not overlap: copy them into one folder (rsync -a node1/dump/ node2/dump/ all/).
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("folders", nargs="+", metavar="FOLDER", help="folder of a dump, or of one step of it")
+    parser.add_argument(
+        *("-o", "--output_path"), required=True, metavar="DIR", help="folder of the collected dump, new or empty"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Make the links, and say what is there and what is missing."""
+    from msprobe.diagnose.places import ranks_in_words
+    from msprobe.report.letters import printable
+    from msprobe.store.collecting import collect
+
+    done = collect(args.folders, args.output_path)
+    print(f"{printable(str(done.folder))}: ranks {printable(ranks_in_words(done.ranks))} of {len(done.steps)} steps")
+    for step, ranks in done.missing.items():
+        where = "" if step is None else f"step {step}: "
+        print(f"  {where}rank {ranks_in_words(ranks)} missing: not recorded, or its folder was not given")
+    return 0

@@ -1,0 +1,93 @@
+"""One dump of the folders of several machines: each has the ranks that ran there.
+
+Nothing is copied: the folder of each rank gets a symbolic link, so that the parts may lie anywhere, on disks of other
+machines that are mounted here, too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.paths import StrPath, check_output_folder, make_folder
+from msprobe.store.reader import Dump, open_dumps
+
+Place = tuple[int | None, int | str]
+_MOST_TOLD = 4
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was put together. ``missing``: of each step that lacks ranks which others have, or ranks below the largest,
+    these.
+    """
+
+    folder: Path
+    parts: int
+    ranks: tuple[int | str, ...]
+    steps: tuple[int | None, ...]
+    missing: dict[int | None, tuple[int, ...]]
+
+
+def collect(folders: Sequence[StrPath], output: StrPath) -> Collected:
+    """Make ``output`` a dump of symbolic links to the ranks of several folders of dumps.
+
+    A folder is the root of a dump, or of one step. Raises PathError for folders that hold no dump and for an output
+    that is not empty, InvalidInputError where two have the same rank of the same step: all such places at once. Nothing
+    is written then.
+    """
+    dumps = open_dumps(folders)
+    target = check_output_folder(output)
+    if target.exists() and any(target.iterdir()):
+        raise PathError(f'folder "{target}" is not empty; give a new one for the collected dump.')
+    there: dict[Place, list[Dump]] = {}
+    for dump in dumps:
+        for step in dump.steps:
+            for rank in dump.ranks(step):
+                there.setdefault((step, rank), []).append(dump)
+    _check(there)
+    for (step, rank), (dump, *_) in there.items():
+        above = make_folder(target if step is None else target / f"step{step}")
+        part = dump.folder(step, rank).resolve()
+        os.symlink(part, above / (f"rank{rank}" if isinstance(rank, int) else rank), target_is_directory=True)
+    steps = list(dict.fromkeys(step for step, _ in there))
+    ranks = sorted({rank for _, rank in there}, key=lambda rank: (isinstance(rank, str), rank))
+    missing = {step: lacking for step in steps if (lacking := _missing(there, step, ranks))}
+    return Collected(target, len(there), tuple(ranks), tuple(steps), missing)
+
+
+def _check(there: dict[Place, list[Dump]]) -> None:
+    """Raises InvalidInputError for ranks that are there twice, and for steps with and without a number."""
+    twice: dict[tuple[int | None, tuple[str, ...]], list[int | str]] = {}
+    for (step, rank), dumps in there.items():
+        if len(dumps) > 1:
+            twice.setdefault((step, tuple(str(dump) for dump in dumps)), []).append(rank)
+    problems = []
+    for (step, paths), ranks in list(twice.items())[:_MOST_TOLD]:
+        where = "" if step is None else f" of step {step}"
+        named = " and in ".join(f'"{path}"' for path in paths)
+        problems.append(f"{_in_words(ranks)}{where} {'is' if len(ranks) == 1 else 'are'} in {named}.")
+    if problems:
+        more = [f"So it is in {len(twice) - _MOST_TOLD} more steps."] if len(twice) > _MOST_TOLD else []
+        hint = "Give folders of one run, each once, recorded with the ranks of the whole run (RANK, not LOCAL_RANK)."
+        raise InvalidInputError(" ".join([*problems, *more, hint]))
+    steps = {step for step, _ in there}
+    if None in steps and len(steps) > 1:
+        raise InvalidInputError("one of the folders is of a step without a number; give folders of dumps, or step{N}.")
+
+
+def _missing(there: Iterable[Place], step: int | None, ranks: Sequence[int | str]) -> tuple[int, ...]:
+    """Numbers up to the largest rank of all steps that one step does not have."""
+    own = {rank for other, rank in there if other == step}
+    largest = max((rank for rank in ranks if isinstance(rank, int)), default=-1)
+    return tuple(rank for rank in range(largest + 1) if rank not in own)
+
+
+def _in_words(ranks: Sequence[int | str]) -> str:
+    """``ranks 0, 1, 2, ... (8 in all)``."""
+    shown = ", ".join(map(str, ranks[:_MOST_TOLD]))
+    more = f", ... ({len(ranks)} in all)" if len(ranks) > _MOST_TOLD else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"
