@@ -22,6 +22,7 @@ import torch
 
 from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch import private
+from msprobe.capture.torch.call_operators import CallOperators
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.dispatch_operators import Operator, several, without_values, written
 from msprobe.capture.torch.dispatch_watch import Watch, find_watch
@@ -33,9 +34,11 @@ _without_functions = private.without_functions
 class OperatorRecorder:
     """Records the operators of a thread and of the backward passes it starts: a part of the recorder."""
 
-    def __init__(self, calls: CallRecorder) -> None:
+    def __init__(self, calls: CallRecorder, of_calls: CallOperators | None = None) -> None:
         self.calls = calls
         self.session = calls.session
+        # Where the settings name calls, operators of others are not recorded.
+        self._of_calls = of_calls
         self._watch: Watch = find_watch()
         self._was_on = threading.local()
         self._patches = Patches()
@@ -114,11 +117,12 @@ class OperatorRecorder:
         try:
             backward = private.in_backward()
             name = f"{operator.key}.{session.number(operator.key)}.forward"
-            if calls.filter is not None and not calls.filter.wants_call(name):
+            call = self._of_calls.place(backward) if self._of_calls is not None else None
+            if call is None and calls.filter is not None and not calls.filter.wants_call(name):
                 return None
             if not (calls.backward if backward else calls.forward):
                 return None
-            record = _Record(name, session.next_order(), session.stacks.here(3), backward)
+            record = _Record(name, session.next_order(), session.stacks.here(3), backward, call)
             if calls.input:
                 record.inputs, record.kwinputs = self._inputs(name, operator, args, kwargs)
             return record
@@ -182,6 +186,8 @@ class OperatorRecorder:
             about: dict[str, Any] = {"order": record.order, "operator": operator.text}
             if record.backward:
                 about["in_backward"] = True
+            if record.call is not None:
+                about["call"] = record.call
             if record.stack.source:
                 about["source"] = record.stack.source
             tree["msprobe"] = about
@@ -195,10 +201,11 @@ class OperatorRecorder:
 class _Record:
     """An operator between its beginning and its end."""
 
-    __slots__ = ("backward", "inputs", "kwinputs", "name", "order", "stack")
+    __slots__ = ("backward", "call", "inputs", "kwinputs", "name", "order", "stack")
 
-    def __init__(self, name: str, order: int, stack: CallStack, backward: bool) -> None:
+    def __init__(self, name: str, order: int, stack: CallStack, backward: bool, call: str | None) -> None:
         self.name = name
+        self.call = call
         self.order = order
         self.stack = stack
         self.backward = backward

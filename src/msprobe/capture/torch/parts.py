@@ -162,6 +162,7 @@ class Parts:
             from msprobe.capture.torch.accumulated import AccumulatedGradients
 
             return [AccumulatedGradients(context)]
+        from msprobe.capture.torch.call_operators import CallOperators, named_calls
         from msprobe.capture.torch.dispatch import OperatorRecorder
         from msprobe.capture.torch.kernel_dump import KernelDump, npu_module
 
@@ -169,7 +170,11 @@ class Parts:
         if npu is not None:
             return [KernelDump(context.calls, npu)]
         if private.has("operators by key") or private.has("operators by mode"):
-            return [OperatorRecorder(context.calls)]
+            names = named_calls(session.settings.api_list)
+            if not names:
+                return [OperatorRecorder(context.calls)]
+            of_calls = CallOperators(context.calls, names)
+            return [of_calls, OperatorRecorder(context.calls, of_calls)]
         return []
 
 

@@ -309,6 +309,11 @@ def _task_by_node() -> int:
 graph_task: Callable[[], int] = find("torch._C._current_graph_task_id") or _task_by_node
 
 
+def current_node() -> Any:
+    """The node of the graph that the engine runs in this thread; None if there is none, or torch does not tell."""
+    return _current_node() if _current_node is not None else None
+
+
 def in_backward() -> bool:
     """Whether this thread runs a node of the graph."""
     return _current_node() is not None if _current_node is not None else graph_task() != -1

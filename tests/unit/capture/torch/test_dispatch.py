@@ -287,6 +287,54 @@ def test_dispatch_modes_of_the_user_see_what_they_would_see(record: Recorder, or
     assert "Aten.gelu_backward.0.forward" in names
 
 
+def test_operators_of_named_calls_alone(record: Recorder, way: str) -> None:
+    """The second linear layer backward, the first forward, as a call that L1 found to differ is looked into."""
+
+    def train(debugger: PrecisionDebugger | None) -> Any:
+        torch.manual_seed(0)
+        model = Toy()
+        losses = []
+        for _ in range(2):
+            if debugger:
+                debugger.start(model)
+            loss = toy_loss(model)
+            loss.backward()
+            if debugger:
+                debugger.stop()
+                debugger.step()
+            losses.append(loss.item())
+        return losses, [one.grad.tolist() for one in model.parameters() if one.grad is not None], torch.get_rng_state()
+
+    bare = train(None)
+    seen = train(record(level="L2", list=["Functional.linear.0.forward", "Functional.linear.1.backward"]))
+    assert seen[:2] == bare[:2]
+    assert torch.equal(seen[2], bare[2])
+    dump = record.end()
+    for step in (0, 1):
+        data = dump.data(step)
+        calls = [(one["msprobe"]["call"], one["msprobe"]["operator"].split(".")[1]) for one in data.values()]
+        forward = [name for call, name in calls if call == "Functional.linear.0.forward"]
+        backward = [name for call, name in calls if call == "Functional.linear.1.backward"]
+        assert len(forward) + len(backward) == len(calls)
+        assert "addmm" in forward
+        assert "mm" not in forward
+        assert backward.count("mm") == 2
+        assert "sum" in backward
+    # Numbers are those that the operators have when all are recorded.
+    assert "Aten.mm.0.forward" in dump.names()
+
+
+def test_a_named_call_that_fails_ends(record: Recorder) -> None:
+    debugger = record(level="L2", list=["Functional.linear.0.forward", "Functional.nothing.0.forward"])
+    debugger.start()
+    with pytest.raises(RuntimeError):
+        F.linear(torch.ones(2, 3), torch.ones(4, 5))
+    torch.ones(3).mul(2)
+    debugger.stop()
+    debugger.step()
+    assert {one["msprobe"]["call"] for one in record.end().data().values()} <= {"Functional.linear.0.forward"}
+
+
 def test_function_modes_of_the_user_do_not_see_us(record: Recorder) -> None:
     def run(debugger: PrecisionDebugger | None) -> list[Any]:
         functions = Functions()
