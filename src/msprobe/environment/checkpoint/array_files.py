@@ -22,6 +22,7 @@ from msprobe.store.values import read_npy
 _MOST_HEADER_BYTES = 100_000_000
 _MOST_UNPACKED = 1 << 30
 _MOST_RATIO = 200
+_MOST_DIMENSIONS = 64
 _SAFETENSORS = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
@@ -197,12 +198,12 @@ def _read_message(path: str, data: memoryview) -> tuple[dict[str, Tensor], dict[
     parts: dict[str, list[FileTensor]] = {}
     dims_of: dict[str, tuple[int, ...]] = {}
     texts: dict[str, str] = {}
-    for number, begin, end in _fields(data, 0, len(data)):
+    for number, begin, end in message_fields(data, 0, len(data)):
         if number != 1:
             continue
         tag, kind, content = "", "", (begin, begin)
         dims: list[int] = []
-        for field, low, high in _fields(data, begin, end):
+        for field, low, high in message_fields(data, begin, end):
             if field == 1:
                 tag = str(data[low:high], "utf-8")
             elif field == 2:
@@ -240,7 +241,7 @@ def _whole_tensor(path: str, tag: str, parts: tuple[FileTensor, ...], dims: tupl
 def _tensor_fields(data: memoryview, begin: int, end: int) -> tuple[list[int], str, tuple[int, int]]:
     dims: list[int] = []
     kind, content = "", (begin, begin)
-    for field, low, high in _fields(data, begin, end):
+    for field, low, high in message_fields(data, begin, end):
         if field == 1 and high < 0:
             dims.append(low)
         elif field == 1:
@@ -256,7 +257,7 @@ def _tensor_fields(data: memoryview, begin: int, end: int) -> tuple[list[int], s
     return dims, kind, content
 
 
-def _fields(data: memoryview, begin: int, end: int) -> Any:
+def message_fields(data: memoryview, begin: int, end: int) -> Any:
     """(number, begin, end) of each field; (number, value, -1) of one that is a number."""
     while begin < end:
         key, begin = _varint(data, begin, end)
@@ -275,6 +276,21 @@ def _fields(data: memoryview, begin: int, end: int) -> Any:
             raise IndexError("length")
         yield key >> 3, begin, begin + length
         begin += length
+
+
+def varints(data: memoryview, begin: int, end: int) -> list[int]:
+    """Field 1 of a message: numbers, each by itself or all in one field. Raises IndexError."""
+    found = []
+    for field, low, high in message_fields(data, begin, end):
+        if field == 1 and high < 0:
+            found.append(low)
+        elif field == 1:
+            while low < high:
+                value, low = _varint(data, low, high)
+                found.append(value)
+        if len(found) > _MOST_DIMENSIONS:
+            raise IndexError("list")
+    return found
 
 
 def _varint(data: memoryview, begin: int, end: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from msprobe.environment.checkpoint.contents import (
     Checkpoint,
+    Section,
     as_tensor,
     from_tree,
     inside,
@@ -24,6 +25,7 @@ from msprobe.environment.checkpoint.megatron_names import core_name, joined_part
 from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.tensors import Piece, Pieces, Tensor, check_file, slices
 from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
+from msprobe.environment.checkpoint.zarr_folders import read_zarr
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
@@ -82,6 +84,20 @@ def read_distributed(folder: str) -> Checkpoint:
     return found
 
 
+def read_zarr_checkpoint(folder: str) -> Checkpoint:
+    """Open a checkpoint of Megatron's core in its format ``zarr``. Raises PathError, InvalidInputError."""
+    found = Checkpoint(folder, "Megatron, zarr")
+    for name, tensor in read_zarr(folder).items():
+        section, own = _section(name)
+        found.section(section)[own] = tensor
+    common = os.path.join(folder, "common.pt")
+    _common(found, read_torch(common) if os.path.isfile(common) else None)
+    name_states(found, core_name)
+    if not (found.weights or found.optimizer):
+        raise InvalidInputError(f'"{folder}" holds no tensor.')
+    return found
+
+
 def _metadata(path: str) -> Any:
     check_file(path)
     try:
@@ -103,12 +119,8 @@ def _state(value: Any, key: str) -> Any:
 
 
 def _take(found: Checkpoint, path: str, name: str, entry: Any, places: dict[Any, Any]) -> None:
-    top, _, below = name.partition(".")
-    section = "optimizer" if _CHAINED.match(top) else section_of(top)
-    if section == "weights" and below:
-        name = below
-    elif section == "other":
-        section = "weights"
+    top = name.partition(".")[0]
+    section, name = _section(name)
     chunks = _state(entry, "chunks")
     if chunks is None:
         _take_object(found, path, name, top, section, places)
@@ -118,6 +130,15 @@ def _take(found: Checkpoint, path: str, name: str, entry: Any, places: dict[Any,
         raise InvalidInputError(f'"{path}": the tensor {name[:80]!r} is not described as torch does it.')
     pieces = tuple(_piece(path, name, kind, _state(one, "offsets"), _state(one, "sizes"), places) for one in chunks)
     found.section(section)[name] = Pieces(size, kind, pieces)
+
+
+def _section(name: str) -> tuple[Section, str]:
+    """The section that a tensor belongs to, and its name there."""
+    top, _, below = name.partition(".")
+    section = "optimizer" if _CHAINED.match(top) else section_of(top)
+    if section == "weights" and below:
+        return "weights", below
+    return ("weights" if section == "other" else section), name
 
 
 def _piece(path: str, name: str, kind: str, offsets: Any, sizes: Any, places: dict[Any, Any]) -> Piece:
@@ -177,7 +198,7 @@ def _whole(numbers: tuple[Any, ...]) -> bool:
 
 def _common(found: Checkpoint, tree: Any) -> None:
     """What all ranks of Megatron have in common: arguments, iteration, settings of the optimizer."""
-    found.format = "Megatron, torch_dist"
+    found.format = "Megatron, zarr" if found.format == "Megatron, zarr" else "Megatron, torch_dist"
     if isinstance(tree, dict):
         found.settings = settings_of(tree.pop("args", None))
         rest = Checkpoint(found.path, found.format)

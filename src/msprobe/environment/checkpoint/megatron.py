@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint, leaves, put, section_of, settings_of, small_file
-from msprobe.environment.checkpoint.distributed import read_distributed
+from msprobe.environment.checkpoint.distributed import read_distributed, read_zarr_checkpoint
 from msprobe.environment.checkpoint.megatron_names import (
     EXPERT,
     LAYER,
@@ -36,8 +36,9 @@ _MOST_RANKS = 1 << 20
 
 
 def is_megatron(folder: str) -> bool:
-    """True if the folder has a tracker of Megatron, or folders of its ranks."""
-    return os.path.isfile(os.path.join(folder, TRACKER)) or any(map(_RANK.match, os.listdir(folder)))
+    """True if the folder has a tracker of Megatron, folders of its ranks, or its description of a distributed one."""
+    names = os.listdir(folder)
+    return TRACKER in names or {"metadata.json", "common.pt"} <= set(names) or any(map(_RANK.match, names))
 
 
 def read_megatron(folder: str, allow_missing: bool = False) -> Checkpoint:
@@ -49,9 +50,11 @@ def read_megatron(folder: str, allow_missing: bool = False) -> Checkpoint:
     if os.path.isfile(os.path.join(place, ".metadata")):
         return read_distributed(place)
     if os.path.isfile(os.path.join(place, "metadata.json")) and not any(map(_RANK.match, os.listdir(place))):
+        if _backend(place) == "zarr":
+            return read_zarr_checkpoint(place)
         raise InvalidInputError(
-            f'"{place}" is a checkpoint of Megatron in the format {_backend(place)}, of which only torch_dist is read; '
-            "convert it with Megatron's tools/checkpoint."
+            f'"{place}" is a checkpoint of Megatron in the format {_backend(place)}, of which only torch_dist and zarr '
+            "are read; convert it with Megatron's tools/checkpoint."
         )
     ranks = _ranks(place, allow_missing)
     found = Checkpoint(folder, "Megatron", settings=ranks.settings, iteration=ranks.iteration)

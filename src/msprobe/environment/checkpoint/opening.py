@@ -22,6 +22,7 @@ from msprobe.environment.checkpoint.contents import (
 from msprobe.environment.checkpoint.deepspeed import is_deepspeed, read_deepspeed
 from msprobe.environment.checkpoint.distributed import read_distributed
 from msprobe.environment.checkpoint.megatron import is_megatron, read_megatron
+from msprobe.environment.checkpoint.mindspore_ranks import is_mindspore_ranks, read_mindspore_ranks
 from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.tensors import Tensor, check_file
 from msprobe.environment.checkpoint.torch_files import read_torch
@@ -77,6 +78,8 @@ def _open_folder(path: str, allow_missing: bool) -> Checkpoint:
         return read_distributed(path)
     if is_deepspeed(path):
         return read_deepspeed(path, allow_missing)
+    if is_mindspore_ranks(names):
+        return read_mindspore_ranks(path, _named_by_mindspore)
     found = Checkpoint(path, "Hugging Face")
     index = next((name for name in _INDEXES if name in names), None)
     if index is not None:
@@ -188,8 +191,8 @@ def _open_file(path: str) -> Checkpoint:
         tensors, texts = read_mindspore(path)
         found = Checkpoint(path, "MindSpore", facts=texts)
         for name, tensor in tensors.items():
-            section: Section = _of_mindspore(name)
-            found.section(section)[_moment_last(name) if section == "optimizer" else name] = tensor
+            section, own = _named_by_mindspore(name)
+            found.section(section)[own] = tensor
     elif suffix in _TORCH or head[:2] in (b"\x80\x02", b"PK"):
         if head[:2] == b"PK" and not _is_torch_archive(path):
             raise InvalidInputError(
@@ -217,6 +220,11 @@ _MOMENTS = {
     "moment1": "exp_avg", "moment2": "exp_avg_sq", "adam_m": "exp_avg", "adam_v": "exp_avg_sq", "exp_avg": "exp_avg",
     "exp_avg_sq": "exp_avg_sq", "moments": "momentum_buffer", "accum": "accum",
 }  # fmt: skip
+
+
+def _named_by_mindspore(name: str) -> tuple[Section, str]:
+    section: Section = _of_mindspore(name)
+    return section, _moment_last(name) if section == "optimizer" else name
 
 
 def _moment_last(name: str) -> str:

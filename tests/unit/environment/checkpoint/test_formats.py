@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from msprobe.engine import Workers
 from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
 from msprobe.environment.checkpoint.opening import open_checkpoint
-from msprobe.errors import InvalidInputError
+from msprobe.errors import InvalidInputError, PathError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
@@ -116,6 +116,63 @@ def test_a_checkpoint_of_mindspore_answers_to_pytorch(tmp_path: Path) -> None:
     found = compared(tmp_path / "x.ckpt", tmp_path / "x.pt")
     assert found.counts == {"equal": 3}
     assert sorted(found.first.optimizer) == ["epoch_num", "layers-0.gamma.momentum_buffer"]
+
+
+def field(number: int, data: bytes) -> bytes:
+    """A field of a protobuf message."""
+    assert len(data) < 128
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def layout(name: str, devices: list[int], axes: list[int], shards: tuple[int, int] = (0, 0)) -> bytes:
+    """How a parameter lies on devices, as a strategy file says it."""
+    numbers = b"".join(b"\x08" + (b"\xff" * 9 + b"\x01" if one < 0 else bytes([one])) for one in axes)
+    told = field(1, b"".join(bytes([8, one]) for one in devices)) + field(2, numbers)
+    told += bytes([5 << 3, 0, 6 << 3, shards[0], 7 << 3, shards[1]])
+    return field(3, field(1, name.encode()) + field(2, told))
+
+
+def test_slices_of_the_ranks_of_mindspore_are_put_together_by_its_strategy(tmp_path: Path) -> None:
+    """As MindSpore's own merge_sliced_parameter does it, by which these slices were checked."""
+    whole = {"a.weight": torch.randn(8, 6), "b.weight": torch.randn(4, 8), "c.gamma": torch.randn(6)}
+    axes = {"a.weight": [1, 0], "b.weight": [-1, 0], "c.gamma": [-1], "d.weight": [0, -1]}
+    whole["d.weight"] = torch.randn(8, 4)
+    whole["adam_m.a.weight"] = whole["a.weight"] * 2
+    (tmp_path / "strategy").mkdir()
+    told = b"".join(layout(name, [2, 2], one, (2, 2) if name == "d.weight" else (0, 0)) for name, one in axes.items())
+    (tmp_path / "strategy" / "ckpt_strategy_rank_0.ckpt").write_bytes(b"\x08\x00" + told)
+
+    def saved(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(
+            b"".join(message(name, "Float32", (*one.shape,), one.numpy().tobytes()) for name, one in tensors.items())
+        )
+
+    for rank in range(4):
+        row, column = divmod(rank, 2)
+        part = {
+            "a.weight": whole["a.weight"].chunk(2)[row].chunk(2, 1)[column],
+            "b.weight": whole["b.weight"].chunk(2, 1)[column],
+            "c.gamma": whole["c.gamma"],
+            "d.weight": whole["d.weight"].chunk(2)[column].chunk(2)[row],
+        }
+        part["adam_m.a.weight"] = part["a.weight"] * 2
+        saved(
+            tmp_path / "ckpt" / f"rank_{rank}" / "net-1_5.ckpt", {name: one.contiguous() for name, one in part.items()}
+        )
+        saved(tmp_path / "ckpt" / f"rank_{rank}" / "net-1_4.ckpt", {"a.weight": torch.zeros(4, 3)})
+    saved(tmp_path / "whole.ckpt", whole)
+    found = compared(tmp_path / "ckpt", tmp_path / "whole.ckpt")
+    assert found.counts == {"equal": 5}
+    assert found.first.iteration == 5
+    assert "a.weight.exp_avg" in found.first.optimizer
+    (tmp_path / "strategy" / "ckpt_strategy_rank_0.ckpt").unlink()
+    alone = compared(tmp_path / "ckpt", tmp_path / "ckpt")
+    assert alone.counts == {"equal": 20}
+    assert "no strategy file" in alone.notes[-1]
+    (tmp_path / "ckpt" / "rank_1").rename(tmp_path / "ckpt" / "rank_7")
+    with pytest.raises(PathError, match="lacks rank_1"):
+        compared(tmp_path / "ckpt", tmp_path / "whole.ckpt")
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +213,34 @@ def test_the_joint_projection_of_mamba_is_joined_part_by_part(tmp_path: Path) ->
             args = argparse.Namespace(tensor_model_parallel_size=ranks, **arguments)
             torch.save({"args": args, "model": dict(zip(names, parts, strict=True))}, place / "model_optim_rng.pt")
     assert compared(tmp_path / "1", tmp_path / "2").counts == {"equal": 2}
+
+
+def test_the_format_zarr_of_earlier_cores(tmp_path: Path) -> None:
+    """Layers lie one behind the other, in chunks of which the last reaches beyond the tensor."""
+    model = dense(layers=2)
+    folder = tmp_path / "zarr" / "iter_0000100"
+    folder.mkdir(parents=True)
+    (tmp_path / "zarr" / "latest_checkpointed_iteration.txt").write_text("100")
+    (folder / "metadata.json").write_text('{"sharded_backend": "zarr", "sharded_backend_version": 1}')
+    torch.save({"args": argparse.Namespace(num_layers=2), "iteration": 100}, folder / "common.pt")
+    stacked: dict[str, list[torch.Tensor]] = {}
+    for name, tensor in model.items():
+        stacked.setdefault(re.sub(r"layers\.\d+\.", "layers.", name), []).append(tensor)
+    for name, layers in stacked.items():
+        whole = torch.stack(layers) if "layers." in name else layers[0]
+        chunks = [1 if "layers." in name else whole.shape[0], *(5 for _ in whole.shape[1:])]
+        (folder / name).mkdir()
+        told = {"zarr_format": 2, "shape": [*whole.shape], "chunks": chunks, "dtype": "<f4", "compressor": None}
+        (folder / name / ".zarray").write_text(json.dumps({**told, "fill_value": 0, "filters": None, "order": "C"}))
+        for at in itertools.product(*(range(-(-n // size)) for n, size in zip(whole.shape, chunks, strict=True))):
+            chunk = torch.zeros(chunks)
+            part = whole[tuple(slice(i * size, (i + 1) * size) for i, size in zip(at, chunks, strict=True))]
+            chunk[tuple(slice(n) for n in part.shape)] = part
+            (folder / name / ".".join(map(str, at))).write_bytes(chunk.numpy().tobytes())
+    found = compared(save(tmp_path / "a", model), tmp_path / "zarr")
+    assert_same(found, len(model))
+    assert found.second.format == "Megatron, zarr"
+    array = folder / "decoder.final_layernorm.bias" / ".zarray"
+    array.write_text(array.read_text().replace('"compressor": null', '"compressor": {"id": "blosc"}'))
+    with pytest.raises(InvalidInputError, match="compressed"):
+        compared(tmp_path / "a", tmp_path / "zarr")

@@ -1,0 +1,182 @@
+"""Folders ``rank_N`` of MindSpore: slices of parameters, which strategy files say how to put together.
+
+A strategy file is a protobuf message: for each parameter the matrix of devices, and for each axis of the parameter
+along which axis of the matrix it is split, counted from the last one (-1: not at all). With a sharded optimizer, the
+slice of a device is split once more along its first axis.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from msprobe.environment.checkpoint.array_files import message_fields, read_mindspore, read_safetensors, varints
+from msprobe.environment.checkpoint.contents import Checkpoint
+from msprobe.environment.checkpoint.tensors import Piece, Pieces, Replicas, Tensor, check_file
+from msprobe.errors import InvalidInputError, PathError
+
+_RANK = re.compile(r"rank_(\d{1,7})$")
+_SAVED = re.compile(r".*?(?:-(\d+)_(\d+))?\.(?:ckpt|safetensors)$")
+_STRATEGY = re.compile(r".*strategy.*\.ckpt$")
+_PLACES = (".", "strategy", os.path.join("..", "strategy"))
+_MOST_STRATEGY_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class _Layout:
+    devices: tuple[int, ...]
+    axes: tuple[int, ...]
+    shard_step: int
+    shards: int
+
+    def parts(self) -> tuple[int, ...]:
+        """Into how many slices each axis is split, the sharded optimizer left out."""
+        return tuple(1 if axis < 0 else self.devices[-1 - axis] for axis in self.axes)
+
+    def place(self, device: int) -> tuple[int, ...]:
+        """Which slice of each axis a device of the stage has."""
+        where = []
+        for axis in self.axes:
+            step = prod(self.devices[len(self.devices) - axis :]) if axis >= 0 else 1
+            where.append(device // step % self.devices[-1 - axis] if axis >= 0 else 0)
+        return tuple(where)
+
+
+def is_mindspore_ranks(names: list[str]) -> bool:
+    """True if these are the names in a folder with the ranks of MindSpore."""
+    return any(map(_RANK.match, names))
+
+
+def read_mindspore_ranks(folder: str, section: Any) -> Checkpoint:
+    """Open such a folder; ``section`` tells the section and the name of a parameter. Raises PathError,
+    InvalidInputError.
+    """
+    ranks = {int(match[1]): name for name in os.listdir(folder) if (match := _RANK.match(name))}
+    missing = sorted(set(range(max(ranks) + 1)) - set(ranks))
+    if missing:
+        raise PathError(f'"{folder}" lacks rank_{missing[0]}; slices of parameters would be missing.')
+    found = Checkpoint(folder, "MindSpore, ranks")
+    held: dict[str, dict[int, Tensor]] = {}
+    for rank, name in sorted(ranks.items()):
+        for parameter, tensor in _of_rank(found, os.path.join(folder, name)).items():
+            held.setdefault(parameter, {})[rank] = tensor
+    layouts = _layouts(folder, [os.path.join(folder, name) for name in ranks.values()])
+    if len(ranks) > 1 and not layouts:
+        found.notes.append("no strategy file tells how slices are put together, so ranks are compared one by one")
+    for parameter, tensors in held.items():
+        kind, name = section(parameter)
+        if len(ranks) == 1 or layouts:
+            # A moment lies as its parameter does.
+            layout = layouts.get(parameter) or layouts.get(parameter.partition(".")[2])
+            found.section(kind)[name] = _whole(folder, parameter, tensors, layout)
+        else:
+            found.section(kind).update({f"rank_{rank}.{name}": tensor for rank, tensor in tensors.items()})
+    return found
+
+
+def _of_rank(found: Checkpoint, folder: str) -> dict[str, Tensor]:
+    """The parameters of the last checkpoint of a rank."""
+    saved = [
+        ((int(match[1] or 0), int(match[2] or 0)), name)
+        for name in sorted(os.listdir(folder))
+        if (match := _SAVED.match(name)) and not _STRATEGY.match(name)
+    ]
+    if not saved:
+        raise PathError(f'"{folder}" holds no .ckpt and no .safetensors.')
+    (_, step), name = max(saved)
+    if len(saved) > 1:
+        found.notes.append(f'of {len(saved)} checkpoints in "{folder}", the last one is compared: {name}')
+    found.iteration = step or None
+    path = os.path.join(folder, name)
+    if name.endswith(".safetensors"):
+        return read_safetensors(path)
+    tensors, texts = read_mindspore(path)
+    found.facts.update(texts)
+    return tensors
+
+
+def _layouts(folder: str, ranks: list[str]) -> dict[str, _Layout]:
+    places = [os.path.join(folder, one) for one in _PLACES] + ranks
+    files = [
+        os.path.join(place, name)
+        for place in places
+        if os.path.isdir(place)
+        for name in sorted(os.listdir(place))
+        if _STRATEGY.match(name)
+    ]
+    found: dict[str, _Layout] = {}
+    for file in files:
+        try:
+            found.update(_read_strategy(file))
+        except (IndexError, UnicodeDecodeError, ValueError) as problem:
+            raise InvalidInputError(f'"{file}" is no readable strategy file of MindSpore.') from problem
+    return found
+
+
+def _read_strategy(path: str) -> dict[str, _Layout]:
+    """``ParallelStrategyMap``: ``parallel_layout_item`` (3) with ``param_name`` (1), ``parallel_layouts`` (2)."""
+    check_file(path)
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not 0 < size <= _MOST_STRATEGY_BYTES:
+            raise ValueError(size)
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    found = {}
+    for number, begin, end in message_fields(data, 0, len(data)):
+        if number != 3 or end < 0:
+            continue
+        name, layout = "", None
+        for field, low, high in message_fields(data, begin, end):
+            if field == 1:
+                name = str(data[low:high], "utf-8")
+            elif field == 2:
+                layout = _layout(data, low, high)
+        if layout is not None:
+            found[name] = layout
+    return found
+
+
+def _layout(data: memoryview, begin: int, end: int) -> _Layout:
+    """``ParallelLayouts``: matrix of devices (1), map of axes (2), step (6) and size (7) of the optimizer's shards."""
+    lists: dict[int, tuple[int, ...]] = {1: (), 2: ()}
+    numbers = {6: 1, 7: 1}
+    for field, low, high in message_fields(data, begin, end):
+        if field in lists and high >= 0 and not lists[field]:
+            lists[field] = tuple(one - (1 << 64) if one >= 1 << 63 else one for one in varints(data, low, high))
+        elif field in numbers and high < 0:
+            numbers[field] = low - (1 << 64) if low >= 1 << 63 else low
+    devices, axes = lists[1], lists[2]
+    if not devices or any(one < 1 for one in devices) or any(not -1 <= one < len(devices) for one in axes):
+        raise ValueError("layout")
+    return _Layout(devices, axes, max(1, numbers[6]), max(1, numbers[7]))
+
+
+def _whole(folder: str, name: str, tensors: dict[int, Tensor], layout: _Layout | None) -> Tensor:
+    """A parameter of the slices of all ranks that have it."""
+    first = next(iter(tensors.values()))
+    copies = tuple(tensors.values())
+    whole = copies[0] if len(copies) == 1 else Replicas(first.shape, first.dtype, copies)
+    if layout is None:
+        return whole
+    stage = prod(layout.devices)
+    parts = layout.parts()
+    if len(parts) != len(first.shape) or max(parts, default=1) == layout.shards == 1:
+        return whole
+    blocks: dict[tuple[int, ...], Tensor] = {}
+    for rank, tensor in tensors.items():
+        device = rank % stage
+        offsets = [at * size for at, size in zip(layout.place(device), tensor.shape, strict=True)]
+        if layout.shards > 1:
+            offsets[0] = (offsets[0] // tensor.shape[0] * layout.shards) * tensor.shape[0]
+            offsets[0] += device // layout.shard_step % layout.shards * tensor.shape[0]
+        blocks.setdefault(tuple(offsets), tensor)
+    shape = [size * count for size, count in zip(first.shape, parts, strict=True)]
+    shape[0] *= layout.shards
+    try:
+        return Pieces(tuple(shape), first.dtype, tuple(Piece(at, one) for at, one in blocks.items()))
+    except InvalidInputError as problem:
+        raise InvalidInputError(f'"{folder}", parameter {name[:80]!r}: {problem.message}') from problem

@@ -1,0 +1,76 @@
+"""Tensors in folders of zarr (version 2), as earlier versions of Megatron's core wrote them: ``.zarray`` and chunks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from msprobe.environment.checkpoint.contents import small_file
+from msprobe.environment.checkpoint.tensors import FileTensor, Piece, Pieces, Tensor
+from msprobe.errors import InvalidInputError
+from msprobe.store.dtypes import Array
+
+_MOST_CHUNKS = 1 << 20
+_TYPES = {
+    "f2": "float16", "f4": "float32", "f8": "float64", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
+    "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "b1": "bool", "bfloat16": "bfloat16",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Chunk(Tensor):
+    """What lies in the tensor of a chunk, all of which have one size."""
+
+    whole: FileTensor
+
+    def read(self) -> Array:
+        return self.whole.read()[tuple(slice(length) for length in self.shape)]
+
+
+def read_zarr(folder: str) -> dict[str, Tensor]:
+    """The tensors of all folders in ``folder`` that have a ``.zarray``. Raises PathError, InvalidInputError."""
+    return {
+        name: _tensor(os.path.join(folder, name))
+        for name in sorted(os.listdir(folder))
+        if os.path.isfile(os.path.join(folder, name, ".zarray"))
+    }
+
+
+def _tensor(folder: str) -> Tensor:
+    try:
+        told = json.loads(small_file(os.path.join(folder, ".zarray")))
+    except (ValueError, RecursionError) as problem:
+        raise InvalidInputError(f'"{folder}/.zarray" is no JSON.') from problem
+    if not isinstance(told, dict) or told.get("zarr_format") != 2 or told.get("order", "C") != "C":
+        raise InvalidInputError(f'"{folder}/.zarray" is no array of zarr in version 2 and C order.')
+    if told.get("compressor") is not None or told.get("filters"):
+        raise InvalidInputError(f'"{folder}" is compressed, which is not read; Megatron writes its values as they are.')
+    shape, chunks = _sizes(folder, told.get("shape")), _sizes(folder, told.get("chunks"))
+    dtype = str(told.get("dtype"))
+    kind = _TYPES.get(dtype.lstrip("<>|"))
+    if kind is None or len(shape) != len(chunks) or 0 in chunks:
+        raise InvalidInputError(
+            f'"{folder}/.zarray": type {dtype[:40]!r}, shape {shape} and chunks {chunks} do not fit.'
+        )
+    counts = [-(-length // size) for length, size in zip(shape, chunks, strict=True)]
+    if prod(counts) > _MOST_CHUNKS:
+        raise InvalidInputError(f'"{folder}" is said to have {prod(counts)} chunks.')
+    between = "/" if told.get("dimension_separator") == "/" else "."
+    pieces = []
+    for at in itertools.product(*map(range, counts)):
+        path = os.path.join(folder, between.join(map(str, at)) or "0")
+        begin = tuple(place * size for place, size in zip(at, chunks, strict=True))
+        sizes = tuple(min(size, length - start) for size, length, start in zip(chunks, shape, begin, strict=True))
+        whole = FileTensor(tuple(chunks), kind, path, 0, prod(chunks), 0, None, dtype.startswith(">"))
+        pieces.append(Piece(begin, _Chunk(sizes, kind, whole)))
+    return Pieces(tuple(shape), kind, tuple(pieces))
+
+
+def _sizes(folder: str, told: Any) -> list[int]:
+    if not isinstance(told, list) or len(told) > 32 or not all(type(one) is int and 0 <= one < 1 << 62 for one in told):
+        raise InvalidInputError(f'"{folder}/.zarray": shape or chunks are no list of whole numbers.')
+    return told
