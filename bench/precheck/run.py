@@ -85,7 +85,7 @@ def overhead() -> None:
             spent = (time.process_time() - start) / (ROUNDS * len(keys))
             grown = (_resident_bytes() - before) / 2**20
             print(
-                f"overhead: {standard}: {1000 * spent:.2f} ms of processor time for a call with backward, all sides; "
+                f"overhead: {standard}: {1000 * spent:.2f} ms of processor time a call with backward, on all sides; "
                 f"memory after {ROUNDS * len(keys)} calls: {grown:+.1f} MiB",
                 flush=True,
             )

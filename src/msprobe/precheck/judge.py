@@ -14,6 +14,8 @@ from msprobe.precheck.metrics import Array
 from msprobe.precheck.standards import Profile
 from msprobe.precheck.strict import judge_close, judge_exact, judge_floats
 
+#: Below this share of elements that are off by more than a unit, results of 8 bits pass (26.2).
+FLOAT8_SHARE = 0.001
 _MEASURED = ("float16", "bfloat16", "float32")
 
 
@@ -50,6 +52,7 @@ class Pair:
 
     ``rounded``: the reference rounded to the candidate's type, ``movement``: how far disturbed inputs move each
     element, ``elementwise``: each element depends only on what is at its place in the arguments (strict only).
+    ``from_float8``: arguments are floats of 8 bits.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Pair:
     rounded: Array | None = None
     movement: Array | None = None
     elementwise: bool = False
+    from_float8: bool = False
 
 
 def judge(pair: Pair, api: str, profile: Profile, dropout: bool = False) -> Judged:
@@ -126,6 +130,13 @@ def _cannot_compare(bench: Value, device: Value, profile: Profile) -> str:
     return f"cannot compare {device.dtype} with {bench.dtype}."
 
 
+def _judge_float8(row: Judged) -> None:
+    """The verdict of 26.2 on a result of 8 bits: the share of elements that are off by more than a unit."""
+    share = row.metrics["ulp_share"]
+    row.status = "pass" if share < FLOAT8_SHARE else "error"
+    row.message = "" if row.status == "pass" else f"{share:.6g} of the elements are off by more than one unit."
+
+
 def _judge_whole_numbers(row: Judged, pair: Pair, bench: Value, device: Value, api: str, profile: Profile) -> None:
     row.metrics["unequal"] = share = metrics.unequal_share(bench.array, device.array)
     if profile.own:
@@ -146,7 +157,12 @@ _QUANTIZED = ("npu_rms_norm_dynamic_quant", "npu_dynamic_quant", "npu_quant_ligh
 def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str, profile: Profile) -> None:
     b, d, dtype = bench.array, device.array, device.kind
     standard = "benchmark" if profile.benchmark_for_floats else standards.standard_of(api)
-    if dtype in _MEASURED:
+    is_float8 = dtype.startswith(standards.FLOAT8) and profile.name == "26.2"
+    if is_float8:
+        standard = "ulp"
+    elif pair.from_float8 and profile.name == "26.2":
+        standard = "absolute"
+    if dtype in _MEASURED or is_float8:
         row.metrics.update(metrics.measure(standard, b, d, dtype))
     if profile.by_tolerance:
         row.metrics.update(first_verdict(b, d, dtype, standards.PROFILES["8.1.1"])[1])
@@ -156,7 +172,9 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
     if not profile.by_element:
         row.status, found, row.message = first_verdict(b, d, dtype, profile)
         row.metrics.update(found)
-        if dtype not in _MEASURED and not row.message:
+        if is_float8:
+            _judge_float8(row)
+        elif dtype not in _MEASURED and not row.message:
             row.message = f"{device.dtype}: no metrics of a standard, only the first verdict."
         return
     verdict_rows = first_verdict(b, d, dtype, standards.PROFILES["8.1.1"])[1]

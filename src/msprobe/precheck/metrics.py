@@ -150,12 +150,28 @@ def _binary(pair: Measured) -> Metrics:
 def ulp_errors(bench: Array, device: Array, dtype: str) -> Array:
     """The difference of each element in units of the last place of ``dtype``, at the size of the reference."""
     limits = thresholds_of(dtype)
+    if dtype.startswith(standards.FLOAT8):
+        return _float8_ulp_errors(bench, device)
     wide = np.float64 if dtype in ("float32", "float64") else np.float32
     with np.errstate(all="ignore"):
         b, d = bench.astype(wide), device.astype(wide)
         exponent = np.where(b == 0, 0, np.floor(np.log2(np.abs(b))))
         exponent = np.maximum(exponent, limits.ulp_least_exponent)
         return np.asarray(np.abs(np.subtract(d, b)) * np.exp2(-exponent + limits.ulp_mantissa))
+
+
+def _float8_ulp_errors(bench: Array, device: Array) -> Array:
+    """The same for 8-bit floats as 26.2 counts it: digits get fewer with the size of the exponent."""
+    with np.errstate(all="ignore"):
+        b, d = bench.astype(np.float64), device.astype(np.float64)
+        exponent = np.where(b == 0, 0, np.floor(np.log2(np.abs(b))))
+        exponent = np.maximum(exponent, standards.FLOAT8_LEAST_EXPONENT)
+        mantissa = np.select(
+            [np.abs(exponent) <= most for most, _ in standards.FLOAT8_DIGITS],
+            [n for _, n in standards.FLOAT8_DIGITS],
+            0,
+        )
+        return np.asarray(np.abs(d - b) * np.exp2(mantissa - exponent))
 
 
 def _ulp(pair: Measured) -> Metrics:

@@ -16,7 +16,16 @@ from pathlib import Path
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.columns import BLANK, METRIC_COLUMNS, lines_of
-from msprobe.precheck.standards import LABELS, PROFILES, Profile, Standard, ratios_of, standard_of, thresholds_of
+from msprobe.precheck.standards import (
+    FLOAT8,
+    LABELS,
+    PROFILES,
+    Profile,
+    Standard,
+    ratios_of,
+    standard_of,
+    thresholds_of,
+)
 from msprobe.precheck.writer import BOM, time_stamp
 
 RESULT_HEADER = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
@@ -163,6 +172,8 @@ def compare_row(ours: dict[str, str], theirs: dict[str, str] | None, profile: Pr
     row.standard = "binary" if dtype not in _COMPARED else standard_of(api)
     if profile.benchmark_for_floats and dtype in _COMPARED:
         row.standard = "benchmark"
+    if profile.levels and dtype.rpartition(".")[2].startswith(FLOAT8):
+        row.standard = "ulp"
     try:
         row.status = _JUDGES[row.standard](_Sides(ours, theirs, dtype.rpartition(".")[2], api, profile), row.cells)
     except _MissingNumberError as problem:

@@ -5,7 +5,7 @@ Source of the values: documentation and behaviour of mindstudio-probe 8.1.1 and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Literal
@@ -48,8 +48,20 @@ THRESHOLDS: dict[str, Thresholds] = {
 }
 
 
+#: Types of 8 bits, by the beginning of their names. In 26.2 their results are judged by ULP, and what is computed from
+#: them absolutely; (largest exponent, stored digits) and the least exponent of their ULP.
+FLOAT8 = ("float8", "hifloat8")
+FLOAT8_DIGITS = ((3, 3), (7, 2), (15, 1))
+FLOAT8_LEAST_EXPONENT = -22
+
+
 def thresholds_of(dtype: str) -> Thresholds:
-    """The row of an element type (``float16``); every type without one has that of float32."""
+    """The row of an element type (``float16``); every type without one has that of float32.
+
+    Of 8-bit floats one unit counts as in the half types.
+    """
+    if dtype.startswith(FLOAT8):
+        return replace(THRESHOLDS["float32"], ulp_count_over=1)
     return THRESHOLDS.get(dtype, THRESHOLDS["float32"])
 
 
@@ -117,6 +129,9 @@ TOLERANCES = {
     "bfloat16": (1.6e-2, 1e-5),
     "float32": (1.3e-6, 1e-5),
     "float64": (1e-7, 1e-7),
+    # Which torch has no tolerance for: one unit.
+    "float8_e4m3fn": (2.0**-3, 1e-5),
+    "float8_e5m2": (2.0**-2, 1e-5),
 }
 _WIDTHS = frozenset(("int8", "int16", "uint16", "uint32", "uint64"))
 PROFILES: dict[str, Profile] = {

@@ -22,6 +22,8 @@ from msprobe.precheck.metrics import Array
 #: operator samples stay below the first in float32, float16 and bfloat16 (``bench/precheck``).
 PASS_UP_TO = 32.0
 WARNING_UP_TO = 128.0
+#: The same for floats of 8 bits: they are computed in wider types and rounded once.
+FLOAT8_LIMITS = (2.0, 4.0)
 
 #: Mantissa bits, least exponent and largest number of the float types.
 FLOATS: dict[str, tuple[int, int, float]] = {
@@ -90,10 +92,11 @@ def judge_floats(
     with np.errstate(all="ignore"):
         relative = errors / np.maximum(np.abs(b), units)
     p99 = float(np.quantile(relative, 0.99))
-    if largest <= PASS_UP_TO:
+    most, warned = FLOAT8_LIMITS if dtype.startswith("float8") else (PASS_UP_TO, WARNING_UP_TO)
+    if largest <= most:
         return StrictVerdict("pass", "", largest, place, p99)
-    status = "Warning" if largest <= WARNING_UP_TO else "error"
-    bad = int((scaled > PASS_UP_TO).sum())
+    status = "Warning" if largest <= warned else "error"
+    bad = int((scaled > most).sum())
     message = (
         f"{bad} of {scaled.size} elements are off by more than rounding explains; the worst at {list(place)}: "
         f"{float(d[worst]):.9g} instead of {float(b[worst]):.9g}, "

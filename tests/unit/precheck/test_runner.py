@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,3 +113,27 @@ def test_a_call_that_takes_more_memory_than_there_is_is_not_begun(
     found = check(tmp_path, "Torch.sin", [{**TENSOR, "shape": shape}])
     assert found.result[1] == "SKIP"
     assert "16 GiB are free here" in found.result[3]
+
+
+@pytest.mark.parametrize("standard", ["strict", "26.2", "assert_close"])
+def test_floats_of_8_bits_are_judged(tmp_path: Path, standard: str) -> None:
+    small = {**TENSOR, "dtype": "torch.float8_e4m3fn"}
+    args = [[small, small]]
+    assert check(tmp_path, "Torch.cat", args, standard=standard).result[1] == "pass"
+    narrow = [TENSOR, {"type": "torch.dtype", "value": "torch.float8_e5m2"}]
+    assert check(tmp_path, "Tensor.type", narrow, standard=standard).result[1] == "pass"
+    faulty = check(tmp_path, "Torch.cat", args, standard=standard, candidate="plugin:torch_of_tests:far")
+    assert faulty.result[1] == "error", faulty.details
+
+
+@pytest.fixture(autouse=True)
+def far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate whose results are half as large again."""
+    module = types.ModuleType("torch_of_tests")
+
+    def run(function: Any, args: Any, kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        return (result.double() * 1.5).to(result.dtype)
+
+    module.far = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch_of_tests", module)

@@ -73,7 +73,7 @@ def test_a_small_element_of_an_elementwise_call_is_not_excused_by_large_ones() -
     assert judge_floats(bench, bench, device, "float32", None, elementwise=True).status == "error"
 
 
-@pytest.mark.parametrize("dtype", list(TOLERANCES))
+@pytest.mark.parametrize("dtype", [name for name in TOLERANCES if "8" not in name])
 def test_assert_close_is_that_of_torch(dtype: str) -> None:
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(3)

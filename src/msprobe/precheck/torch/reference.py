@@ -215,7 +215,7 @@ def add_ordinary_errors(
             if theirs.is_floating_point():
                 # At the edge of the type even an ordinary kernel gives infinity for a number that would still fit.
                 near_edge = ours.abs() >= torch.finfo(theirs.dtype).max / 2
-                error = error.masked_fill(theirs.isinf() & near_edge, math.inf)
+                error = error.masked_fill(theirs.double().isinf() & near_edge, math.inf)
             moved[name] = torch.maximum(moved[name], error) if name in moved else error
 
 

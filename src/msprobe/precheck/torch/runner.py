@@ -225,7 +225,7 @@ class TorchRunner:
             message = f"the candidate gives {len(device.outputs)} results, the reference {len(bench.outputs)}."
             return [Judged(f"{name}.0", "error", message)]
         return [
-            self._judged(f"{name}.{place}", api, ours, device.outputs[place], sides.movement, f"output.{place}")
+            self._judged(f"{name}.{place}", api, ours, device.outputs[place], sides, f"output.{place}")
             for place, ours in enumerate(bench.outputs)
         ]
 
@@ -244,18 +244,19 @@ class TorchRunner:
                 rows.append(Judged(name, "SKIP", why))
                 continue
             ours, theirs = bench.gradients[path], device.gradients.get(path)
-            rows.append(self._judged(name, api, ours, theirs, sides.movement, path))
+            rows.append(self._judged(name, api, ours, theirs, sides, path))
             if ours is None and theirs is None:
                 rows[-1].message = f"argument {path} has no gradient."
         return rows
 
-    def _judged(self, name: str, api: str, bench: Any, device: Any, movement: reference.Movement, which: str) -> Judged:
+    def _judged(self, name: str, api: str, bench: Any, device: Any, sides: Sides, which: str) -> Judged:
         if self._profile.own and api.rpartition(".")[2] in _UP_TO_SIGN:
             bench, device = _sizes(bench), _sizes(device)
         pair = Pair(name, value_of(bench), value_of(device))
-        if which in movement.moved:
-            pair.movement = movement.moved[which].numpy()
-        pair.elementwise = which in movement.elementwise
+        if which in sides.movement.moved:
+            pair.movement = sides.movement.moved[which].numpy()
+        pair.elementwise = which in sides.movement.elementwise
+        pair.from_float8 = any(is_float8(tensor) for tensor in sides.inputs.tensors())
         if isinstance(bench, torch.Tensor) and isinstance(device, torch.Tensor) and self._profile.by_element:
             pair.rounded = _rounded(bench, device.dtype)
             _widen(pair.bench, device)
@@ -297,6 +298,11 @@ class TorchRunner:
         from msprobe.precheck.torch.formula import check_formula
 
         return check_formula(f"{key}.backward.formula", function, reference.promoted(inputs, "", True))
+
+
+def is_float8(tensor: torch.Tensor) -> bool:
+    """True for floats of 8 bits."""
+    return tensor.is_floating_point() and tensor.element_size() == 1
 
 
 def find_reference(function: Callable[..., Any], api: str) -> Callable[..., Any]:
@@ -350,7 +356,7 @@ def value_of(result: Any) -> Any:
         result = result.dequantize()
     if result.is_complex():
         result = torch.view_as_real(result.resolve_conj())
-    if result.dtype is torch.bfloat16 or (result.is_floating_point() and result.element_size() == 1):
+    if result.dtype is torch.bfloat16 or is_float8(result):
         result = result.float()
     return Value(result.numpy(force=True), dtype, shape)
 
