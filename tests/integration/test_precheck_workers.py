@@ -82,8 +82,9 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(
 
 
 @pytest.mark.slow  # starts workers in three checks
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_check_with_two_workers_that_was_killed_goes_on_to_the_same_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
 ) -> None:
     candidate = plugin(tmp_path, monkeypatch, "time.sleep(0.1)")
     path = dump(tmp_path, [f"Torch.{name}.{number}" for number in range(6) for name in ("sin", "cos", "exp", "tanh")])
@@ -92,12 +93,20 @@ def test_a_check_with_two_workers_that_was_killed_goes_on_to_the_same_files(
     with subprocess.Popen(
         [sys.executable, "-m", "msprobe", "multi_run_ut", "-n", "2", *map(str, words), "-o", str(out)],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         while not list(out.glob("*_result_*")) or next(out.glob("*_result_*")).read_text().count("\n") < 5:
             assert process.poll() is None
             time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
+        if how is signal.SIGINT:  # as of a terminal, which sends it to all
+            os.killpg(process.pid, how)
+            _, said = process.communicate(timeout=60)
+            assert process.returncode == 130
+            assert "Traceback" not in said
+        else:
+            process.send_signal(how)
     (result,) = out.glob("*_result_*.csv")
     assert 5 <= result.read_text().count("\n") < 25
     assert call("run_ut", *words, "-o", out, "-csv_path", result).returncode == 0

@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Protocol, cast
@@ -43,6 +44,8 @@ def main() -> int:
     # What is checked may print: the answers have a way of their own.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    # Ctrl-C reaches all processes of a terminal, and it is the parent who ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _offer_to_be_killed_first()
     task = Task.from_json(sys.stdin.readline())
     try:
