@@ -77,6 +77,9 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
         metavar="FILE.py:NAME",
         help="function(api_name, output, args, kwargs) that results go through before they are compared",
     )
+    ours.add_argument(
+        "--operators", default="", metavar="FILE.yaml", help="functions that compute what operators of your own do"
+    )
     ours.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one call (600)")
     ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
     ours.add_argument("--fail-on", choices=("error", "warning", "never"), default="never", help="exit with 1 on these")
@@ -167,6 +170,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     from msprobe.precheck.check import CheckRequest
     from msprobe.precheck.executors import executor_of
     from msprobe.precheck.job import Task
+    from msprobe.precheck.operators import read_operators
     from msprobe.precheck.requests import open_requests
     from msprobe.precheck.settings import load_settings
 
@@ -190,6 +194,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         formula=args.gradcheck,
         jit_compile=args.jit_compile,
         modules=args.modules,
+        operators=tuple(read_operators(args.operators).items()) if args.operators else (),
         cleaning=args.clean_output and str(Path(args.clean_output).absolute()),
     )
     _tell_of_modules(open_requests(args.api_info_file), args.modules)

@@ -29,6 +29,8 @@ class Task:
     modules: bool = False
     #: ``FILE.py:FUNCTION`` that results go through before they are compared.
     cleaning: str = ""
+    #: Operators that torch does not have -> ``FILE.py:FUNCTION`` that computes the same.
+    operators: tuple[tuple[str, str], ...] = ()
     kind: str = "torch"
 
     def to_json(self) -> str:
@@ -38,7 +40,8 @@ class Task:
     @classmethod
     def from_json(cls, text: str) -> Task:
         """Read what :meth:`to_json` wrote."""
-        return cls(**json.loads(text))
+        content = json.loads(text)
+        return cls(**{**content, "operators": tuple(map(tuple, content["operators"]))})
 
 
 @dataclass

@@ -14,6 +14,7 @@ import torch
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.job import Answer, Task
+from msprobe.precheck.operators import read_operators
 from msprobe.precheck.torch.formula import check_formula
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.runner import runner
@@ -124,6 +125,23 @@ def test_floats_of_8_bits_are_judged(tmp_path: Path, standard: str) -> None:
     assert check(tmp_path, "Tensor.type", narrow, standard=standard).result[1] == "pass"
     faulty = check(tmp_path, "Torch.cat", args, standard=standard, candidate="plugin:torch_of_tests:far")
     assert faulty.result[1] == "error", faulty.details
+
+
+def test_an_operator_of_the_user_is_judged_by_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text("def double(x):\n    return 2 * x\n")
+    table = tmp_path / "ops.yaml"
+    table.write_text("operators: {npu_double: {forward: ops.py:double, description: twice}}")
+    operators = tuple(read_operators(table).items())
+    for candidate, status in (("cpu", "pass"), ("cpu+inject:scale=1e-3", "error")):
+        found = check(tmp_path, "NPU.npu_double", [TENSOR], candidate=candidate, operators=operators)
+        assert found.result[1] == status
+    assert check(tmp_path, "NPU.npu_double", [TENSOR]).result[1] == "SKIP"
+    task = Task("dump.json", operators=operators)
+    assert Task.from_json(task.to_json()) == task
+    table.write_text("operators: {a: {forward: os.system}, b: {}, c: {forward: x.py:y, colour: red}}")
+    with pytest.raises(InvalidInputError) as problem:
+        read_operators(table)
+    assert all(word in str(problem.value) for word in ("os.system", '"b"', "colour"))
 
 
 @pytest.fixture(autouse=True)

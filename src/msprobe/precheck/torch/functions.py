@@ -32,7 +32,7 @@ def find_function(prefix: str, name: str) -> Callable[..., Any]:
         from msprobe.precheck.torch.fused import FORWARD
 
         if name in FORWARD:
-            return _of_npu(name) or FORWARD[name]
+            return function_of_npu(name) or FORWARD[name]
         raise UnknownApiError(f"{name} of torch_npu has no implementation for other devices")
     if prefix not in _SPACES:
         raise UnknownApiError(f"{prefix!r} is no type of API that is known")
@@ -88,7 +88,7 @@ def _operations() -> frozenset[Any]:
     return frozenset(found)
 
 
-def _of_npu(name: str) -> Callable[..., Any] | None:
+def function_of_npu(name: str) -> Callable[..., Any] | None:
     """The function of torch_npu itself, where that is installed."""
     try:
         import torch_npu

@@ -23,11 +23,11 @@ from msprobe.precheck.memory import check_memory
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
 from msprobe.precheck.standards import PROFILES, Profile
 from msprobe.precheck.torch import errors_kept, reference, spread
-from msprobe.precheck.torch.cleaning import cleaned, load_cleaning
-from msprobe.precheck.torch.functions import RANDOM, UnknownApiError, find_function, is_dropout
+from msprobe.precheck.torch.functions import RANDOM, UnknownApiError, find_function, function_of_npu, is_dropout
 from msprobe.precheck.torch.inputs import InputError, InputMaker, Inputs
 from msprobe.precheck.torch.machine import Machine, Outcome, cpu, flat_outputs, run_call
 from msprobe.precheck.torch.recorded import RecordedResults, place_gradients
+from msprobe.precheck.torch.user_code import cleaned, load_function
 
 #: Results whose gradient is compared by 8.1.1, of calls with several.
 _ONE_GRADIENT = {"topk": 0, "npu_fusion_attention": 0}
@@ -68,7 +68,8 @@ class TorchRunner:
         self._candidate = self._recorded or Machine(executor)
         self._control = Machine(executor_of(task.control, "--control")) if task.control else None
         self._cpu = cpu()
-        self._cleaning = load_cleaning(task.cleaning) if task.cleaning else None
+        self._cleaning = load_function(task.cleaning, "--clean-output") if task.cleaning else None
+        self._operators = {name: load_function(text, "--operators") for name, text in task.operators}
         if task.jit_compile and self._candidate.device.type == "npu":
             torch.npu.set_compile_mode(jit_compile=True)  # type: ignore[attr-defined]
         self.further = (task.seed, self._candidate.name, self._control.name if self._control else "")
@@ -80,7 +81,7 @@ class TorchRunner:
         has_backward = self._requests.has_backward(key)
         try:
             call = self._requests.call(key)
-            function = find_function(call.api.prefix, call.api.name)
+            function = self._function(call.api.prefix, call.api.name)
             check_memory(call)
             inputs = self._maker.make(call)
             if self._recorded is not None:
@@ -97,6 +98,12 @@ class TorchRunner:
             return self._skip(key, "there is not enough memory for it.", has_backward)
         except Exception as problem:
             return self._skip(key, text_of(problem), has_backward)
+
+    def _function(self, prefix: str, name: str) -> Callable[..., Any]:
+        """What the candidate calls: of an operator that the user has described that of torch_npu, where it is there."""
+        if name in self._operators:
+            return function_of_npu(name) or self._operators[name]
+        return find_function(prefix, name)
 
     def _skip(self, key: str, message: str, has_backward: bool) -> Answer:
         return skipped(key, message, has_backward, self._task.decimals, self.further)
@@ -176,7 +183,7 @@ class TorchRunner:
     def _run(
         self, key: str, api: str, function: Callable[..., Any], inputs: Inputs, backward: bool, recorded: list[str]
     ) -> Sides:
-        bare, named = find_reference(function, api), api
+        bare, named = self._operators.get(api) or find_reference(function, api), api
         if self._cleaning is not None:
             function, bare = (cleaned(one, named, self._cleaning) for one in (function, bare))
         autocast = reference.autocast_of(inputs, recorded) if "type" not in api else None
