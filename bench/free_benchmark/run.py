@@ -1,6 +1,6 @@
 """What the free benchmark costs, which planted unstable calls it finds, and how often it is wrong on healthy ones.
 
-    python bench/free_benchmark/run.py [--cost] [--planted] [--healthy] [--steps N] [--json FILE]
+    python bench/free_benchmark/run.py [--cost] [--planted] [--healthy] [--steps N] [--json FILE] [--reference PYTHON]
 
 Without a choice all three. ``cost``: a bf16 network of 6 layers of width 512, batch 64, one thread: steps with
 and without the benchmark alternate in one process: median processor times, as ratios of both, the last ten steps
@@ -19,6 +19,7 @@ import io
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ from torch import nn  # noqa: E402
 from msprobe.pytorch import PrecisionDebugger  # noqa: E402
 
 MODES = ("improve_precision", "add_noise", "bit_noise", "change_value", "no_change", "to_cpu")
+BACKWARD = ("improve_precision", "add_noise", "bit_noise", "no_change")
 WARM_UP = 4
 
 
@@ -46,9 +48,16 @@ def section(mode: str, stage: str = "forward", handler: str = "check") -> dict[s
 
 @contextlib.contextmanager
 def debugged(folder: str, **settings: Any) -> Iterator[Any]:
-    PrecisionDebugger.reset()
-    yield PrecisionDebugger(task="free_benchmark", dump_path=folder, **settings)
-    PrecisionDebugger.reset()
+    # A file, and no reset where there is none: mindstudio-probe is called alike.
+    reset = getattr(PrecisionDebugger, "reset", lambda: None)
+    config = Path(folder) / "config.json"
+    config.write_text(
+        json.dumps({"task": "free_benchmark", "dump_path": folder, "level": "L1", "rank": [], "step": []}
+                   | {"free_benchmark": {"scope": [], "list": [], "fuzz_level": "L1", "if_preheat": False} | settings})
+    )  # fmt: skip
+    reset()
+    yield PrecisionDebugger(config_path=str(config))
+    reset()
 
 
 def rows(folder: Path, name: str) -> list[dict[str, str]]:
@@ -108,10 +117,25 @@ def resident() -> int:
 
 def costs(steps: int) -> dict[str, dict[str, float]]:
     torch.set_num_threads(1)
-    found = {f"{mode} forward": cost(section(mode), steps) for mode in MODES}
-    for mode in ("improve_precision", "add_noise", "bit_noise", "no_change"):
-        found[f"{mode} backward"] = cost(section(mode, "backward"), steps)
-    found["improve_precision fix"] = cost(section("improve_precision", handler="fix"), steps)
+    return {name: cost(settings, steps) for name, settings in costly().items()}
+
+
+def costly() -> dict[str, dict[str, Any]]:
+    """What is asked of the steps whose cost is measured, by name."""
+    found = {f"{mode} forward": section(mode) for mode in MODES}
+    found |= {f"{mode} backward": section(mode, "backward") for mode in BACKWARD}
+    found["improve_precision fix"] = section("improve_precision", handler="fix")
+    return found
+
+
+def costs_elsewhere(python: str, steps: int) -> dict[str, Any]:
+    """The same with the package that another Python has as ``msprobe``; a process for each."""
+    found = {}
+    for name in costly():
+        command = [python, __file__, "--one", name, "--steps", str(steps)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        lines = ended.stdout.splitlines()
+        found[name] = json.loads(lines[-1]) if ended.returncode == 0 and lines else ended.stderr[-300:]
     return found
 
 
@@ -251,13 +275,21 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--reference", metavar="PYTHON", help="measure the cost with its mindstudio-probe, too")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.one:
+        torch.set_num_threads(1)
+        print(json.dumps(cost(costly()[options.one], options.steps)))
+        return
     every = not (options.cost or options.planted or options.healthy)
     found: dict[str, Any] = {}
     if options.planted or every:
         found["planted"] = planted(options.draws)
     if options.cost or every:
         found["cost"] = costs(options.steps)
+        if options.reference:
+            found["cost of the reference"] = costs_elsewhere(options.reference, options.steps)
     if options.healthy or every:
         found["healthy"] = healthy_zoo()
     text = json.dumps(found, indent=1)
