@@ -36,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
 
 def is_asked(args: argparse.Namespace) -> bool:
     """True for ``-d``, and for ``-c`` with a pack."""
-    return args.dump is not None or (args.compare is not None and args.compare[0].endswith(".zip"))
+    return args.dump is not None or any(map(_is_pack, args.compare or ()))
+
+
+def _is_pack(path: str) -> bool:
+    return path.endswith(".zip")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -66,9 +70,15 @@ def _collect(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     from msprobe.environment.configuration.comparison import Options
+    from msprobe.errors import InvalidInputError
     from msprobe.report.configuration.folder import PAGE, WORKBOOK, compare_to_folder
     from msprobe.report.configuration.text import lines
 
+    others = [path for path in args.compare if not _is_pack(path)]
+    if others:
+        raise InvalidInputError(
+            f'"{others[0]}" is no pack (.zip), the other one is: give two packs, or two checkpoints.'
+        )
     folder = args.output or DEFAULT_RESULT
     options = Options(args.tolerance, args.variables, tuple(args.package))
     result = compare_to_folder(args.compare[0], args.compare[1], folder, options)

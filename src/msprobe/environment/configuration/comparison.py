@@ -27,6 +27,7 @@ _SEEDS = re.compile(r"(?:^|[\W_])seed", re.IGNORECASE)
 _STARTS = re.compile(r"(?:^|[\W_])init", re.IGNORECASE)
 _DATA = re.compile(r"(?:^|[\W_])(?:shuffle|datasets?|data)(?:$|[\W_])", re.IGNORECASE)
 _LESS = 45
+_SET_BY_8_1_1 = {"PYTHONHASHSEED": "1234", "HCCL_DETERMINISTIC": "False"}
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,9 @@ def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> Compa
 def _missing(name: str, side: str) -> Part:
     """What one pack alone has cannot be called equal."""
     part = Part(name, (), missing_in="cmp" if side == "cmp" else "bench")
-    told = ("there", "missing") if side == "cmp" else ("missing", "there")
+    told = ("collected", "missing") if side == "cmp" else ("missing", "collected")
     level: Level = "warning" if name in _INFORMATIVE else "error"
-    part.add(
-        Finding(name, level, f"{name} of the whole pack", *told, f"nothing is known of it on the side of {side}", 48)
-    )
+    part.add(Finding(name, level, "the whole part", *told, f"collect it for {side}, too", 48))
     return part
 
 
@@ -131,7 +130,18 @@ def _weighed(found: list[Finding], result: Comparison) -> list[Finding]:
 
 def _environment(bench: Pack, cmp: Pack, options: Options) -> Part:
     table = variables.TABLE if options.variables is None else variables.extended(str(options.variables))
-    return environment_variables.compare(bench.environment(), cmp.environment(), table)
+    sides = []
+    notes = []
+    for pack in (bench, cmp):
+        found = pack.environment()
+        if not pack.is_ours and found.items() >= _SET_BY_8_1_1.items():
+            found = {name: value for name, value in found.items() if name not in _SET_BY_8_1_1}
+            names = " and ".join(_SET_BY_8_1_1)
+            notes.append(f'"{pack.path}": the command of 8.1.1 sets {names} itself; they are left out')
+        sides.append(found)
+    part = environment_variables.compare(sides[0], sides[1], table)
+    part.notes += notes
+    return part
 
 
 def _packages(bench: Pack, cmp: Pack, options: Options) -> Part:

@@ -255,6 +255,11 @@ class Pack:
     def __contains__(self, name: str) -> bool:
         return name in self._found
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this package wrote it."""
+        return any(_OURS.fullmatch(entry.comment.decode("ascii", "replace")) for entry in self._found.values())
+
     def has(self, part: str) -> bool:
         """Whether an entry of this part is there: ``env``, ``pip``, ``hyperparameters``, ``weights``, ..."""
         return part in self._found or any(name.startswith(f"{part}/") for name in self._found)
