@@ -141,7 +141,7 @@ def _find(
     total = len({row[2] for row in part.rows if row[0] == step})
     what = "weights" if part.name == "weights" else "inputs"
     text = f"{len(names)} of {total} {what} at micro-step {step}"
-    ranks = f" on ranks {_ranges({place.rank for place in at_first})}"
+    ranks = f" on {_on_ranks({place.rank for place in at_first})}"
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     if part.name == "dataset":
         why, weight = "the two trainings see other data", 95
@@ -151,8 +151,12 @@ def _find(
         why, weight = f"the weights are equal until micro-step {step}: an update differs", 70
     if alone[0] or alone[1]:
         why = "some ranks are in one pack alone"
-    left, right = (f"only here: ranks {_ranges(set(own))}" if own else "" for own in alone)
+    left, right = (f"only here: {_on_ranks(set(own))}" if own else "" for own in alone)
     part.add(Finding(part.name, "error", f"{text}{ranks}: {short(shown, 200)}", left, right, why, weight))
+
+
+def _on_ranks(ranks: set[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {_ranges(ranks)}"
 
 
 def _ranges(numbers: set[int]) -> str:

@@ -20,8 +20,8 @@ _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:1200px;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%;font-size:.9rem}
-th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
-td{white-space:pre-wrap}
+th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
+td{white-space:pre-wrap;overflow-wrap:break-word;max-width:28rem}
 .error{color:var(--error);font-weight:600}.warning{color:var(--warning);font-weight:600}.pass{color:var(--pass)}
 details{margin:.8rem 0;border:1px solid var(--line);border-radius:6px;padding:.4rem .8rem}summary{cursor:pointer}
 .scroll{overflow-x:auto}code{font-family:ui-monospace,monospace}
@@ -67,7 +67,8 @@ def _details(part: Part) -> str:
     left = len(rows) - _MOST_ROWS
     more = f"<p>{left} further rows are in result.xlsx.</p>" if left > 0 else ""
     level = part.header.index("level") if "level" in part.header else None
-    head = f'<summary>{_text(part.name)}: <span class="{part.level}">{part.level}</span>, {len(rows)} rows</summary>'
+    count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
+    head = f'<summary>{_text(part.name)}: <span class="{part.level}">{part.level}</span>, {count}</summary>'
     return f"<details>{head}{_table(part.header, rows[:_MOST_ROWS], level)}{more}</details>\n"
 
 

@@ -11,7 +11,7 @@ from msprobe.paths import StrPath
 from msprobe.report.workbook import MOST_ROWS, PLAIN, RED, YELLOW, Cell, Sheet, write_workbook
 
 SUMMARY = ("filename", "pass_check", "note")
-FINDINGS = ("rank", "level", "part", "what", "bench", "cmp", "why it matters")
+FINDINGS = ("order", "level", "part", "what", "bench", "cmp", "why it matters")
 _COLOURS = {"error": RED, "warning": YELLOW}
 
 
