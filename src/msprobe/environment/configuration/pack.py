@@ -365,7 +365,7 @@ def _entries(path: str, file: IO[bytes]) -> dict[str, zipfile.ZipInfo]:
     found: dict[str, zipfile.ZipInfo] = {}
     size = 0
     for entry in listed:
-        if entry.is_dir() and _is_inside(entry.filename):
+        if entry.filename.endswith("/") and _is_inside(entry.filename):
             continue
         _check_entry(path, entry)
         if is_entry(entry.filename):
@@ -375,7 +375,7 @@ def _entries(path: str, file: IO[bytes]) -> dict[str, zipfile.ZipInfo]:
         raise InvalidInputError(f'"{path}" unpacks to {size} bytes; the limit is {MOST_BYTES_IN_ALL}.')
     if not found:
         raise InvalidInputError(f'"{path}" is no pack of config_check: it has none of env, pip, hyperparameters, ....')
-    unknown = len({entry.filename for entry in listed if not entry.is_dir()}) - len(found)
+    unknown = len({entry.filename for entry in listed if not entry.filename.endswith("/")}) - len(found)
     if unknown:
         log.warning(f'"{path}": {unknown} entries that no pack has are left out.')
     return found

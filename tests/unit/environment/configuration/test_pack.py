@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import stat
 import subprocess
 import sys
@@ -160,6 +161,17 @@ def _overlapping(path: Path) -> None:
     path.write_bytes(data[:start] + directory + bytes(tail))
 
 
+def _nameless(path: Path) -> None:
+    """The directory has an entry whose name has no letter."""
+    made(path, {"env": "{}"})
+    data = bytearray(path.read_bytes())
+    start, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    data[start + 28] = 0
+    data[end + 12] -= 3
+    del data[start + 46 : end]
+    path.write_bytes(bytes(data))
+
+
 def _lying_count(path: Path) -> None:
     """The end of the archive tells of a directory of 300 MiB."""
     made(path, {"env": "{}"})
@@ -189,6 +201,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "empty": (lambda path: path.write_bytes(b""), "is not a zip file"),
     "cut": (lambda path: path.write_bytes(made(path, {"env": "{}"}).read_bytes()[:-30]), "is not a zip file"),
     "another zip": (lambda path: made(path, {"photo.jpg": "x"}), "no pack of config_check"),
+    "no name": (_nameless, "no pack of config_check"),
     "other names": (lambda path: made(path, {"weights/step١/rank0/weight.json": "{}"}), "no pack of config_check"),
     "folder": (lambda path: path.mkdir(), "is a folder"),
     "missing": (lambda path: None, "does not exist"),
@@ -251,6 +264,24 @@ def test_entries_that_lie_of_their_size_stay_bounded(tmp_path: Path, monkeypatch
         pack.packages()
         with pytest.raises(InvalidInputError, match="more than a pack may hold"):
             pack.packages()
+
+
+def test_a_pack_whose_bytes_were_changed_is_read_or_refused(tmp_path: Path) -> None:
+    draws = random.Random(0)
+    whole = made(tmp_path / "a.zip", {"env": '{"A": "1"}', packs.weights_entry(0, 0): '{"w": {"max": 1}}'}).read_bytes()
+    refused = 0
+    for _ in range(500):
+        data = bytearray(whole)
+        for _ in range(draws.randint(1, 5)):
+            data[draws.randrange(len(data))] = draws.choice((0, 1, 127, 255, draws.randrange(256)))
+        (tmp_path / "b.zip").write_bytes(data[: len(data) - draws.choice((0, 0, 0, draws.randrange(60)))])
+        try:
+            with Pack(tmp_path / "b.zip") as pack:
+                for name in ("env", packs.weights_entry(0, 0)):
+                    pack.json(name)
+        except MsprobeError:
+            refused += 1
+    assert 250 < refused < 500
 
 
 def test_the_last_of_two_entries_of_one_name_counts(tmp_path: Path) -> None:
