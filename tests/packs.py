@@ -1,4 +1,8 @@
-"""Packs of the configuration check, made by hand or by the published mindstudio-probe (``tests/data/config_check``)."""
+"""Packs of the configuration check, made by hand or by the published mindstudio-probe (``tests/data/config_check``).
+
+Those are pairs: ``static_1`` of a script with ``--seed 1234 --bf16``, ``batch: 4`` and NCCL_ALGO, ``static_2`` with
+``--seed 42 --fp16``, ``bs: 8`` and CUDA_LAUNCH_BLOCKING; ``dynamic_2`` has 0.01 added to one weight of ``dynamic_1``.
+"""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from msprobe.paths import StrPath
 #: In the order of the sheets of 8.1.1; the last is ours.
 PARTS = ("env", "pip", "dataset", "weights", "hyperparameters", "random", "random_state")
 _DYNAMIC = ("dataset", "weights", "random")
+_HINTS = ("give -d the launch script and settings files", "ConfigChecker in the training script collects them")
 _INFORMATIVE = ("random", "random_state")
 _SEEDS = re.compile(r"(?:^|[\W_])seed", re.IGNORECASE)
 _STARTS = re.compile(r"(?:^|[\W_])init", re.IGNORECASE)
@@ -92,8 +93,9 @@ def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> Compa
             result.parts.append(_COMPARERS[name](bench, cmp, options))
         elif any(present):
             result.parts.append(_missing(name, "cmp" if present[0] else "bench"))
-        elif name in _DYNAMIC or name == "hyperparameters":
-            result.notes.append(f"{name}: in neither pack, so not compared")
+    neither = [name for name in (*_DYNAMIC, "hyperparameters") if not bench.has(name) and not cmp.has(name)]
+    if neither:
+        result.notes.append(f"{', '.join(neither)}: in neither pack, so not compared; {_HINTS[neither[0] in _DYNAMIC]}")
     result.notes += [note for part in result.parts for note in part.notes]
     found = [finding for part in result.parts for finding in part.findings]
     result.findings = sorted(_weighed(found, result), key=lambda one: (-one.weight, one.level, one.part, one.name))

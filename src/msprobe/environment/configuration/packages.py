@@ -30,6 +30,10 @@ _OF_A_DEVICE = re.compile(
     r"torch-npu|mindspeed.*|vllm-ascend|apex|triton.*|flash-attn|transformer-engine.*|xformers|bitsandbytes|liger-kernel|"
     r"nvidia-.*|system:(?:cuda|cudnn|cann|gpu|npu|nvidia|ascend).*"
 )
+#: Of those, what decides which numbers are computed, and not only how data comes or goes.
+_MATHS = re.compile(
+    r"torch.*|mind.*|transformers|deepspeed|megatron.*|transformer-engine.*|flash-attn|apex|triton.*|accelerate"
+)
 _NVIDIA = re.compile(r"nvidia-(?:cudnn|cublas|nccl|cuda-runtime).*")
 _VERSION = re.compile(r"\d+(?:\.\d+)+\S*")
 
@@ -220,4 +224,6 @@ def _why(name: str) -> str:
 def _weight(name: str, level: Level) -> int:
     if name.startswith(SYSTEM) or _NVIDIA.fullmatch(name):
         return 40 if level == "error" else 20
-    return 65 if level == "error" else 30
+    if level != "error":
+        return 30
+    return 65 if _MATHS.fullmatch(name.partition("@")[0]) else 57

@@ -65,7 +65,7 @@ def _details(part: Part) -> str:
         column = 6 if part.name == "random" else 3
         rows = sorted(rows, key=lambda row: row[column] is True)
     left = len(rows) - _MOST_ROWS
-    more = f"<p>{left} further rows are in result.xlsx.</p>" if left > 0 else ""
+    more = f"<p>{left} more in result.xlsx.</p>" if left > 0 else ""
     level = part.header.index("level") if "level" in part.header else None
     count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
     head = f'<summary>{_text(part.name)}: <span class="{part.level}">{part.level}</span>, {count}</summary>'
