@@ -393,6 +393,43 @@ def going_bad(rank: int, path: str) -> None:
 
 
 @scenario
+def checked(rank: int, path: str) -> None:
+    """The configuration check: FSDP2 on both ranks into one pack, with a step that each rank computes in both ways."""
+    import torch
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    from msprobe.core.config_check import ConfigChecker
+
+    def train(checks: bool) -> list[float]:
+        if checks:
+            ConfigChecker.apply_patches("pytorch")
+        torch.manual_seed(rank)
+        inputs = torch.randn(2, 4)
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 2))
+        mesh = init_device_mesh("cpu", (WORLD_SIZE,))
+        fully_shard(model[0], mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        if checks:
+            ConfigChecker(model, None, f"{path}/pack.zip", steps=2)
+        losses = []
+        for _ in range(3):
+            loss = model(inputs).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        return losses
+
+    os.makedirs(path, exist_ok=True)
+    with open(f"{path}/losses.{rank}.json", "w") as file:
+        json.dump([train(False), train(True)], file)
+
+
+@scenario
 def stuck(rank: int, path: str) -> None:
     """A receive that nobody answers, and the process is gone."""
     import torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ SCENARIOS = [
     "listened",
     "tensor_parallel",
     "pipelined",
+    "checked",
     "stuck",
 ]
 GROUP = {"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": "77849d8c"}
@@ -260,3 +262,31 @@ def test_a_pipeline_that_finds_out_its_shapes_leaves_no_trace_and_shifts_no_numb
                 "Module.0.Linear.forward.0",
                 "Module.0.Linear.forward.1",
             ]
+
+
+# ---------------------------------------------------------------- the configuration check
+
+
+def test_both_ranks_put_what_they_begin_with_into_one_pack(recorded: Path) -> None:
+    with zipfile.ZipFile(recorded / "checked" / "pack.zip") as archive:
+        names = archive.namelist()
+        found = {name: json.loads(archive.read(name)) for name in names if name.endswith(".json")}
+    for rank, state in enumerate(states):
+        assert state["seeds"] == [["torch.manual_seed", rank], ["torch.manual_seed", 0]]
+             for step in (0, 1) for rank in (0, 1)]  # fmt: skip
+    parts += [f"digests/step{step}/rank{rank}.json" for step in (0, 1) for rank in (0, 1)]
+    parts += [f"{part}/rank{rank}.json" for part in ("random", "random_state") for rank in (0, 1)]
+    assert sorted(names) == sorted(["env", "pip", *parts])
+    shards = [found[f"weights/step0/rank{rank}/weight.json"] for rank in (0, 1)]
+    assert list(shards[0]) == list(shards[1]) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    # Each rank has its own part of a sharded weight.
+    assert shards[0]["0.weight"] != shards[1]["0.weight"]
+    assert found["dataset/step0/rank0/dataset.json"] != found["dataset/step0/rank1/dataset.json"]
+    states = [found[f"random_state/rank{rank}.json"] for rank in (0, 1)]
+    assert [state["seeds"] for state in states] == [
+        [["torch.manual_seed", rank], ["torch.manual_seed", 0]] for rank in (0, 1)
+    ]
+    assert states[0]["dropout"] == {"1": {"p": 0.5, "training": True}}
+    for rank in (0, 1):
+        bare, checked = json.loads((recorded / "checked" / f"losses.{rank}.json").read_text())
+        assert bare == checked

@@ -167,25 +167,31 @@ class RandomCalls:
         return aside
 
     def _counting(self, original: Any, one: Watched) -> Any:
-        is_compiling, note = self._is_compiling, self._note
+        is_compiling, note, inside = self._is_compiling, self._note, self._inside
 
         @functools.wraps(original)
         def counting(*args: Any, **kwargs: Any) -> Any:
-            if not is_compiling():
-                note(one, args, kwargs)
-            return original(*args, **kwargs)
+            if is_compiling():
+                return original(*args, **kwargs)
+            is_outer = note(one, args, kwargs) and one.seeds
+            # Seed functions of frameworks set those of devices, Python and numpy.
+            inside.busy = is_outer or getattr(inside, "busy", False)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if is_outer:
+                    inside.busy = False
 
         return counting
 
-    def _note(self, one: Watched, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _note(self, one: Watched, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Count a call; False for one that is none of the program."""
         # What a watched function calls itself is no call of the program.
         if not self._replaced or getattr(self._inside, "busy", False):
-            return
+            return False
         self._inside.busy = True
         try:
             frame = sys._getframe(2)
-            if _is_called_by_framework(frame, one):
-                return
             stacks = self._counts.setdefault(one.name, {})
             stack = _stack(frame)
             if stack in stacks or len(stacks) < _MOST_STACKS:
@@ -198,11 +204,7 @@ class RandomCalls:
             )
         finally:
             self._inside.busy = False
-
-
-def _is_called_by_framework(frame: types.FrameType, one: Watched) -> bool:
-    """True for a seed that the framework's own seed function hands on (``torch.manual_seed`` sets those of devices)."""
-    return one.seeds and frame.f_globals.get("__name__", "") in ("torch.random", "mindspore.common.seed")
+        return True
 
 
 def _seed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
