@@ -271,9 +271,9 @@ def test_both_ranks_put_what_they_begin_with_into_one_pack(recorded: Path) -> No
     with zipfile.ZipFile(recorded / "checked" / "pack.zip") as archive:
         names = archive.namelist()
         found = {name: json.loads(archive.read(name)) for name in names if name.endswith(".json")}
-    for rank, state in enumerate(states):
-        assert state["seeds"] == [["torch.manual_seed", rank], ["torch.manual_seed", 0]]
-             for step in (0, 1) for rank in (0, 1)]  # fmt: skip
+    kinds = (("dataset", "dataset"), ("weights", "weight"))
+    places = [(step, rank) for step in (0, 1) for rank in (0, 1)]
+    parts = [f"{part}/step{step}/rank{rank}/{file}.json" for part, file in kinds for step, rank in places]
     parts += [f"digests/step{step}/rank{rank}.json" for step in (0, 1) for rank in (0, 1)]
     parts += [f"{part}/rank{rank}.json" for part in ("random", "random_state") for rank in (0, 1)]
     assert sorted(names) == sorted(["env", "pip", *parts])
@@ -283,9 +283,8 @@ def test_both_ranks_put_what_they_begin_with_into_one_pack(recorded: Path) -> No
     assert shards[0]["0.weight"] != shards[1]["0.weight"]
     assert found["dataset/step0/rank0/dataset.json"] != found["dataset/step0/rank1/dataset.json"]
     states = [found[f"random_state/rank{rank}.json"] for rank in (0, 1)]
-    assert [state["seeds"] for state in states] == [
-        [["torch.manual_seed", rank], ["torch.manual_seed", 0]] for rank in (0, 1)
-    ]
+    for rank, state in enumerate(states):
+        assert state["seeds"] == [["torch.manual_seed", rank], ["torch.manual_seed", 0]]
     assert states[0]["dropout"] == {"1": {"p": 0.5, "training": True}}
     for rank in (0, 1):
         bare, checked = json.loads((recorded / "checked" / f"losses.{rank}.json").read_text())

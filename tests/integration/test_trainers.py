@@ -6,10 +6,12 @@ nobody. Both recordings hold the same, and the three trainings are equal to the 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,13 @@ class Ended:
                     assert dump.file(step, rank=rank)["msprobe"]["complete"] is True
 
 
+def read_pack(folder: Path) -> dict[str, Any]:
+    """What the configuration check of the callback collected: the first micro-step of the first rank."""
+    with zipfile.ZipFile(folder / "pack.zip") as archive:
+        assert not [name for name in archive.namelist() if "step1" in name]
+        return {name: json.loads(archive.read(name)) for name in archive.namelist() if name.endswith(".json")}
+
+
 def assert_same_records(one: dict[str, Any], other: dict[str, Any], compared: tuple[str, ...] = ("",)) -> None:
     """The same names; records that begin with ``compared`` have the same contents, but for the line that called."""
     assert list(one) == list(other)
@@ -87,6 +96,10 @@ def test_trainer_of_hugging_face(tmp_path: Path) -> None:
     """With evaluation before, in and behind the training, generation, accumulated gradients and a checkpoint."""
     ended = Ended(tmp_path, "trainers_huggingface.py", "plain", "resume")
     ended.check(entries=("Optimizer.AdamW.0.forward",), passes={"transformer.h.0.GPT2Block": 2, "Optimizer.": 1})
+    pack = read_pack(tmp_path)
+    assert pack["hyperparameters/hyperparameters_dynamic.json"]["per_device_train_batch_size"] == 2
+    assert "input_ids" in pack["dataset/step0/rank0/dataset.json"]["kwargs"]
+    assert "transformer.wte.weight" in pack["weights/step0/rank0/weight.json"]
     # Resumed, a step has the number of its global_step and is the same step.
     resumed = Dump(tmp_path / "resumed")
     assert resumed.steps() == ["step2"]
@@ -116,6 +129,9 @@ def test_trainer_of_lightning(tmp_path: Path) -> None:
     assert parents["Functional.mse_loss.1.forward"] is None
     resumed = Dump(tmp_path / "resumed")
     assert resumed.steps() == ["step2"]
+    pack = read_pack(tmp_path)
+    assert "0" in pack["dataset/step0/rank0/dataset.json"]["args"]
+    assert "first.weight" in pack["weights/step0/rank0/weight.json"]
 
 
 def test_two_optimizers_of_lightning_make_one_step(tmp_path: Path) -> None:

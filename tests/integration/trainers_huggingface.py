@@ -146,7 +146,9 @@ def main() -> None:
     way, dumps = sys.argv[1], Path(sys.argv[2])
     train = WAYS[way]
     tell(dumps, "launcher", train(dumps, []))
-    tell(dumps, "callback", train(dumps, [MsprobeCallback(level="mix", dump_path=str(dumps / "callback"))]))
+    check = str(dumps / "pack.zip") if way == "plain" else None
+    callback = MsprobeCallback(level="mix", dump_path=str(dumps / "callback"), config_check=check)
+    tell(dumps, "callback", train(dumps, [callback]))
     hooks = importlib.import_module("torch.optim.optimizer")._global_optimizer_pre_hooks
     assert (torch.nn.Module.__call__.__qualname__, dict(hooks)) == ("Module._wrapped_call_impl", {})
     tell(dumps, "bare", train(dumps, []))

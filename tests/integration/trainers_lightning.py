@@ -35,7 +35,8 @@ def fit(model: Any, folder: Path, recorded: str | None, checkpoint: str | None =
 
     callbacks: list[Any] = [ModelCheckpoint(folder / "out", save_top_k=-1, every_n_train_steps=2, filename="{step}")]
     if recorded:
-        callbacks.append(MsprobeCallback(level="mix", dump_path=str(folder / recorded)))
+        check = str(folder / "pack.zip") if recorded == "callback" else None
+        callbacks.append(MsprobeCallback(level="mix", dump_path=str(folder / recorded), config_check=check))
     trainer = lightning.Trainer(
         max_steps=3,
         accelerator="cpu",

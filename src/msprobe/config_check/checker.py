@@ -57,6 +57,8 @@ class ConfigChecker:
     of the program, as a dict, a namespace, a dataclass or a configuration, or several in a list. Those of Megatron are
     found.
 
+    ``watch=False``: the program tells by :meth:`collect` when a micro-step begins.
+
     Raises InvalidInputError for arguments that cannot be used: a TypeError, too, for a ``shell_path`` that is no list,
     a ValueError for a kind of file that is not read.
     """
@@ -78,6 +80,7 @@ class ConfigChecker:
         fmk: str = "pytorch",
         steps: int = 1,
         settings: Any = None,
+        watch: bool = True,
     ) -> None:
         self._collection: Collection | None = None
         one, models, paths = _checked(model, shell_path, output_zip_path, fmk, steps)
@@ -89,8 +92,9 @@ class ConfigChecker:
             calls, type(self)._calls = type(self)._calls or RandomCalls(()), None
             self._collection = Collection(one, models, writer, steps, calls, self._tell_step)
             self._collection.given = given if is_first else None
+            begin = self._collection.begin if watch else self._collection.wait
             type(self)._collections.append(self._collection)
-            _guarded("collects no weights and inputs", self._collection.begin)
+            _guarded("collects no weights and inputs", begin)
 
     @classmethod
     def apply_patches(cls, fmk: str = "pytorch") -> None:

@@ -53,6 +53,10 @@ class Collection:
                 " collect(*inputs) of the ConfigChecker before each step to have its inputs and weights in the pack."
             )
 
+    def wait(self) -> None:
+        """Leave the model alone; the program calls ``before`` and ``after``."""
+        self._tell_step(0)
+
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A micro-step begins with these inputs."""
         if self.is_watching:

@@ -22,6 +22,7 @@ except ModuleNotFoundError as problem:
     ) from None
 
 from msprobe.capture.torch.trainer_recording import TrainerRecording
+from msprobe.config_check.trainers import CheckedTraining
 from msprobe.monitor.torch.trainers import MonitoredTraining
 
 __all__ = ["MsprobeCallback"]
@@ -34,14 +35,24 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
     Without any it uses the PrecisionDebugger that is there, else the defaults. ``monitor``: the configuration of a
     monitor (:class:`msprobe.pytorch.TrainerMon`) that watches the training as well, or, without other arguments, alone;
     the loss that the model returns is noted in it, unless the model is compiled.
-    The folder ``step{k}`` holds the step
+    ``config_check``: the path of a pack (``.zip``) of the configuration check
+    (:class:`msprobe.core.config_check.ConfigChecker`), with the arguments of the trainer, the weights and the inputs of
+    the first micro-step; of a compiled model without the inputs. The folder ``step{k}`` holds the step
     that begins at ``global_step`` k, also in a training that is resumed. Evaluation is not recorded.
     """
 
-    def __init__(self, config_path: str | None = None, *, monitor: str | None = None, **settings: Any) -> None:
-        records = monitor is None or config_path is not None or bool(settings)
+    def __init__(
+        self,
+        config_path: str | None = None,
+        *,
+        monitor: str | None = None,
+        config_check: str | None = None,
+        **settings: Any,
+    ) -> None:
+        records = (monitor is None and config_check is None) or config_path is not None or bool(settings)
         self._recording = TrainerRecording(config_path, settings) if records else None
         self._monitored = MonitoredTraining(monitor) if monitor is not None else None
+        self._checked = CheckedTraining(config_check) if config_check is not None else None
         self._inside = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
@@ -49,6 +60,8 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
         self._inside = False
         if self._recording is not None:
             self._recording.begin(state.global_step, lambda: self._inside, ends_steps=True)
+        if self._checked is not None:
+            self._checked.begin(more["model"], args, calls_model=not getattr(args, "torch_compile", False))
         if self._monitored is not None:
             accumulated = args.gradient_accumulation_steps
             self._monitored.begin(more["model"], more["optimizer"], accumulated, state.global_step)
@@ -59,6 +72,8 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
         """A step begins, with its first micro-batch."""
         if self._recording is not None:
             self._recording.number_next_step(state.global_step)
+        if self._checked is not None:
+            self._checked.tell()
         self._inside = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
@@ -74,3 +89,5 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
             self._recording.end()
         if self._monitored is not None:
             self._monitored.end()
+        if self._checked is not None:
+            self._checked.end()

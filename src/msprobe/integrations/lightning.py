@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from msprobe.capture.torch.trainer_recording import TrainerRecording
+from msprobe.config_check.trainers import CheckedTraining
 from msprobe.monitor.torch.trainers import MonitoredTraining
 
 __all__ = ["MsprobeCallback"]
@@ -43,16 +44,25 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
     Without any it uses the PrecisionDebugger that is there, else the defaults. ``monitor``: the configuration of a
     monitor (:class:`msprobe.pytorch.TrainerMon`) that watches the training as well, or, without other arguments, alone;
     of several optimizers it watches the first, and notes the sum of what goes backward as the loss.
-    A training that is resumed counts on
-    from the steps of the checkpoint. Sanity checks and validation are not recorded, but for those between two
-    micro-batches of a step.
+    ``config_check``: the path of a pack (``.zip``) of the configuration check
+    (:class:`msprobe.core.config_check.ConfigChecker`), with the hyper-parameters and weights of the module and its
+    first batch. A training that is resumed counts on from the steps of the checkpoint. Sanity checks and validation
+    are not recorded, but for those between two micro-batches of a step.
     """
 
-    def __init__(self, config_path: str | None = None, *, monitor: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        config_path: str | None = None,
+        *,
+        monitor: str | None = None,
+        config_check: str | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__()
-        records = monitor is None or config_path is not None or bool(settings)
+        records = (monitor is None and config_check is None) or config_path is not None or bool(settings)
         self._recording = TrainerRecording(config_path, settings) if records else None
         self._monitored = MonitoredTraining(monitor) if monitor is not None else None
+        self._checked = CheckedTraining(config_check) if config_check is not None else None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """The training begins, behind the sanity check; a checkpoint is loaded."""
@@ -62,6 +72,14 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
             self._recording.begin(done, lambda: bool(trainer.training), trainer.optimizers)
         if self._monitored is not None:
             self._monitored.begin(pl_module, trainer.optimizers[0], trainer.accumulate_grad_batches, done)
+
+        if self._checked is not None:
+            self._checked.begin(pl_module, getattr(pl_module, "hparams", None) or None, calls_model=False)
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """A micro-batch begins."""
+        if self._checked is not None:
+            self._checked.tell(batch)
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         """A micro batch has its loss, divided by their number."""
@@ -74,6 +92,8 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
             self._recording.end()
         if self._monitored is not None:
             self._monitored.end()
+        if self._checked is not None:
+            self._checked.end()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The training was ended by an exception."""
