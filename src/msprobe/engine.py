@@ -206,7 +206,9 @@ def _on_ray(
     try:
         for _ in jobs:
             waiting.extend(call.remote(work, job) for job in islice(todo, count - len(waiting)))
-            yield ray.get(waiting.popleft())
+            with contextlib.redirect_stdout(sys.stderr):  # Ray prints there that it has lost a node
+                done = ray.get(waiting.popleft())
+            yield done
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError) as lost:
         raise WorkerLostError(_lost(lost)) from lost
     # What is under way when the caller stops is not cancelled: that may end the program where a task is done at that
