@@ -7,9 +7,11 @@ they spread, and which dump it was.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
-from msprobe.diagnose.check.first_overflow import FirstNode, OverflowAnswer
+from msprobe.diagnose.check.bad_values import Limits
+from msprobe.diagnose.check.first_overflow import Asked, FirstNode, OverflowAnswer
 
 
 def file_name(time_ns: int) -> str:
@@ -24,6 +26,20 @@ def anomaly_bytes(answer: OverflowAnswer) -> bytes:
         found.setdefault(_rank_key(node.rank), []).append(_entry(node))
     found["_propagation"] = _propagation(answer)
     return (json.dumps(found, indent=2) + "\n").encode()
+
+
+def asked_for(propagation: dict[str, Any]) -> Asked:
+    """What was asked for when a file was written, by its ``_propagation``; as usual where it does not say."""
+    told = propagation.get("asked")
+    told = told if isinstance(told, dict) else {}
+    limits = told.get("limits")
+    limits = limits if isinstance(limits, dict) else {}
+    numbers = {key: limits[key] for key in ("largest", "growth") if type(limits.get(key)) in (int, float)}
+    return Asked(
+        Limits(every_infinity=limits.get("every_infinity") is True, **numbers),
+        all_steps=told.get("all_steps") is True,
+        partial=told.get("partial") is True,
+    )
 
 
 def _rank_key(rank: int | str) -> str:
@@ -52,6 +68,7 @@ def _entry(node: FirstNode) -> dict[str, Any]:
 def _propagation(answer: OverflowAnswer) -> dict[str, Any]:
     return {
         "dump": answer.dump,
+        "asked": asdict(answer.asked),
         "from": [
             {
                 "rank": _rank_key(node.rank),

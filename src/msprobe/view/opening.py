@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
@@ -173,7 +173,8 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
     except (ValueError, RecursionError, OSError) as problem:
         raise InvalidInputError(f'"{file}" is no readable JSON: it is no result of msprobe.') from problem
     keys = ("candidate", "reference") if file.name == VERDICT_FILES[0] else ("dump",)
-    if isinstance(found, dict) and "_propagation" in found:
+    overflow = isinstance(found, dict) and "_propagation" in found
+    if overflow:
         found = found["_propagation"]
     names = [found.get(key) if isinstance(found, dict) else None for key in keys]
     if not all(isinstance(name, str) for name in names):
@@ -194,4 +195,14 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
             "give the dumps themselves: msprobe view CANDIDATE REFERENCE."
         )
     dumps = open_dumps(paths)
+    if overflow:
+        return _first_overflow(dumps[0], found, progress)
     return compared(dumps[0], dumps[1], progress, wanted) if len(dumps) == 2 else checked(dumps[0], progress)
+
+
+def _first_overflow(dump: Dump, asked: dict[str, Any], progress: Progress | None) -> Dumps:
+    """A dump with the first bad values over its ranks, as ``msprobe nan_analyze`` was asked for them."""
+    from msprobe.diagnose.check.first_overflow import find_first_overflow
+    from msprobe.report.anomaly_file import asked_for
+
+    return Dumps(dump, None, find_first_overflow(dump, asked_for(asked), progress).as_check())

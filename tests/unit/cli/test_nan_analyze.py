@@ -14,6 +14,7 @@ from hand_made import call, tensor, write_part
 from msprobe.cli import main
 from msprobe.nan_analyze.analyzer import NanAnalyzer
 from msprobe.overflow_check.analyzer import OverFlowCheck
+from msprobe.view.opening import open_source
 
 
 @pytest.fixture
@@ -123,3 +124,23 @@ def test_no_framework_is_imported(step: Path, tmp_path: Path) -> None:
     code = "import sys; from msprobe.cli import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
     words = ["nan_analyze", "-i", str(step), "-o", str(tmp_path / "out")]
     subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True)
+
+
+def test_the_page_shows_what_the_file_says(step: Path, tmp_path: Path) -> None:
+    """With the limits that were asked for, and nothing of other checks."""
+    for rank, value in ((0, 5.0), (1, 5.0)):
+        data = {"Torch.mul.0.forward": call(tensor(2), out=tensor(2, value=value * (1 + 99 * rank)))}
+        write_part(tmp_path / "large" / "step0" / f"rank{rank}", data).close()
+    for dump, words, name in (
+        (step, [], "Torch.div.0.forward"),
+        (tmp_path / "large", ["--threshold", "100"], "Torch.mul.0.forward"),
+    ):
+        out = tmp_path / f"out-{name}"
+        assert main(["nan_analyze", "-i", str(dump), "-o", str(out), *words]) == 0
+        source = open_source([out])
+        try:
+            (finding,) = source.overview()["verdict"]["findings"]
+            assert finding["name"] == name
+            assert "rank 1" in json.dumps(finding)
+        finally:
+            source.close()

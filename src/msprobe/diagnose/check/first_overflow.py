@@ -19,6 +19,7 @@ from msprobe.diagnose.check.exchange import Exchange, How, RankCalls
 from msprobe.diagnose.check.origins import Origin, calls_of, origins
 from msprobe.diagnose.check.overflow import finding_of, in_order_of_ranks
 from msprobe.diagnose.check.overflow_words import LARGEST
+from msprobe.diagnose.check.run import CheckResult
 from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.differences.records import numbers
 from msprobe.diagnose.differences.words import dtype_word
@@ -99,6 +100,24 @@ class OverflowAnswer:
     steps: int
     ranks: int
     records: int
+    asked: Asked = Asked()
+
+    def as_check(self) -> CheckResult:
+        """The same as the one check of a dump, for those who show such."""
+        return CheckResult(
+            status=self.status,
+            dump=self.dump,
+            findings=tuple(node.finding for node in self.nodes),
+            notes=tuple(self.notes) + ((self.mismatch,) if self.mismatch else ()),
+            summary={
+                "steps": self.steps,
+                "records": self.records,
+                "findings": len(self.nodes),
+                "checks": ["overflow"],
+                "blind": {},
+            },
+            unread=self.unread,
+        )
 
 
 def find_first_overflow(
@@ -292,6 +311,7 @@ class _Search:
             steps=self._steps,
             ranks=len(self._ranks),
             records=self._records,
+            asked=self.asked,
         )
 
 
