@@ -44,6 +44,7 @@ ADVICE: dict[str, str] = {
     "scale": "Divide the gradients by the scale after backward (GradScaler.unscale_), before they are clipped.",
     "padding": "Pass padding_idx to the embedding, or zero the gradient of that row.",
     "ties": "Tie them again after loading: head.weight = embedding.weight.",
+    "sequence": "Look at what decides, on this rank, whether and in which order it calls these collectives.",
     "collectives": "Record this exchange with its tensors on all ranks, and check links and communication library.",
     "replicas": "What is replicated must be made alike on all ranks: broadcast at the start, seeds, reductions.",
     "clearing": "Call optimizer.zero_grad() once before the first backward pass of each step, and not in between.",

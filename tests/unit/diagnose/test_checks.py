@@ -700,6 +700,61 @@ def test_ranks_and_calls_that_are_missing_are_noted(tmp_path: Path) -> None:
     assert "Distributed.all_reduce.1.forward has no answer on rank 1, 2" in notes
 
 
+def grouped(*apis: str, rows: int = 4) -> dict[str, Any]:
+    """Collectives over ranks 0 to 2, one after the other."""
+    group = {"process_group": {"type": "torch.ProcessGroup", "group_ranks": [0, 1, 2]}}
+    names = [f"Distributed.{api}.{apis[:place].count(api)}.forward" for place, api in enumerate(apis)]
+    inputs = {"all_gather": [[some(8, rows)], some(7, rows)]}
+    return {
+        name: call(inputs.get(api, [some(7, rows)]), some(6, rows), **group)
+        for name, api in zip(names, apis, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("odd", "entry", "words"),
+    [
+        (
+            grouped("all_reduce", "all_gather"),
+            "Distributed.all_gather.0.forward",
+            "where Distributed.broadcast.0.forward is called on rank 0, 2: they wait for each other",
+        ),
+        (
+            grouped("all_reduce"),
+            "Distributed.all_reduce.0.forward",
+            "rank 1 makes no collective over the ranks 0-2 after Distributed.all_reduce.0.forward",
+        ),
+        (
+            grouped("all_reduce", "broadcast", "barrier"),
+            "Distributed.barrier.0.forward",
+            "rank 1 calls Distributed.barrier.0.forward over the ranks 0-2, where rank 0, 2 makes no",
+        ),
+        (
+            grouped("all_reduce", "broadcast", rows=5),
+            "Distributed.all_reduce.0.forward",
+            "torch.float32 [5] to Distributed.all_reduce.0.forward, where torch.float32 [4] is given on rank 0, 2",
+        ),
+    ],
+)
+def test_a_rank_that_makes_other_collectives(tmp_path: Path, odd: dict[str, Any], entry: str, words: str) -> None:
+    of_ranks(tmp_path, lambda rank: odd if rank == 1 else grouped("all_reduce", "broadcast"))
+    finding = one(tmp_path, "sequence")
+    assert (finding.rank, finding.entry) == (1, entry)
+    assert words in finding.message
+
+
+def test_ranks_with_the_same_collectives_are_in_step(tmp_path: Path) -> None:
+    of_ranks(tmp_path, lambda rank: grouped("all_reduce", "broadcast") | {f"Torch.add.{rank}.forward": call([], None)})
+    assert found(tmp_path, "sequence") == []
+
+
+def test_a_recording_that_was_cut_off_accuses_no_rank(tmp_path: Path) -> None:
+    of_ranks(tmp_path, lambda rank: grouped("all_reduce") if rank == 1 else grouped("all_reduce", "broadcast"))
+    file = tmp_path / "step0" / "rank1" / "dump.json"
+    file.write_text(file.read_text().replace('"complete": true', '"complete": false'))
+    assert found(tmp_path, "sequence") == []
+
+
 def replica(weight: int, gradient: int, after: int = 3) -> dict[str, Any]:
     leaf = some(weight, 4, requires_grad=True)
     return {

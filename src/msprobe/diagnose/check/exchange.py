@@ -48,7 +48,7 @@ class RankCalls:
     ``groups``: the ranks that a record names. ``forms``: types and shapes that all ranks should give alike.
     ``results``: what collectives give that should be the same on all ranks, where it is asked for; None if that is not
     known. ``troubles``: by number in the columns. ``matters``: a bad value reaches what counts. ``dismissed``: calls
-    that make infinities which are masked away again.
+    that make infinities which are masked away again. ``may_go_on``: the recording may have ended before the rank did.
     """
 
     rank: Rank
@@ -63,6 +63,7 @@ class RankCalls:
     has_trouble: bool = False
     matters: bool = False
     dismissed: tuple[str, ...] = ()
+    may_go_on: bool = False
 
 
 def _rank_order(rank: Rank) -> tuple[bool, int, str]:
@@ -159,6 +160,36 @@ class Exchange:
     def has_messages(self) -> dict[Rank, bool]:
         """Whether a rank sends or gets messages."""
         return {one.rank: not operators.MESSAGES.isdisjoint(one.words) for one in self.calls}
+
+    def by_group(self) -> Iterator[tuple[tuple[int, ...], dict[Rank, list[tuple[str, str, str]]]]]:
+        """Each group that records name, and the collectives of its ranks over it, in order: name, API and form. Ranks
+        of which no exchange was recorded at all are left out.
+        """
+        places: dict[int, dict[int, list[int]]] = defaultdict(dict)
+        for side, one in enumerate(self.calls):
+            for number, (keys, group) in enumerate(zip(one.keys, self._group_of[side], strict=True)):
+                if group and keys and len(keys[0]) == 1:
+                    places[group].setdefault(side, []).append(number)
+        groups = list(self._groups)
+        active = [side for side, one in enumerate(self.calls) if any(one.keys)]
+        for group, found in places.items():
+            members = set(groups[group])
+            yield (
+                groups[group],
+                {
+                    self.ranks[side]: [
+                        (one.names[number], one.words[number], one.forms[number]) for number in found.get(side, ())
+                    ]
+                    for side in active
+                    if self.ranks[side] in members
+                    for one in (self.calls[side],)
+                },
+            )
+
+    @property
+    def may_go_on(self) -> dict[Rank, bool]:
+        """Whether the recording of a rank may have ended before the rank did."""
+        return {one.rank: one.may_go_on for one in self.calls}
 
     def word(self, node: Node) -> str:
         """The API of the first call of a node."""

@@ -57,7 +57,7 @@ def calls_of(timeline: Timeline, watcher: Watcher, with_results: bool = False) -
             if unexplained and moves:
                 continue  # It may be memory that is not filled yet; who computes with it will tell.
         seen |= made
-    return columns.whole(watcher)
+    return columns.whole(watcher, not (timeline.part.complete and timeline.part.ours))
 
 
 def _birth(watcher: Watcher, event: Event, unexplained: bool, seen: set[str]) -> tuple[How, str] | None:
@@ -97,7 +97,7 @@ class _Columns:
             return None
         return tuple(communication.written(event, self._rank))
 
-    def whole(self, watcher: Watcher) -> RankCalls:
+    def whole(self, watcher: Watcher, may_go_on: bool) -> RankCalls:
         names, words, places, keys, groups, forms = zip(*self._rows, strict=True) if self._rows else ((),) * 6
         return RankCalls(
             rank=self._rank,
@@ -112,6 +112,7 @@ class _Columns:
             has_trouble=watcher.any,
             matters=watcher.counts,
             dismissed=tuple(event.name for event, birth in watcher.births.items() if birth.dismissed),
+            may_go_on=may_go_on,
         )
 
 

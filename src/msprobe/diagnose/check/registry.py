@@ -25,6 +25,7 @@ from msprobe.diagnose.check.recompute import check as recompute
 from msprobe.diagnose.check.repeated import check as repeated
 from msprobe.diagnose.check.replicas import check as replicas
 from msprobe.diagnose.check.scale import check as scale
+from msprobe.diagnose.check.sequence import check as sequence
 from msprobe.diagnose.check.siblings import check as siblings
 from msprobe.diagnose.check.sight import Need
 from msprobe.diagnose.check.softmax import check as softmax
@@ -111,6 +112,13 @@ CHECKS: tuple[Check, ...] = (
         needs=("calls", "values", "backward"),
     ),
     Check("ties", "embedding and head begin as one matrix and are trained as two", ties, needs=("modules", "backward")),
+    Check(
+        "sequence",
+        "a rank makes other collectives than its group, or gives them other types or shapes",
+        once=True,
+        needs=("ranks",),
+        across=sequence,
+    ),
     Check(
         "collectives",
         "ranks of a group get different results from one collective",

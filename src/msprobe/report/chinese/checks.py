@@ -29,6 +29,20 @@ CHECKS: dict[str, str] = {
     "gradients are not cleared between steps, or are cleared between micro-batches": "step 之间没有清零梯度，或在微批次之间清零了",
     "parameters with a gradient are not updated": "有梯度的参数没有被更新",
     # what they find
+    "a rank makes other collectives than its group, or gives them other types or shapes": "某个 rank 的集合通信与同组其他 rank 不同，"
+    "或传入的类型、形状不同",
+    "Look at what decides, on this rank, whether and in which order it calls these collectives.": "查看这个 rank 上是什么决定了"
+    "是否以及按什么顺序调用这些集合通信。",
+    "rank {} makes no collective over the ranks {}, where {} is called on rank {}: these wait for it": "rank {0} 在通信组 {1} 上没有"
+    "任何集合通信，而 rank {3} 调用了 {2}：它们在等它",
+    "rank {} makes no collective over the ranks {} after {}, where {} is called on rank {}: these wait for it": "rank {0} 在通信组 {1} 上"
+    "于 {2} 之后不再有集合通信，而 rank {4} 调用了 {3}：它们在等它",
+    "rank {} calls {} over the ranks {}, where rank {} makes no further collective: it waits for them": "rank {0} 在通信组 {2} 上调用了 "
+    "{1}，而 rank {3} 不再有集合通信：它在等它们",
+    "rank {} calls {} over the ranks {}, where {} is called on rank {}: they wait for each other": "rank {0} 在通信组 {2} 上调用了 {1}，"
+    "而 rank {4} 调用了 {3}：它们互相等待",
+    "rank {} gives {} to {}, where {} is given on rank {}: these tensors do not belong together": "rank {0} 传给 {2} 的是 {1}，"
+    "而 rank {4} 传入的是 {3}：这些张量不属于同一次通信",
     "{} and {} more": "{0} 以及另外 {1} 个",
     "it reaches rank {} through {}": "经 {1} 传到 rank {0}",
     "on rank {} the first call to compute with it is {}": "在 rank {0} 上最先用它计算的调用是 {1}",
