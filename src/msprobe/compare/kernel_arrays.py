@@ -61,7 +61,7 @@ class Row:
 
 
 def items_of(path: StrPath) -> dict[Key, Item]:
-    """The tensors of a folder, in their order: converted files at any depth, dump files of kernels, or a dump of ours.
+    """The tensors of a folder, in the order of their times: converted files at any depth, dump files of kernels, or a dump of ours.
 
     Raises PathError if there are none.
     """
@@ -76,20 +76,18 @@ def items_of(path: StrPath) -> dict[Key, Item]:
     if dump is not None:
         for part in dump.parts():
             place = f"step {part.step} rank {part.rank} "
-            found += [((place, name), 0, Item(name, _reader(part.tensor_path(name)))) for name in _files_of(part)]
+            found += [((place, name), Item(name, _reader(part.tensor_path(name)))) for name in _files_of(part)]
     if not found:
         raise PathError(f'folder "{folder}" holds no .npy, .pt or dump file of a kernel.')
-    groups: dict[tuple[str, str], list[tuple[int, Item]]] = defaultdict(list)
-    for base, time, item in found:
-        groups[base].append((time, item))
+    counts: dict[tuple[str, str], int] = defaultdict(int)
     keys: dict[Key, Item] = {}
-    for base, several in groups.items():
-        for count, (_, item) in enumerate(sorted(several, key=lambda one: one[0])):
-            keys[(*base, count)] = item
+    for base, item in found:
+        keys[(*base, counts[base])] = item
+        counts[base] += 1
     return keys
 
 
-_Found = tuple[tuple[str, str], int, Item]
+_Found = tuple[tuple[str, str], Item]
 
 
 def _of_files(folder: Path) -> Iterator[_Found]:
@@ -103,7 +101,7 @@ def _of_files(folder: Path) -> Iterator[_Found]:
             match = _CONVERTED.fullmatch(real.removesuffix(path.suffix))
             base = (match["op"], match["io"]) if match else (str(path.relative_to(folder).with_suffix("")), "")
             time = int(match["time"]) if match else 0
-            found.append((time, path.name, (base, time, Item(path.name, _reader(path)))))
+            found.append((time, path.name, (base, Item(path.name, _reader(path)))))
         elif _RAW.fullmatch(real):
             found += _of_raw(path, real)
     yield from (one for *_, one in sorted(found, key=lambda one: one[:2]))
@@ -139,13 +137,13 @@ def _of_raw(path: Path, real: str) -> Iterator[tuple[int, str, _Found]]:
         def fail() -> Array:
             raise error
 
-        yield time, path.name, ((op, "file"), time, Item(path.name, fail))
+        yield time, path.name, ((op, "file"), Item(path.name, fail))
         return
     for tensor in dump.tensors:
         if tensor.role in ("input", "output"):
             name = f"{path.name}.{tensor.role}.{tensor.index}.npy"
             base = (op, f"{tensor.role}.{tensor.index}")
-            yield time, name, (base, time, Item(name, partial(values_of, tensor)))
+            yield time, name, (base, Item(name, partial(values_of, tensor)))
 
 
 def _reader(path: Path) -> Callable[[], Array]:
@@ -265,7 +263,7 @@ def cosine(dot: float, squares: float, other_squares: float) -> float:
     if squares == other_squares == 0:
         return 1.0
     size = float(np.sqrt(squares) * np.sqrt(other_squares))
-    return dot / size if size else 0.0
+    return max(-1.0, min(1.0, dot / size)) if size else 0.0
 
 
 def _ulp(a: Array, b: Array) -> int:

@@ -93,6 +93,8 @@ def test_two_converted_trees_are_compared_by_operator_and_order_of_time(tmp_path
     assert tuple(rows[0]) == COLUMNS
     assert len(rows) == 12
     assert [row["Md5 Consistency"] for row in rows].count("False") == 4
+    times = [row["NPU File Name"].split(".")[4] for row in rows]
+    assert times == sorted(times)
     (row,) = [row for row in rows if row["NPU File Name"] == "Op.trans_Add_1.1.2.111111.output.0.npy"]
     assert row["Bench File Name"] == "Op.trans_Add_1.1.2.333333.output.0.npy"
     assert (row["Mean"], row["Bench Mean"]) == ("2.5", "2.5009997")
