@@ -126,11 +126,17 @@ def trained(model: Any, is_distributed: bool) -> tuple[Any, Any]:
 
 
 def save(folder: Path, iteration: int, args: argparse.Namespace, model: Any, optimizer: Any) -> None:
-    from megatron.core import dist_checkpointing
+    from megatron.core import dist_checkpointing, parallel_state
+    from megatron.core.dist_checkpointing import ShardedObject  # type: ignore[import-not-found]
 
     folder.mkdir(parents=True, exist_ok=True)
     weights = model.sharded_state_dict(metadata=dict(METADATA))
     state = {"args": args, "iteration": iteration, "checkpoint_version": 3.0, "model": weights}
+    of_rank = [{"torch_rng_state": torch.get_rng_state()}]
+    sizes = args.pipeline_model_parallel_size, args.tensor_model_parallel_size
+    place = parallel_state.get_pipeline_model_parallel_rank(), parallel_state.get_tensor_model_parallel_rank()
+    copy = parallel_state.get_data_parallel_rank(with_context_parallel=True)
+    state["rng_state"] = ShardedObject("rng_state", of_rank, sizes, place, replica_id=copy)
     if optimizer is not None:
         state["optimizer"] = optimizer.sharded_state_dict(dict(state), is_loading=False, metadata=dict(METADATA))
     dist_checkpointing.save(state, str(folder), content_metadata=METADATA)

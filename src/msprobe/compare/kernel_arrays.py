@@ -61,9 +61,8 @@ class Row:
 
 
 def items_of(path: StrPath) -> dict[Key, Item]:
-    """The tensors of a folder, in the order of their times: converted files at any depth, dump files of kernels, or a dump of ours.
-
-    Raises PathError if there are none.
+    """The tensors of a folder: converted files at any depth or dump files of kernels, in the order of their times, or
+    those of a dump of ours. Raises PathError if there are none.
     """
     folder = Path(path)
     if not folder.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ _PAIRS_A_JOB = 2000
 # A cosine that weights of two trainings have by chance.
 _UNRELATED = 0.5
 _MOST_EXCHANGED = 4
+# What Megatron calls a piece, behind which its number of all pieces comes: rng_state/shard_0.1_1.2
+_SHARD = re.compile(r"([^./]*/shard_([\d.]+)_)")
 #: What matters first comes first.
 ORDER: tuple[Kind, ...] = (
     "unreadable", "missing", "extra", "other shape", "not finite", "permuted", "transposed", "scaled", "stale",
@@ -111,7 +114,11 @@ def compare_checkpoints(
             lacks, what = (second if one else first), "optimizer state" if section == "optimizer" else "random state"
             notes.append(f'"{lacks.path}" holds no {what}, so none is compared')
             continue
-        for pair in pair_up(one, two):
+        pairs = pair_up(one, two)
+        if section == "random":
+            pairs, told = _of_common_ranks(pairs)
+            notes += told
+        for pair in pairs:
             if pair.first is None or pair.second is None:
                 rows.append(_alone(section, pair))
             else:
@@ -127,6 +134,30 @@ def compare_checkpoints(
     rows, more = _stale(rows, first, second)
     rows.sort(key=_weight)
     return Comparison(first, second, rows, notes + more)
+
+
+def _of_common_ranks(pairs: list[Pair]) -> tuple[list[Pair], list[str]]:
+    """Random states of ranks that both sides have; a layout of more ranks has more of them."""
+    sides: tuple[set[str], set[str]] = set(), set()
+    for pair in pairs:
+        for side, tensor in zip(sides, (pair.first, pair.second), strict=True):
+            if tensor is not None:
+                side.add(_rank_of(pair.name))
+    alone = sides[0] ^ sides[1]
+    if not alone:
+        return pairs, []
+    some = ", ".join(sorted(alone)[:3]) + (" and others" if len(alone) > 3 else "")
+    return [pair for pair in pairs if _rank_of(pair.name) not in alone], [
+        f"random states that one side alone has are not compared: {some}"
+    ]
+
+
+def _rank_of(name: str) -> str:
+    """What comes before the state of a generator: the rank, or the file of one."""
+    found = _SHARD.match(name)
+    if found is None:
+        return name.partition(".")[0]
+    return found[1] + ".".join(name[found.end() :].split(".")[: found[2].count(".") + 1])
 
 
 def _open(request: Request) -> tuple[Checkpoint, Checkpoint, Checkpoint | None]:

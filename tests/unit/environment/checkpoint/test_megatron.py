@@ -244,3 +244,17 @@ def test_the_format_zarr_of_earlier_cores(tmp_path: Path) -> None:
     array.write_text(array.read_text().replace('"compressor": null', '"compressor": {"id": "blosc"}'))
     with pytest.raises(InvalidInputError, match="compressed"):
         compared(tmp_path / "a", tmp_path / "zarr")
+
+
+def test_random_states_of_ranks_that_one_layout_alone_has_are_a_note(tmp_path: Path) -> None:
+    model = dense(layers=2)
+    more = {"rng_state": [{"torch_rng_state": torch.arange(9)}], "opt_param_scheduler": {"num_steps": 7}}
+    found = compared(save(tmp_path / "a", model, more=more), save(tmp_path / "b", model, more=more, tp=2))
+    assert not found.differs
+    assert found.notes == ["random states that one side alone has are not compared: mp_rank_01"]
+    other = {"rng_state": [{"torch_rng_state": torch.arange(9) + 1}], "opt_param_scheduler": {"num_steps": 8}}
+    changed = compared(tmp_path / "a", save(tmp_path / "c", model, more=other, tp=2))
+    assert sorted(row.name for row in changed.of("changed")) == [
+        "mp_rank_00.rng_state.0.torch_rng_state",
+        "opt_param_scheduler.num_steps",
+    ]
