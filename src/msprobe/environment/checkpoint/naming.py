@@ -23,9 +23,18 @@ _MINDSPORE_ENDINGS = {
     "moving_variance": "running_var",
 }  # fmt: skip
 _MINDSPORE_NUMBER = re.compile(r"-(\d+)(?=\.|$)")
-_HF_ATTENTION = ".self_attn.q_proj.weight"
-_MEGATRON_ATTENTION = "self_attention.linear_qkv.weight"
+_HF_ATTENTION = (".self_attn.q_proj.weight", ".self_attn.kv_b_proj.weight")
+_MEGATRON_LATENT = "self_attention.linear_kv_up_proj.weight"
+_MEGATRON_ATTENTION = ("self_attention.linear_qkv.weight", _MEGATRON_LATENT)
+_HF_LATENT = (("self_attention.q_layernorm.", "self_attn.q_a_layernorm."),)
 _HF_LAYER = (
+    ("self_attention.linear_q_down_proj.", "self_attn.q_a_proj."),
+    ("self_attention.linear_q_up_proj.", "self_attn.q_b_proj."),
+    ("self_attention.linear_q_proj.", "self_attn.q_proj."),
+    ("self_attention.linear_kv_down_proj.", "self_attn.kv_a_proj_with_mqa."),
+    ("self_attention.linear_kv_up_proj.", "self_attn.kv_b_proj."),
+    ("self_attention.kv_layernorm.", "self_attn.kv_a_layernorm."),
+    ("mlp.router.expert_bias", "mlp.gate.e_score_correction_bias"),
     ("self_attention.linear_proj.", "self_attn.o_proj."),
     ("self_attention.q_layernorm.", "self_attn.q_norm."),
     ("self_attention.k_layernorm.", "self_attn.k_norm."),
@@ -35,6 +44,7 @@ _HF_LAYER = (
     ("mlp.experts.local_experts.", "mlp.experts."),
     (".linear_fc2.", ".down_proj."),
 )
+Names = tuple[tuple[str, str], ...]
 _HF_TOP = {
     "embedding.word_embeddings.weight": "model.embed_tokens.weight",
     "output_layer.weight": "lm_head.weight",
@@ -169,15 +179,17 @@ def _is_hugging_face(found: Checkpoint) -> bool:
 
 def _hugging_face(found: Checkpoint, partner: Checkpoint) -> Checkpoint:
     """Megatron's parameters under the names of Hugging Face; q, k and v, gate and up on their own."""
-    groups, each = _attention(found, partner)
+    is_latent = any(name.endswith(_MEGATRON_LATENT) for name in found.weights)
+    groups, each = (1, 1) if is_latent else _attention(found, partner)
+    renamed = (*_HF_LATENT, *_HF_LAYER) if is_latent else _HF_LAYER
     weights: dict[str, Tensor] = {}
     for name, tensor in found.weights.items():
-        for new, part in _translated(name, tensor, groups, each):
+        for new, part in _translated(name, tensor, groups, each, renamed):
             weights[new] = part
-    return replace(found, weights=weights, optimizer=_states_translated(found, groups, each))
+    return replace(found, weights=weights, optimizer=_states_translated(found, groups, each, renamed))
 
 
-def _states_translated(found: Checkpoint, groups: int, each: int) -> dict[str, Tensor]:
+def _states_translated(found: Checkpoint, groups: int, each: int, renamed: Names) -> dict[str, Tensor]:
     """States of parameters under the names of Hugging Face; a step goes to each of the parts."""
     states: dict[str, Tensor] = {}
     for name, tensor in found.optimizer.items():
@@ -187,7 +199,7 @@ def _states_translated(found: Checkpoint, groups: int, each: int) -> dict[str, T
             states[name] = tensor
             continue
         is_whole = tensor.shape == weight.shape
-        for new, part in _translated(stem, tensor if is_whole else weight, groups, each):
+        for new, part in _translated(stem, tensor if is_whole else weight, groups, each, renamed):
             states[f"{new}.{moment}"] = part if is_whole else tensor
     return states
 
@@ -208,7 +220,7 @@ def _attention(found: Checkpoint, partner: Checkpoint) -> tuple[int, int]:
     return groups, heads // groups
 
 
-def _translated(name: str, tensor: Tensor, groups: int, each: int) -> list[tuple[str, Any]]:
+def _translated(name: str, tensor: Tensor, groups: int, each: int, renamed: Names) -> list[tuple[str, Any]]:
     if name in _HF_TOP:
         return [(_HF_TOP[name], tensor)]
     if not name.startswith("decoder.layers."):
@@ -216,7 +228,7 @@ def _translated(name: str, tensor: Tensor, groups: int, each: int) -> list[tuple
     name = "model.layers." + name.removeprefix("decoder.layers.")
     if ".self_attention.linear_qkv." in name:
         return _query_key_value(name, tensor, groups, each)
-    for old, new in _HF_LAYER:
+    for old, new in renamed:
         name = name.replace(old, new)
     if ".linear_fc1." in name and tensor.shape and tensor.shape[0] % 2 == 0:
         half = tensor.shape[0] // 2

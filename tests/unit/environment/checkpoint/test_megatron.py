@@ -258,3 +258,27 @@ def test_random_states_of_ranks_that_one_layout_alone_has_are_a_note(tmp_path: P
         "mp_rank_00.rng_state.0.torch_rng_state",
         "opt_param_scheduler.num_steps",
     ]
+
+
+def test_latent_attention_answers_to_the_names_of_hugging_face(tmp_path: Path) -> None:
+    names = {
+        "self_attention.linear_q_down_proj.weight": "self_attn.q_a_proj.weight",
+        "self_attention.q_layernorm.weight": "self_attn.q_a_layernorm.weight",
+        "self_attention.linear_q_up_proj.weight": "self_attn.q_b_proj.weight",
+        "self_attention.linear_kv_down_proj.weight": "self_attn.kv_a_proj_with_mqa.weight",
+        "self_attention.kv_layernorm.weight": "self_attn.kv_a_layernorm.weight",
+        "self_attention.linear_kv_up_proj.weight": "self_attn.kv_b_proj.weight",
+        "self_attention.linear_proj.weight": "self_attn.o_proj.weight",
+        "mlp.router.weight": "mlp.gate.weight",
+        "mlp.router.expert_bias": "mlp.gate.e_score_correction_bias",
+        "mlp.shared_experts.linear_fc2.weight": "mlp.shared_experts.down_proj.weight",
+        "mlp.experts.local_experts.1.linear_fc2.weight": "mlp.experts.1.down_proj.weight",
+    }
+    values = {name: torch.randn(4, 6) for name in names}
+    place = tmp_path / "mg" / "mp_rank_00"
+    place.mkdir(parents=True)
+    torch.save(
+        {"model": {f"decoder.layers.0.{name}": one for name, one in values.items()}}, place / "model_optim_rng.pt"
+    )
+    torch.save({f"model.layers.0.{new}": values[old] for old, new in names.items()}, tmp_path / "hf.pt")
+    assert_same(compared(tmp_path / "mg", tmp_path / "hf.pt"), len(names))
