@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import msprobe
 from msprobe.cli.parse_shell import Shell
 from msprobe.pytorch import PrecisionDebugger
 
@@ -56,3 +57,12 @@ def test_one_weight_that_differs_shows_first_where_it_goes_in(
     assert apart[0] in capsys.readouterr().out
     (most,) = {row["Max Abs Error"] for row in rows if row["NPU File Name"] == addmm[0]}
     assert float(most) == pytest.approx(0.5)
+
+
+def test_the_verdict_on_operators_names_the_weight(tmp_path: Path) -> None:
+    record(tmp_path / "a", 0.0)
+    record(tmp_path / "b", 0.5)
+    found = msprobe.compare(tmp_path / "a", tmp_path / "b")
+    assert found.exit_code == 1
+    (first, *_) = found.findings
+    assert (first.kind, first.where) == ("initial_weights", "weight")

@@ -123,6 +123,8 @@ class OperatorRecorder:
             if not (calls.backward if backward else calls.forward):
                 return None
             record = _Record(name, session.next_order(), session.stacks.here(3), backward, call)
+            if calls.own:
+                record.held = calls.own.among(args, kwargs)
             if calls.input:
                 record.inputs, record.kwinputs = self._inputs(name, operator, args, kwargs)
             return record
@@ -188,6 +190,8 @@ class OperatorRecorder:
                 about["in_backward"] = True
             if record.call is not None:
                 about["call"] = record.call
+            if record.held:
+                about["held"] = record.held
             if record.stack.source:
                 about["source"] = record.stack.source
             tree["msprobe"] = about
@@ -201,7 +205,7 @@ class OperatorRecorder:
 class _Record:
     """An operator between its beginning and its end."""
 
-    __slots__ = ("backward", "call", "inputs", "kwinputs", "name", "order", "stack")
+    __slots__ = ("backward", "call", "held", "inputs", "kwinputs", "name", "order", "stack")
 
     def __init__(self, name: str, order: int, stack: CallStack, backward: bool, call: str | None) -> None:
         self.name = name
@@ -209,5 +213,6 @@ class _Record:
         self.order = order
         self.stack = stack
         self.backward = backward
+        self.held: dict[str, str] = {}
         self.inputs: Any = []
         self.kwinputs: Any = {}

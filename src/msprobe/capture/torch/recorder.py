@@ -179,7 +179,7 @@ class TorchRecorder:
         outside = session.guard(self.regions.outside, self.models.given, named_modules)
         named_modules = named_modules if outside is None else outside
         if is_dumped:
-            session.guard(self.calls.own.watch, self.models.given, self.models.leads)
+            session.guard(self.calls.own.watch, self.models.given, self.models.leads, self.level == "L2")
         if is_dumped and self.settings.keeps_none:
             session.begin_files()
         self._choose_targets(is_dumped)

@@ -324,6 +324,15 @@ def test_operators_of_named_calls_alone(record: Recorder, way: str) -> None:
     assert "Aten.mm.0.forward" in dump.names()
 
 
+def test_parameters_of_all_modules_are_told(record: Recorder) -> None:
+    """No pass has a record at this level, so that a weight would look like data."""
+    data = one_step(record).data()
+    held = {name for one in data.values() for name in one["msprobe"].get("held", {}).values()}
+    assert held == {f"parameters.{name}" for name, _ in Toy().named_parameters()}
+    (first,) = [one for one in data.values() if "parameters.l1.bias" in one["msprobe"].get("held", {}).values()]
+    assert first["msprobe"]["operator"] == "aten.addmm.default"
+
+
 def test_a_named_call_that_fails_ends(record: Recorder) -> None:
     debugger = record(level="L2", list=["Functional.linear.0.forward", "Functional.nothing.0.forward"])
     debugger.start()
