@@ -19,6 +19,8 @@ Kind = Literal[
 ]  # fmt: skip
 
 _BLOCK = 1 << 20
+# Layouts pad a vocabulary to a multiple of 128 or so; where more is gone, a rank's share of it is.
+_PADDED = 0.75
 _FRACTION_BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 
 
@@ -96,7 +98,9 @@ def _of_shapes(found: Measures, a: Array, b: Array) -> Measures:
             f"rows are padded: {len(a)} and {len(b)}; "
             f"{'the common ones are equal' if common.l2 == 0 else 'compared are the common ones'}"
         )
-        kind: Kind = "padded" if common.l2 == 0 else "changed"
+        kind: Kind = (
+            "changed" if common.l2 != 0 else "padded" if rows >= _PADDED * max(len(a), len(b)) else "other shape"
+        )
         return replace(common, kind=kind, padded=(len(a), len(b)), detail=detail)
     return replace(found, kind="other shape", detail=f"{list(a.shape)} and {list(b.shape)}")
 

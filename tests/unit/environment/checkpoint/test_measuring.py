@@ -163,3 +163,9 @@ def test_layers_that_were_exchanged_are_named(tmp_path: Path) -> None:
     rows = {row.name: row for row in compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"))).rows}
     assert rows["layers.1.weight"].detail == "the second has here what the first has in layers.2.weight"
     assert rows["layers.2.weight"].detail == "the second is all zeros"
+
+
+def test_half_of_a_vocabulary_is_no_padding() -> None:
+    name = "embedding.word_embeddings.weight"
+    assert measured(MATRIX, MATRIX[:10], name).kind == "padded"
+    assert measured(MATRIX, MATRIX[:6], name).kind == "other shape"
