@@ -134,13 +134,17 @@ class HeardPasses:
         else:
             dumper.enter(name, module, args, kwargs, 1)
         if heard is not None:
+            behind = session.guard(self._changed, heard, True)
+            if behind is not None:
+                changed = args, kwargs = behind
             session.guard(self._enter, heard, args, kwargs)
         return changed
 
     def _before(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[HeardPass, Any]:
-        bus, session = self.bus, self.session
+        session = self.session
         # The next call of `number` gives it: that of the dumper, where there is one.
         number = session.counters.get(name, 0)
+        bus = self.bus
         heard = HeardPass(session, name, number, bus.open_ways("pass", name, number), module)
         changed: Any = None
         if heard.ways:
@@ -149,10 +153,16 @@ class HeardPasses:
             origin = Origin(lambda: session.stacks.of(frame), bus.parent(), None)
             entry = f"{name}.forward.{number}"
             heard.event = ModulePass(entry, heard.step, heard.rank, name, number, origin, module, args, kwargs)
-            for given in bus.before(heard.ways, heard.event):
-                changed = tuple(given.args), dict(given.kwargs)
-                heard.event = replace(heard.event, args=changed[0], kwargs=changed[1])
+            changed = self._changed(heard, False)
         return heard, changed
+
+    def _changed(self, heard: HeardPass, behind: bool) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The arguments that changers have for a pass, before the dump or behind it; None if they have none."""
+        changed: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        for given in self.bus.before(heard.ways, heard.event, behind) if heard.event is not None else ():
+            changed = tuple(given.args), dict(given.kwargs)
+            heard.event = replace(heard.event, args=changed[0], kwargs=changed[1])
+        return changed
 
     def _enter(self, heard: HeardPass, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         bus, surroundings = self.bus, self.bus.surroundings
