@@ -172,3 +172,23 @@ def test_a_script_that_fails_is_judged_as_far_as_it_went(place: Path) -> None:
     assert "RuntimeError: no more" in done.stderr
     assert "the script ended with status 1" in done.stderr
     assert findings(place / "failed")[0]["entry"] == "Functional.softplus.0.forward"
+
+
+@pytest.mark.slow  # two trainings of a Llama in processes of their own: 15 s
+def test_the_llama_of_the_readme_names_its_three_bugs_in_one_run(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    bench = Path(__file__).parents[2] / "bench" / "lockstep"
+    script = str(bench / "llama.py")
+    recorded = msprobe(tmp_path, "run", "--config", str(bench / "llama.json"), "--", script)
+    assert recorded.returncode == 0, recorded.stderr
+
+    done = msprobe(tmp_path, "lockstep", "dump", "-o", "out", "--", script, "norm", "rope", "decay")
+
+    assert done.returncode == 1, done.stderr
+    found = findings(tmp_path / "out")
+    assert [(one["kind"], one["module"]) for one in found] == [
+        ("initial_weights", "model.rotary_emb"),
+        ("argument", "model.layers.1.post_attention_layernorm"),
+        ("optimizer", None),
+    ]
+    assert "weight_decay" in found[2]["message"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.errors import InvalidInputError
-from msprobe.lockstep.listener import Account
+from msprobe.lockstep.account import Account
 from msprobe.lockstep.recording import Recording
 from msprobe.lockstep.reference import RecordedStep
 from msprobe.paths import StrPath, create_folder, write_atomically
@@ -57,24 +57,38 @@ def end(folder: StrPath, rank: int | None, world: int, account: Account) -> bool
 
 
 def read(folder: StrPath) -> dict[str, Any]:
-    """What the ranks of a dump tell, together: counts, and names of calls by what became of them. Raises
-    InvalidInputError if there are none, or one cannot be read.
+    """What the ranks of a dump tell, together: counts, names of calls by what became of them, and the regions by step
+    and rank (a number as text, empty in a single process). Raises InvalidInputError if there are none, or one cannot be
+    read.
     """
     counts: Counter[str] = Counter()
     named: dict[str, list[str]] = {}
+    regions: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for path in sorted(Path(folder).glob("lockstep_rank*.json")):
         try:
             found = json.loads(path.read_bytes())
             counts.update({str(word): int(count) for word, count in found["counts"].items()})
             for word, names in found["named"].items():
                 named.setdefault(str(word), []).extend(map(str, names))
+            rank = path.stem.removeprefix("lockstep_rank")
+            for step, of_step in found.get("regions", {}).items():
+                regions[int(step), rank] = [_region(one) for one in of_step]
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
             raise InvalidInputError(f'"{path}" is no file of lockstep: {problem}.') from problem
     if not counts:
         raise InvalidInputError(
             f'"{folder}" has no dump that was recorded in lockstep: the program made no step that the reference has.'
         )
-    return {"counts": dict(counts), "named": {word: names[:_MOST_NAMED] for word, names in named.items()}}
+    return {
+        "counts": dict(counts),
+        "named": {word: names[:_MOST_NAMED] for word, names in named.items()},
+        "regions": regions,
+    }
+
+
+def _region(content: dict[str, Any]) -> dict[str, Any]:
+    names = {word: [str(name) for name in content[word]] for word in ("calls", "followed")}
+    return {**names, "ends": dict(content["ends"]), "unit": float(content["unit"])}
 
 
 def _path(folder: StrPath, rank: int | None) -> Path:

@@ -81,9 +81,10 @@ def named_call(verdict: StrPath, number: int, is_every_call: bool = False) -> Na
             f'finding {number} of "{path}" is of kind {kind}: it names no result of a call of both sides that the'
             " reference could put right; choose another with --finding."
         )
-    if not isinstance(entry, str) or read_name(entry).kind not in ("api", "optimizer"):
+    if not isinstance(entry, str) or read_name(entry).kind not in ("api", "module", "optimizer"):
         raise InvalidInputError(
-            f'finding {number} of "{path}" names {entry!r}, which is no call; choose another with --finding.'
+            f'finding {number} of "{path}" names {entry!r}, which is no call and no pass of a module; choose another'
+            " with --finding."
         )
     return Named(
         of_every_number(entry) if is_every_call else entry, str(found.get("message")), Path(content["reference"])

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from msprobe.capture.events import Call, Collective, Gradient, OptimizerStep, Step
+from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePass, OptimizerStep, Step
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Result, Values, Wants
-from msprobe.compare.entry_names import of_every_number, writes_in_place
+from msprobe.compare.entry_names import of_every_number, operation, writes_in_place
+from msprobe.diagnose.operators import FILLS
+from msprobe.diagnose.tolerance import noise
 from msprobe.lockstep import pairing
+from msprobe.lockstep.account import Account
 from msprobe.lockstep.pairing import Pairs
-from msprobe.lockstep.reference import RecordedCall, RecordedStep, Slot, Slots, find_slots
+from msprobe.lockstep.reference import (
+    OPTIMIZER,
+    RecordedCall,
+    RecordedStep,
+    Slot,
+    Slots,
+    find_slots,
+    has_other_arguments,
+)
+from msprobe.lockstep.regions import Own, Region, Regions
 
-_MOST_NAMED = 200
-
-
-class Account:
-    """What happened in the steps of one rank, for the verdict's summary and notes."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        #: Names of calls, with their steps, of which something could not be done.
-        self.named: dict[str, list[str]] = {}
-
-    def note(self, what: str, step: int, name: str) -> None:
-        """Count a call by what became of it, and keep its name."""
-        self.counts[what] += 1
-        names = self.named.setdefault(what, [])
-        if len(names) < _MOST_NAMED:
-            names.append(f"{name} in step {step}")
-
-    def to_json(self) -> dict[str, Any]:
-        """As it is written for whoever judges."""
-        return {"counts": dict(self.counts), "named": self.named}
+#: Calls that give a number of Python's.
+_NUMBERS = frozenset(("item", "int", "float", "bool", "tolist"))
 
 
 class Steps(Protocol):
@@ -53,7 +45,7 @@ class Lockstep(Changer):
     then, which has what follows. Empty: all are.
     """
 
-    wants = Wants(kinds=("call", "collective", "optimizer"))
+    wants = Wants(kinds=("call", "pass", "collective", "optimizer"))
     changes = Changes(names=("*",), arguments=True, results=True, gradients=True, values=True)
 
     def __init__(
@@ -67,9 +59,13 @@ class Lockstep(Changer):
         self.behind_dump = not only
         self._pairs: Pairs | None = None
         self._recorded: RecordedStep | None = None
-        # Calls under way, and what they are paired with.
-        self._open: dict[str, RecordedCall] = {}
-        self._gradients: dict[str, tuple[Slots, Slots]] = {}
+        # Calls under way: what they are paired with, and the regions that they are in.
+        self._open: dict[str, tuple[RecordedCall | None, Region | None]] = {}
+        self._regions = Regions()
+        # What calls that were made a second time have returned, by path.
+        self._again_made: dict[str, dict[str, Any]] = {}
+        self._in_optimizer = False
+        self._gradients: dict[tuple[str, int], tuple[Slots, Slots]] = {}
         # Gradients that came already: a graph that is walked twice brings others the second time.
         self._came: set[tuple[str, str, str]] = set()
 
@@ -80,13 +76,18 @@ class Lockstep(Changer):
         self._recorded = self._steps.step(event.step, event.rank)
         self._pairs = None if self._recorded is None else Pairs(self._recorded, self._values)
         self._forget()
+        if self._recorded is not None:
+            self._regions = Regions(self._recorded.unit)
         if self._recorded is None:
             self.account.note("step_not_in_reference", event.step, "all calls")
 
     def step_end(self, event: Step) -> None:
         """Close it."""
-        if self._recorded is not None:
+        if self._recorded is not None and self._pairs is not None:
+            self._look_for_missed_gradients()
+            self._regions.close(self._pairs.is_balanced)
             self.account.counts["steps"] += 1
+            self.account.add_regions(event.step, self._regions)
             self._recorded.part.close()
         self._recorded = self._pairs = None
         self._forget()
@@ -95,60 +96,167 @@ class Lockstep(Changer):
         self._open.clear()
         self._gradients.clear()
         self._came.clear()
+        self._regions = Regions()
 
     # ---------------------------------------------------------------- calls
 
     def before(self, event: Any) -> Arguments | Values | None:
         """Find what answers to it, and give it the recorded inputs."""
         if isinstance(event, OptimizerStep):
+            self._in_optimizer = True
             return self._put_step(event, "input_kwargs")
-        if self._pairs is None or not isinstance(event, (Call, Collective)):
+        if self._pairs is None:
+            return None
+        if isinstance(event, ModulePass):
+            if self._pairs.step.has_passes:
+                self._regions.enter(event.name)
+            return None
+        if not isinstance(event, (Call, Collective)):
             return None
         tensors = self._values.arguments(event.args, event.kwargs)
-        found = self._pairs.find(
-            event.key, event.number, event.parent, tensors, lambda: event.stack, event.is_recompute
-        )
+        found = None
+        parent = event.parent if self._pairs.step.has_passes else None
+        if parent is None and self._in_optimizer and OPTIMIZER in self._pairs.step.parents:
+            parent = OPTIMIZER
+        if self._is_reshaped(event, tensors):
+            self._pairs.count(event.key, parent)
+        else:
+            found = self._pairs.find(event.key, event.number, parent, tensors, lambda: event.stack, event.is_recompute)
         if found is None:
             self.account.note("without_partner", event.step, event.name)
+            region = self._begun(event, tensors)
+            if region is not None and self._pairs.is_waiting(event.key, parent):
+                region.is_of_other_shapes = True
+            self._open[event.name] = None, region
             return None
         self.account.counts["paired"] += 1
-        self._open[event.name] = found
+        self._pairs.pair_passes(self._regions.passes, found)
         if isinstance(event, Collective) or self._only:
+            self._open[event.name] = found, None
             return None
         return self._arguments(event, found, tensors)
 
-    def _arguments(self, event: Call, found: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> Arguments | None:
-        if writes_in_place(event.key) or event.kwargs.get("out") is not None or _is_in_place(event):
-            # The tensor that is written to must be the program's own.
+    def _is_reshaped(self, event: Call | Collective, tensors: Sequence[tuple[str, Any]]) -> bool:
+        """True if something of another shape than the reference's goes in, or what became of it: of another number of
+        rows, nothing is the same, and no number that the program takes from it.
+        """
+        owned = [own.region.root for _, tensor in tensors if (own := self._regions.own(tensor)) is not None]
+        takes_number = operation(event.key) in _NUMBERS
+        if self._recorded is None or not self._recorded.has_passes:
+            return False
+        return any(not one.passes and (one.is_reshaped or (takes_number and one.is_of_other_shapes)) for one in owned)
+
+    def _begun(self, event: Call | Collective, tensors: Sequence[tuple[str, Any]]) -> Region | None:
+        """The region that a call without a partner is in."""
+        if self._in_optimizer or self._only:
             return None
+        owned = {path: own for path, tensor in tensors if (own := self._regions.own(tensor)) is not None}
+        region = self._joined(event, list(owned.values()), tensors, begins=True)
+        # The tensors themselves go in: what comes out is its own.
+        if any(own.value is not None for own in owned.values()):
+            self._again(event, region, {path: own.value for path, own in owned.items() if own.value is not None})
+        return region
+
+    def _joined(
+        self, event: Call | Collective, owned: Sequence[Own], tensors: Sequence[tuple[str, Any]], begins: bool
+    ) -> Region:
+        return self._regions.join(event.name, owned, [tensor for _, tensor in tensors], begins)
+
+    def _again(self, event: Call | Collective, region: Region, given: Mapping[str, Any]) -> None:
+        """Make a call a second time, on own values, and keep what comes out."""
+        found: dict[str, Any] | None = None
+        if isinstance(event, Call) and event.function is not None and event.kwargs.get("out") is None:
+            written = _writes(event)
+            found = self._values.made_again(event.function, event.args, event.kwargs, given, written)
+        if found is None:
+            region.end(event.name, False)
+        else:
+            region.followed.setdefault(event.name)
+        self._again_made[event.name] = found or {}
+
+    def _arguments(self, event: Call, found: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> Arguments | None:
+        """The recorded arguments in the place of those that differ, and own values that agree with them."""
         given: dict[str, Any] = {}
+        owned: dict[str, Own] = {}
+        own_values: dict[str, Any] = {}
+        # What makes a new tensor takes no more than a type and a shape.
+        follows = not self._in_optimizer and operation(event.key) not in FILLS
+        begins = follows and has_other_arguments(found.record, event.args, event.kwargs)
+        writes = _writes(event)
         for path, tensor in tensors:
-            other = self._other(tensor, found.inputs.get(path))
+            slot = found.inputs.get(path)
+            other, own = self._other(tensor, slot), self._regions.own(tensor) if follows else None
+            if own is not None:
+                value = tensor if own.value is None else own.value
+                recorded = other if own.value is None else self._other(value, slot)
+                agrees = recorded is None or self._agrees(value, recorded, slot, own.region.root)
+                if agrees and (own.value is None or not writes):
+                    self._regions.take(tensor)
+                    own.region.root.end(event.name, True)
+                    if recorded is not None or own.value is not None:
+                        given[path] = value if recorded is None else self._values.linked(value, recorded)
+                    continue
+                if agrees or not self._regions.is_too_far(own):
+                    owned[path], own_values[path] = own, value
+                else:
+                    own.region.root.end(event.name, False)
+            elif other is not None and follows and self._regions.maker(tensor) is not None:
+                begins, own_values[path] = True, tensor
             if other is not None:
-                given[path] = other
-        if not given:
+                given[path] = self._values.linked(tensor, other)
+        region = None
+        if owned or begins:
+            region = self._joined(event, list(owned.values()), tensors, begins)
+            self._again(event, region, {**given, **own_values})
+        self._open[event.name] = found, region
+        if not given or writes:
+            # The tensor that is written to must be the program's own.
             return None
         self.account.note("inputs_replaced", event.step, event.name)
         values = self._values
-        args = [values.linked(one, f"input.{n}", given) for n, one in enumerate(event.args)]
-        kwargs = {word: values.linked(one, f"kwargs.{word}", given) for word, one in event.kwargs.items()}
+        args = [values.put(one, f"input.{n}", given) for n, one in enumerate(event.args)]
+        kwargs = {word: values.put(one, f"kwargs.{word}", given) for word, one in event.kwargs.items()}
         return Arguments(args, kwargs)
 
     def after(self, event: Any, result: Any) -> Result | Values | None:
         """Put the recorded result in the place of its own."""
         if isinstance(event, OptimizerStep):
+            self._in_optimizer = False
             return self._put_step(event, "output")
-        found = self._open.pop(event.name, None)
-        if found is None or not self._is_chosen(event.name):
+        if isinstance(event, ModulePass):
+            return self._after_pass(event, result)
+        found, region = self._open.pop(event.name, (None, None))
+        again = self._again_made.pop(event.name, None)
+        if not self._is_chosen(event.name) or (found is None and region is None):
             return None
         given: dict[str, Any] = {}
         pairs: list[tuple[Any, Any]] = []
-        for path, tensor in self._values.results(result):
-            slot = found.outputs.get(path)
+        results = self._values.results(result)
+        for path, tensor in results:
+            slot = found.outputs.get(path) if found is not None else None
             if slot is not None and slot.shape != self._values.shape(tensor):
                 self.account.note("other_shape", event.step, event.name)
-                continue
+                slot = None
+                if region is None and not self._in_optimizer and not self._only:
+                    region = self._joined(event, (), (), begins=True)
+                if region is not None:
+                    region.root.is_reshaped = True
             other = self._other(tensor, slot)
+            if region is not None:
+                # What a call without a partner returns is its own, unless it was made on what was put right.
+                value = tensor if again is None else again.get(path)
+                if value is not None and value.requires_grad and not tensor.requires_grad:
+                    value = value.detach()
+                joined = self._followed(event, region, tensor, value, slot, len(results) == 1)
+                if joined is not None:
+                    self.account.counts["results_replaced"] += 1
+                    return Result(self._values.put(result, _start(result), {path: joined}))
+            elif slot is not None:
+                mark = event.key, event.number
+                self._regions.note_made(tensor, mark)
+                self._regions.note_call(
+                    mark, event.parent, (one for _, one in self._values.arguments(event.args, event.kwargs))
+                )
             if other is not None:
                 given[path] = other
                 pairs.append((tensor, other))
@@ -157,12 +265,87 @@ class Lockstep(Changer):
         self.account.counts["results_replaced"] += 1
         if isinstance(event, Collective):
             return Values(pairs)
-        start = "output" if isinstance(result, tuple) else "output.0"
-        return Result(self._values.replaced(result, start, given), written=True)
+        return Result(self._values.replaced(result, _start(result), given), written=True)
+
+    def _followed(
+        self, event: Call | Collective, region: Region, tensor: Any, value: Any, slot: Slot | None, alone: bool
+    ) -> Any:
+        """Go on with the own value of a result. The tensor to take its place if it is what the reference has."""
+        mark = event.key, event.number
+        if value is None:
+            # It could not be made again.
+            if slot is not None:
+                self._regions.note_made(tensor, mark)
+            return None
+        inputs = self._values.arguments(event.args, event.kwargs)
+        if operation(event.key) != "detach":
+            for _, one in inputs:
+                self._regions.take(one)
+        owned = [own for _, one in inputs if (own := self._regions.own(one)) is not None]
+        recorded = self._other(value, slot)
+        agrees = slot is not None and (recorded is None or self._agrees(value, recorded, slot, region.root))
+        if agrees:
+            region.root.end(event.name, True)
+            if value is tensor or (recorded is None and not owned and self._other(tensor, slot) is None):
+                self._regions.note_made(tensor, mark)
+                return None
+            if alone and isinstance(event, Call) and not any(one is tensor for _, one in inputs):
+                joined = value if recorded is None else self._values.linked(value, recorded)
+                if value.requires_grad:
+                    self._regions.note_made(joined, mark)
+                    return joined
+        depth = max((own.depth for own in owned), default=0) + (slot is not None)
+        differs = None if slot is None or agrees else event
+        self._regions.keep(tensor, region, depth, value, differs)
+        return None
+
+    def _after_pass(self, event: ModulePass, result: Any) -> Result | None:
+        """A module returns: an own value that began inside of it is judged. The one that is put right alone gets the
+        recorded results.
+        """
+        self._regions.leave(event.name)
+        if self._only:
+            return self._put_pass(event, result) if self._is_chosen(event.name) else None
+        slots = self._pairs.pass_outputs(event.name) if self._pairs is not None else {}
+        given: dict[str, Any] = {}
+        for path, tensor in self._values.results(result) if slots else ():
+            own, slot = self._regions.own(tensor), slots.get(path)
+            if own is None or slot is None or event.name not in own.region.root.passes:
+                continue
+            self._regions.take(tensor)
+            value = tensor if own.value is None else own.value
+            if slot.shape != self._values.shape(value):
+                continue
+            other = self._other(value, slot)
+            agrees = other is None or self._agrees(value, other, slot, own.region.root)
+            own.region.root.end(event.name, agrees)
+            self._regions.drop(tensor)
+            if agrees and (other is not None or own.value is not None):
+                given[path] = value if other is None else self._values.linked(value, other)
+            elif not agrees and (other := self._other(tensor, slot)) is not None:
+                given[path] = self._values.linked(tensor, other)
+        if not given:
+            return None
+        self.account.counts["results_replaced"] += 1
+        return Result(self._values.put(result, _start(result), given))
+
+    def _put_pass(self, event: ModulePass, result: Any) -> Result | None:
+        slots = self._recorded.pass_outputs(event.name) if self._recorded is not None else {}
+        found = ((path, tensor, self._other(tensor, slots.get(path))) for path, tensor in self._values.results(result))
+        given = {path: self._values.linked(tensor, other) for path, tensor, other in found if other is not None}
+        if not given:
+            return None
+        self.account.counts["results_replaced"] += 1
+        return Result(self._values.put(result, _start(result), given))
 
     def failed(self, event: Any) -> None:
         """It has raised."""
+        own = event.event if isinstance(event, Failure) else event
         self._open.pop(event.name, None)
+        if isinstance(own, OptimizerStep):
+            self._in_optimizer = False
+        elif isinstance(own, ModulePass):
+            self._regions.leave(own.name)
 
     # ---------------------------------------------------------------- gradients
 
@@ -170,24 +353,45 @@ class Lockstep(Changer):
         """Put the recorded gradient in the place of its own."""
         if not isinstance(event, Gradient) or self._pairs is None or self._recorded is None:
             return None
-        found = self._pairs.partner.get((event.key, event.number))
-        mark = event.name, event.side, event.place
-        if found is None or mark in self._came or not self._is_chosen(event.name):
+        mark = event.key, event.number
+        came = event.name, event.side, event.place
+        if came in self._came or not self._is_chosen(event.name):
             return None
-        self._came.add(mark)
-        if not event.can_be_replaced:
+        found = self._pairs.partner.get(mark) or (self._recorded.module_pass(event.name) if self._only else None)
+        if found is None:
             return None
-        slots = self._gradients.get(event.name)
-        if slots is None:
-            slots = self._gradients[event.name] = self._recorded.gradients_of(found)
-        slot = slots[0 if event.side == "result" else 1].get(event.place)
+        self._came.add(came)
+        slot = self._gradients_of(mark, found)[0 if event.side == "result" else 1].get(event.place)
         if slot is None or slot.shape != self._values.shape(event.gradient):
             return None
         other = self._other(event.gradient, slot)
-        if other is None:
+        if event.side == "result":
+            for region in self._regions.entered_from(mark):
+                agrees = other is None or self._agrees(event.gradient, other, slot, region, gradient=True)
+                if agrees or not self._regions.goes_back(mark, region, self._pairs.has_unmade):
+                    region.end(event.name, agrees)
+        if other is None or self._regions.is_passed(mark) or not event.can_be_replaced:
             return None
         self.account.counts["gradients_replaced"] += 1
         return NewGradient(other)
+
+    def _gradients_of(self, mark: tuple[str, int], found: RecordedCall) -> tuple[Slots, Slots]:
+        assert self._recorded is not None
+        slots = self._gradients.get(mark)
+        if slots is None:
+            slots = self._gradients[mark] = self._recorded.gradients_of(found)
+        return slots
+
+    def _look_for_missed_gradients(self) -> None:
+        """The step is over: gradients that the reference has, and that no region has brought back."""
+        assert self._pairs is not None
+        for mark in self._regions.entries():
+            name = f"{mark[0]}.{mark[1]}.backward"
+            found = self._pairs.partner.get(mark)
+            for place in self._gradients_of(mark, found)[0] if found is not None else ():
+                if (name, "result", place) not in self._came:
+                    for region in self._regions.entered_from(mark):
+                        region.end(name, False)
 
     # ---------------------------------------------------------------- optimizers
 
@@ -205,6 +409,7 @@ class Lockstep(Changer):
         if not isinstance(content, Mapping):
             return None
         pairs: list[tuple[Any, Any]] = []
+        gradients: list[tuple[Any, Any, Slot]] = []
         for name, parameter in event.parameters.items():
             slots: Slots = {}
             find_slots("", content.get(name), slots)
@@ -215,10 +420,32 @@ class Lockstep(Changer):
                 if slot is None or not hasattr(tensor, "shape") or slot.shape != self._values.shape(tensor):
                     continue
                 other = self._other(tensor, slot)
+                if path == ".grad":
+                    gradients.append((tensor, other, slot))
                 if other is not None:
                     pairs.append((tensor, other))
+        if part == "input_kwargs":
+            self._end_at_gradients(event.name, gradients)
         self.account.counts["optimizer_tensors_replaced"] += len(pairs)
         return Values(pairs) if pairs else None
+
+    def _end_at_gradients(self, name: str, gradients: Sequence[tuple[Any, Any, Slot]]) -> None:
+        """Judge the regions that nothing else has ended by the gradients of all parameters: tensors with what the
+        reference has instead, None where that is the same. One that is zero but for rounding tells nothing.
+        """
+        unended = [region for region in self._regions if not region.ends]
+        if not unended:
+            return
+        sizes = [self._values.size(tensor) for tensor, _, _ in gradients]
+        least = noise.SMALL_GRADIENT * max(sizes, default=0.0)
+        for region in unended:
+            agrees = all(
+                other is None
+                or self._values.apart(tensor, other) * min(1.0, size / least if least else 1.0)
+                <= region.allowed(slot.unit, gradient=True)
+                for (tensor, other, slot), size in zip(gradients, sizes, strict=True)
+            )
+            region.end(name, agrees)
 
     # ---------------------------------------------------------------- what is recorded
 
@@ -232,6 +459,10 @@ class Lockstep(Changer):
         other = self._values.like(tensor, array)
         return other if self._values.fits(tensor, other) else None
 
+    def _agrees(self, tensor: Any, other: Any, slot: Slot | None, region: Region, gradient: bool = False) -> bool:
+        """True if an own tensor is what the reference has in its place, but for the rounding of its region."""
+        return self._values.apart(tensor, other) <= region.allowed(slot.unit if slot is not None else 0.0, gradient)
+
     def _is_chosen(self, name: str) -> bool:
         only = self._only
         if not only:
@@ -240,5 +471,11 @@ class Lockstep(Changer):
         return name in names or of_every_number(name) in names
 
 
-def _is_in_place(event: Call) -> bool:
-    return event.kwargs.get("inplace") is True
+def _start(result: Any) -> str:
+    return "output" if isinstance(result, tuple) else "output.0"
+
+
+def _writes(event: Call) -> bool:
+    """True for a call that writes to its arguments."""
+    kwargs = event.kwargs
+    return writes_in_place(event.key) or kwargs.get("out") is not None or kwargs.get("inplace") is True

@@ -6,10 +6,11 @@ strongest reason. Then comes the line of code, then the order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from msprobe.lockstep.reference import RecordedCall, RecordedStep, line_of
+from msprobe.lockstep.reference import RecordedCall, RecordedStep, Slots, line_of
 
 #: A call whose inputs and line of code are others is taken for the recorded one if that comes so soon.
 _NEAR = 6
@@ -29,6 +30,14 @@ class Values(Protocol):
     def like(self, tensor: Any, array: Any) -> Any:
         """These values as a tensor of its type, on its device."""
 
+    def apart(self, tensor: Any, other: Any) -> float:
+        """How far both are apart, relative to the norm of ``other``; infinite where other elements are not finite, and
+        for whole numbers that differ.
+        """
+
+    def size(self, tensor: Any) -> float:
+        """The root of the mean of the squares of its elements."""
+
     def fits(self, tensor: Any, other: Any) -> bool:
         """True if ``other`` has as many elements as this rank holds of the tensor, in the same shape."""
 
@@ -41,8 +50,18 @@ class Values(Protocol):
     def replaced(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
         """``given`` in the form of ``value``, with None for all tensors that are not among ``given``, by path."""
 
-    def linked(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
-        """``value`` with ``given`` in the place of tensors, by path, whose gradients go on to these tensors."""
+    def linked(self, tensor: Any, other: Any) -> Any:
+        """``other`` in the place of a tensor, to which its gradient goes on."""
+
+    def put(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
+        """``value`` with ``given`` in the place of tensors, by path."""
+
+    def made_again(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, given: Mapping[str, Any], writes: bool
+    ) -> dict[str, Any] | None:
+        """The tensors that a call returns with ``given`` in the place of its arguments, by path, with their gradient;
+        None if that cannot be known. ``writes``: it writes to what it is given; nothing of the program is written to.
+        """
 
 
 class Pairs:
@@ -56,6 +75,12 @@ class Pairs:
         for call in step:
             self._waiting.setdefault((call.parent, call.key), []).append(call)
         self.partner: dict[tuple[str, int], RecordedCall] = {}
+        # The recorded passes that passes of the candidate answer to.
+        self._passes: dict[str, str] = {}
+        # How many more calls of a name the candidate makes in a pass than the reference.
+        self._more: Counter[tuple[str | None, str]] = Counter()
+        for call in step:
+            self._more[call.parent, call.key] -= 1
         # Where the reference was when the last call found its partner.
         self._at = 0
 
@@ -80,7 +105,9 @@ class Pairs:
         else:
             found = self._of([one for one in waiting or () if one.is_recompute is recompute], tensors, stack)
         if found is None:
+            self.count(key, parent)
             return None
+        self._more[found.parent, key] += 1
         found.used = True
         self._at = found.index
         own = self._waiting.get((found.parent, key), [])
@@ -88,6 +115,42 @@ class Pairs:
             own.remove(found)
         self.partner[key, number] = found
         return found
+
+    def count(self, key: str, parent: str | None) -> None:
+        """The candidate makes a call that has no partner."""
+        self._more[self._pass_of(parent), key] += 1
+
+    def pair_passes(self, passes: Sequence[str], found: RecordedCall) -> None:
+        """A call in these passes, the innermost last, has found its partner: so the passes have. They may have other
+        numbers, as where one side repeats passes to save memory.
+        """
+        recorded = found.parent
+        for own in reversed(passes):
+            if recorded is None or _module_of(recorded) != _module_of(own):
+                return
+            self._passes.setdefault(own, recorded)
+            recorded = self.step.outer(recorded)
+
+    def _pass_of(self, own: str | None) -> str | None:
+        return own if own is None else self._passes.get(own, own)
+
+    def pass_outputs(self, own: str) -> Slots:
+        """What the pass returned in the reference that answers to a pass of the candidate; nothing if none is known."""
+        found = self._passes.get(own)
+        return {} if found is None else self.step.pass_outputs(found)
+
+    def is_waiting(self, key: str, parent: str | None) -> bool:
+        """True if the reference has more calls of a name in a pass."""
+        return bool(self._waiting.get((parent, key)))
+
+    def is_balanced(self, key: str, parent: str | None) -> bool:
+        """True if both sides make so many calls of a name in a pass."""
+        return not self._more[self._pass_of(parent), key]
+
+    def has_unmade(self, parent: str) -> bool:
+        """True if the reference makes calls in a pass that the candidate does not."""
+        recorded = self._pass_of(parent)
+        return any(calls and where == recorded for (where, _), calls in self._waiting.items())
 
     def _of(
         self,
@@ -124,3 +187,7 @@ class Pairs:
             if array is None or not self.values.equals(tensor, array):
                 return False
         return True
+
+
+def _module_of(entry: str) -> str:
+    return entry.rpartition(".")[0]

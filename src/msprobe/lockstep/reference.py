@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import read_name
+from msprobe.compare.number_types import epsilon_of
+from msprobe.diagnose.tolerance.units import coarsest_of_many
 from msprobe.store.part import DumpPart
 
 
 class Slot:
-    """A tensor of a record: ``shape``, and the name of the file of its values, empty if they were not written."""
+    """A tensor of a record: ``shape``, the name of the file of its values, empty if they were not written, and
+    ``unit``, the distance of 1 to the next number of its type (0 for whole numbers).
+    """
 
-    __slots__ = ("file", "shape")
+    __slots__ = ("file", "shape", "unit")
 
     def __init__(self, leaf: Mapping[str, Any]) -> None:
+        self.unit = epsilon_of(str(leaf.get("dtype")))
         self.shape = tuple(leaf.get("shape") or ())
         name = leaf.get("data_name")
         self.file = name if isinstance(name, str) and name != "-1" else ""
 
 
 Slots = dict[str, Slot]
+#: What a call in the step of an optimizer has for a parent.
+OPTIMIZER = "optimizer"
 
 
 class RecordedCall:
@@ -59,13 +67,18 @@ class RecordedStep:
         #: The names of module passes that something ran in.
         self.parents: set[str] = set()
         self.optimizers: dict[str, Mapping[str, Any]] = {}
+        self._passes: dict[str, RecordedCall] = {}
         parents = part.parents()
         for index, (name, record) in enumerate(part.records()):
             parts = read_name(name)
-            if not isinstance(record, dict) or parts.direction != "forward":
+            if not isinstance(record, dict):
                 continue
             if parts.kind == "optimizer":
                 self.optimizers[name] = record
+            elif parts.direction != "forward":
+                continue
+            elif parts.kind == "module":
+                self._passes[name] = RecordedCall(name, parts.stem, parts.number or 0, record, None, index)
             elif parts.kind == "api" and parts.number is not None:
                 parent = parent_name(parents.get(name))
                 if parent is not None:
@@ -74,6 +87,12 @@ class RecordedStep:
                     RecordedCall(name, parts.stem, parts.number, record, parent, index)
                 )
 
+    @property
+    def unit(self) -> float:
+        """The coarsest unit of rounding that many calls give their results in."""
+        found = (max((slot.unit for slot in call.outputs.values()), default=0.0) for call in self)
+        return coarsest_of_many(Counter(filter(None, found)))
+
     def __iter__(self) -> Iterator[RecordedCall]:
         return (call for calls in self.calls.values() for call in calls)
 
@@ -81,13 +100,31 @@ class RecordedStep:
         """The values of a tensor as an array of numpy; None if they were not written or cannot be read."""
         return self.part.array(slot.file) if slot.file else None
 
+    @property
+    def has_passes(self) -> bool:
+        """True if modules were recorded."""
+        return bool(self._passes)
+
+    def pass_outputs(self, name: str) -> Slots:
+        """What the pass of a module returned; nothing where there was none of this name."""
+        found = self._passes.get(name)
+        return {} if found is None else found.outputs
+
+    def module_pass(self, backward: str) -> RecordedCall | None:
+        """The pass of a module whose gradients have this name; None if there was none."""
+        return self._passes.get(backward.replace(".backward.", ".forward."))
+
+    def outer(self, name: str) -> str | None:
+        """The pass around a pass of a module; None if there is none."""
+        return parent_name(self.part.parent(name))
+
     def code_of(self, call: RecordedCall) -> tuple[str, str]:
         """Function and text of the line that made the call."""
         return line_of(self.part.stack(call.name))
 
     def gradients_of(self, call: RecordedCall) -> tuple[Slots, Slots]:
         """The gradients that arrived at the results of a call, by place, and those that left to its arguments."""
-        name = f"{call.key}.{call.number}.backward"
+        name = call.name.replace(".forward", ".backward")
         if name not in self.part:
             return {}, {}
         record = self.part.record(name)
@@ -145,11 +182,46 @@ def find_slots(path: str, value: Any, found: Slots) -> None:
             find_slots(f"{path}.{number}", item, found)
 
 
+def has_other_arguments(record: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """True if numbers, words or truth values among arguments are others than the recorded ones, or in other places."""
+    own: dict[str, Any] = {}
+    other: dict[str, Any] = {}
+    for number, value in enumerate(args):
+        _find_plain(f"input.{number}", value, own)
+    for word, value in kwargs.items():
+        _find_plain(f"kwargs.{word}", value, own)
+    _find_recorded("input", record.get("input_args"), other)
+    _find_recorded("kwargs", record.get("input_kwargs"), other)
+    return own != other
+
+
+def _find_plain(path: str, value: Any, found: dict[str, Any]) -> None:
+    if isinstance(value, (bool, int, float, str)) and not hasattr(value, "__array__"):
+        found[path] = str(value)
+    elif isinstance(value, slice):
+        found[path] = str([value.start, value.stop, value.step])
+    elif type(value) in (list, tuple):
+        for number, one in enumerate(value):
+            _find_plain(f"{path}.{number}", one, found)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            _find_plain(f"{path}.{key}", one, found)
+
+
+def _find_recorded(path: str, value: Any, found: dict[str, Any]) -> None:
+    if isinstance(value, dict) and _is_leaf(value):
+        if value["type"] in ("bool", "int", "float", "str", "slice"):
+            found[path] = str(value.get("value"))
+    elif isinstance(value, (list, dict)) and not _is_tensor(value):
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            _find_recorded(f"{path}.{key}", one, found)
+
+
 def parent_name(found: Any) -> str | None:
-    """The module pass that a record ran in, as the hierarchy file has it; None for one in the step of an optimizer."""
+    """The module pass that a record ran in, as the hierarchy file has it, or :data:`OPTIMIZER`."""
     if isinstance(found, list):
         found = found[0] if found else None
-    return found if isinstance(found, str) and found.startswith("Module.") else None
+    return found if isinstance(found, str) and (found.startswith("Module.") or found == OPTIMIZER) else None
 
 
 def line_of(stack: list[str] | tuple[str, ...]) -> tuple[str, str]:

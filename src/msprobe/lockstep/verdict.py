@@ -6,22 +6,25 @@ step reaches the next one, and no call reaches another, so that each difference 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msprobe.compare.entry_names import read_name
+from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Because, Result
+from msprobe.diagnose.evidence import Because, Result, Seen
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.one_step import Task, judge
 from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.verdict.common import Rank, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import Compared, across_ranks
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.wording import Wording
 from msprobe.lockstep import account_files
+from msprobe.lockstep.healthy import Healthy
 from msprobe.paths import StrPath
 from msprobe.report.verdict_file import write_verdict
 from msprobe.store.reader import open_dump
@@ -76,7 +79,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
         left = {result.rank: result.left for result in results}
         results = running.add(results)
         compared = compared or any(result.summary["pairs"] for result in results)
-        found.add(step, results)
+        found.add(step, results, account["regions"])
     status = found.status if compared else "incomparable"
     notes = [*common.notes, *found.notes(), *_notes_of(account), *running.notes()]
     reasons = [] if compared else (running.reasons() or ["no call of one dump answers to any of the other"])
@@ -108,9 +111,11 @@ class _Findings:
         """What they amount to."""
         return "diverged" if self._kept else "harmless" if self._quiet else "agree"
 
-    def add(self, step: StepPair, results: Sequence[Compared]) -> None:
-        """The suspects of one step."""
-        suspects = across_ranks(results)
+    def add(
+        self, step: StepPair, results: Sequence[Compared], regions: Mapping[tuple[int, str], list[dict[str, Any]]]
+    ) -> None:
+        """The suspects of one step. ``regions``: by step and rank."""
+        suspects = across_ranks([self._without_healthy(step, one, regions) for one in results])
         # What an optimizer with other settings calls has other arguments; that was told.
         told = {one.finding.rank for one in suspects if one.finding.kind == "optimizer"}
         for suspect in suspects:
@@ -122,13 +127,30 @@ class _Findings:
             mark = kind, finding.where, finding.module, finding.rank
             if finding.kind in _MEASURED and (whole := finding.fact(Result)) is not None and whole.is_explained:
                 continue  # other bits, and no more than the rounding of the call by itself
+            if _is_rounded_to_fewer(finding) and not _is_of_another_type(suspect):
+                continue
             cause = finding.fact(Because)
             if cause is not None and cause.cause == "random":
                 self._random.setdefault(finding.entry or finding.where)
-            elif suspect.clear or suspect.matters:
+            elif suspect.clear or suspect.matters or _is_of_another_type(suspect):
                 self._keep(mark, suspect, step)
             elif finding.kind in ("argument", "choice"):
                 self._quiet.setdefault(mark, replace(finding, harmless=True))
+
+    def _without_healthy(
+        self, step: StepPair, result: Compared, regions: Mapping[tuple[int, str], list[dict[str, Any]]]
+    ) -> Compared:
+        """What is suspected, without what is done otherwise and comes to the same."""
+        rank = "" if result.rank == "rank" or result.rank is None else str(result.rank)
+        healthy = Healthy(regions.get((step.candidate or 0, rank), ()))
+        kept: list[Suspect] = []
+        for suspect in result.suspects:
+            if not healthy.explains(suspect):
+                kept.append(suspect)
+            elif suspect.finding.kind != "missing_gradient" and (suspect.clear or suspect.matters):
+                mark = suspect.finding.kind, suspect.finding.where, suspect.finding.module, suspect.finding.rank
+                self._quiet.setdefault(mark, replace(suspect.finding, harmless=True))
+        return replace(result, suspects=kept)
 
     def _keep(self, mark: tuple[Any, ...], suspect: Suspect, step: StepPair) -> None:
         known = self._kept.get(mark)
@@ -153,6 +175,24 @@ class _Findings:
         return [
             Wording("random, not judged, as seed or state of the generator differ: {}", _listed(list(self._random)))
         ]
+
+
+def _is_of_another_type(suspect: Suspect) -> bool:
+    """True for what comes from outside of all calls in a type of its own, where the run has the reference's types: what
+    rounding to it does is no rounding of a call.
+    """
+    difference = suspect.difference
+    if difference is None or suspect.finding.kind not in ("data", "weights", "initial_weights") or not suspect.begins:
+        return False
+    left, right = difference.left, difference.right
+    return is_floating(left) and is_floating(right) and left["dtype"] != right["dtype"]
+
+
+def _is_rounded_to_fewer(finding: Finding) -> bool:
+    """True for a weight or a state of an optimizer that was put to the reference's, and has a type of fewer digits."""
+    seen, cause = finding.fact(Seen), finding.fact(Because)
+    of_state = finding.kind in ("weights", "initial_weights") or (cause is not None and cause.cause == "state")
+    return of_state and seen is not None and not tensor.is_another(seen.difference, "stored")
 
 
 def _one_of_a_line(findings: Iterable[Finding]) -> list[Finding]:

@@ -8,7 +8,8 @@ from msprobe import log
 from msprobe.config.settings import Settings
 from msprobe.errors import MsprobeError
 from msprobe.lockstep import account_files
-from msprobe.lockstep.listener import Account, Lockstep
+from msprobe.lockstep.account import Account
+from msprobe.lockstep.listener import Lockstep
 from msprobe.lockstep.recording import Recording
 from msprobe.lockstep.torch.values import TorchValues
 

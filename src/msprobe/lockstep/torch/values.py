@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from msprobe import log
 from msprobe.capture.torch.replacing import in_place_of
 
 
@@ -37,6 +39,28 @@ class TorchValues:
         # A copy: the array may be a file that is mapped, which nobody can write to.
         return torch.from_numpy(np.array(array, order="C", copy=True)).to(own.device, own.dtype)
 
+    def apart(self, tensor: Any, other: Any) -> float:
+        """See the protocol."""
+        own = _local(tensor).detach()
+        if not (own.is_floating_point() or own.is_complex()):
+            return 0.0 if torch.equal(own, other) else math.inf
+        finite = torch.isfinite(other)
+        if not bool(finite.all()):
+            if not torch.equal(own[~finite].nan_to_num(0.5), other[~finite].nan_to_num(0.5)):
+                return math.inf
+            own, other = own[finite], other[finite]
+        wide = torch.complex128 if own.is_complex() else torch.float64
+        own, other = own.to(wide), other.to(wide)
+        apart, size = float((own - other).norm()), float(other.norm())
+        if not math.isfinite(apart):
+            return math.inf
+        return apart / size if size else (math.inf if apart else 0.0)
+
+    def size(self, tensor: Any) -> float:
+        """See the protocol."""
+        own = _local(tensor).detach()
+        return float(own.double().norm()) / math.sqrt(max(1, own.numel()))
+
     def fits(self, tensor: Any, other: Any) -> bool:
         """See the protocol."""
         return bool(_local(tensor).shape == other.shape)
@@ -60,17 +84,40 @@ class TorchValues:
         """See the protocol."""
         return _mapped(value, path, lambda tensor, place: given.get(place))
 
-    def linked(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
+    def linked(self, tensor: Any, other: Any) -> Any:
+        """See the protocol."""
+        with torch.enable_grad():
+            return in_place_of(tensor, other)
+
+    def put(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
+        """See the protocol."""
+        return _mapped(value, path, lambda tensor, place: given.get(place, tensor))
+
+    def made_again(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, given: Mapping[str, Any], writes: bool
+    ) -> dict[str, Any] | None:
         """See the protocol."""
 
-        def link(tensor: Any, place: str) -> Any:
-            other = given.get(place)
-            if other is None:
-                return tensor
-            with torch.enable_grad():
-                return in_place_of(tensor, other)
+        def taken(tensor: torch.Tensor, path: str) -> torch.Tensor:
+            own: torch.Tensor = given.get(path, tensor)
+            # What needs no gradient may be written to, as running averages are.
+            return own.clone() if writes or not own.requires_grad else own
 
-        return _mapped(value, path, link)
+        if writes and any(one._is_view() for _, one in self.arguments(args, kwargs)):
+            return None  # what it is a view of would stay as it is
+        try:
+            # The hooks of a checkpoint count what is saved.
+            with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, _as_it_is):
+                own_args = [_mapped(one, f"input.{n}", taken) for n, one in enumerate(args)]
+                own_kwargs = {word: _mapped(one, f"kwargs.{word}", taken) for word, one in kwargs.items()}
+                return dict(self.results(function(*own_args, **own_kwargs)))
+        except Exception as error:
+            log.debug(f"lockstep: a call could not be made on its own values: {type(error).__name__}: {error}")
+            return None
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def _mapped(value: Any, path: str, change: Callable[[Any, str], Any]) -> Any:

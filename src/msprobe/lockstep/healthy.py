@@ -1,0 +1,60 @@
+"""Which findings are of a region that is healthy: done otherwise, and all that leaves it agrees with the reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msprobe.diagnose.evidence import OneSide
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.tolerance.units import FINE
+
+
+class Healthy:
+    """The healthy regions of one step of one rank: their calls, and the calls and gradients that they end at."""
+
+    def __init__(self, regions: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._calls: set[str] = set()
+        self._ends: set[str] = set()
+        self._coarse: set[str] = set()
+        self._followed: set[str] = set()
+        sick: set[str] = set()
+        for one in regions:
+            self._followed.update(one["followed"])
+            if one["ends"] and all(one["ends"].values()):
+                self._calls.update(one["calls"])
+                self._ends.update(one["ends"])
+                self._coarse.update(one["calls"] if one["unit"] > FINE else ())
+            else:
+                sick.update(name for name, agrees in one["ends"].items() if not agrees)
+        self._ends -= sick
+
+    def explains(self, suspect: Suspect) -> bool:
+        """True if what is suspected is done, or seen, in such a region."""
+        finding, judged = suspect.finding, suspect.judged
+        if finding.kind == "missing_gradient" and _forward(finding.entry or "") in self._followed:
+            return True  # it came back through the call that was made on own values
+        if finding.kind == "argument" and finding.entry in self._coarse and _stands_out(judged):
+            return False  # in types of few digits rounding hides at the end what an argument does
+        if finding.kind == "argument" and judged is not None and not judged.changed_outputs:
+            return False  # its result is the same: it counts for another reason, as the gradient of a weight
+        alone = finding.fact(OneSide) or OneSide()
+        if any(name in self._calls for name in (*alone.candidate, _forward(finding.entry or ""))):
+            return True
+        if judged is None:
+            return False
+        event = judged.event.name
+        if _forward(event) in self._calls:
+            return True
+        # A gradient that leaves such a region is another one by rounding.
+        return event in self._ends and finding.direction == "backward" and bool(judged.changed_inputs)
+
+
+def _stands_out(judged: Judged | None) -> bool:
+    return judged is not None and bool(judged.changed_outputs) and math.isfinite(judged.left)
+
+
+def _forward(name: str) -> str:
+    return name.replace(".backward", ".forward")

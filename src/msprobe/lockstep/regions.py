@@ -1,0 +1,244 @@
+"""Regions: calls that the candidate makes otherwise, followed on their own values and judged at their ends.
+
+Queries may be scaled before the product instead of after it, or a mask be added instead of filled in. Put right call by
+call, such a program does not come to what the reference has, though nothing is wrong. So beside the values that were
+put right the program's *own* are carried along: from a call that has no recorded partner, or other arguments, or takes
+a recorded result that the recorded call does not take, each call that takes an own value is made a second time with it,
+unseen. A region ends where an own value is, up to rounding, what the reference has in its place: from there on the
+gradient goes back through the region as it is. It ends, too, where the innermost module that it began in returns
+something else, where gradients leave it, and where it has gone on for too long. If all its ends agree, a region is
+healthy, whatever is done otherwise in it; if not, each call of it was put right and proven alone all the same.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msprobe.diagnose.tolerance.roundings import least, of_count
+from msprobe.diagnose.tolerance.units import FINE
+
+#: So many calls after another may be followed outside of all modules, and inside of one.
+_FARTHEST, _FARTHEST_INSIDE = 24, 256
+#: Sums on the way of a gradient cancel, which makes their rounding larger beside them; in types of few digits much is
+#: left to rounding already.
+_OF_GRADIENTS, _OF_COARSE_GRADIENTS = 8.0, 2.0
+#: The norm of an error of rounding is 0.29 units of each element, and that of many of them grows with their root.
+_OF_COARSE = 0.5
+
+Mark = tuple[str, int]
+
+
+@dataclass(eq=False)
+class Region:
+    """Calls on own values. ``passes``: the passes of modules around all of its beginnings, the innermost last;
+    ``unit``: the unit of rounding that the reference computes in; ``ends``: where it was judged, and whether it agreed.
+    """
+
+    passes: tuple[str, ...]
+    unit: float = 0.0
+    calls: dict[str, None] = field(default_factory=dict)
+    ends: dict[str, bool] = field(default_factory=dict)
+    #: Calls that were made a second time, through which gradients may come back instead of the first.
+    followed: dict[str, None] = field(default_factory=dict)
+    into: Region | None = None
+    #: A result has another shape than in the reference.
+    is_reshaped: bool = False
+    #: It began with a call that the reference makes with other shapes.
+    is_of_other_shapes: bool = False
+
+    @property
+    def root(self) -> Region:
+        """The region that this one has become a part of, or itself."""
+        return self if self.into is None else self.into.root
+
+    def allowed(self, unit: float, gradient: bool = False) -> float:
+        """How far an end may be apart by rounding, relative. ``unit``: that of its own type."""
+        unit = max(unit, self.unit)
+        if unit > FINE:
+            return _OF_COARSE * of_count(len(self.calls), unit) * (_OF_COARSE_GRADIENTS if gradient else 1.0)
+        return max(of_count(len(self.calls), unit), least(unit)) * (_OF_GRADIENTS if gradient else 1.0)
+
+    def end(self, name: str, agrees: bool) -> None:
+        """It was judged at a call, a module or an optimizer; one disagreement stays."""
+        self.ends[name] = agrees and self.ends.get(name, True)
+
+    def to_json(self) -> dict[str, Any]:
+        """As whoever judges reads it."""
+        return {"calls": list(self.calls), "followed": list(self.followed), "ends": self.ends, "unit": self.unit}
+
+
+@dataclass(frozen=True)
+class Own:
+    """What is known of a tensor that stands for an own value: its region, how many calls lie behind it, and the value;
+    None if that is the tensor itself.
+    """
+
+    region: Region
+    depth: int
+    value: Any = None
+
+
+class Regions:
+    """The regions of one step of one rank. ``unit``: the unit of rounding that the reference computes in; a type of
+    fewer digits that the candidate alone uses is no reason to be apart.
+    """
+
+    def __init__(self, unit: float = 0.0) -> None:
+        self._unit = unit
+        self._all: list[Region] = []
+        self._own: dict[int, tuple[Any, Own]] = {}
+        # By which paired call a tensor was made, which has the recorded values.
+        self._made: dict[int, tuple[Any, Mark]] = {}
+        # Paired calls whose results go into regions: the gradients that come back to them are ends.
+        self._entries: dict[Mark, list[Region]] = {}
+        self._passes: list[str] = []
+        # Own values that are not what the reference has, and that nothing took so far.
+        self._loose_ends: dict[int, tuple[Region, str, str, str | None]] = {}
+        # Of paired calls: where they were made, and which paired calls made what they took.
+        self._calls: dict[Mark, tuple[str | None, tuple[Mark, ...]]] = {}
+        # Paired calls through which gradients of a region go back as they are.
+        self._passed: set[Mark] = set()
+
+    def __iter__(self) -> Iterator[Region]:
+        return (one for one in self._all if one.into is None)
+
+    # ---------------------------------------------------------------- passes
+
+    def enter(self, name: str) -> None:
+        """A module begins."""
+        self._passes.append(name)
+
+    def leave(self, name: str) -> None:
+        """It ends; those inside of it that did not tell so have, too."""
+        if name in self._passes:
+            del self._passes[self._passes.index(name) :]
+
+    @property
+    def passes(self) -> Sequence[str]:
+        """The passes of modules that run now, the innermost last."""
+        return self._passes
+
+    # ---------------------------------------------------------------- tensors
+
+    def own(self, tensor: Any) -> Own | None:
+        """What is known of a tensor that stands for an own value; None of all others."""
+        found = self._own.get(id(tensor))
+        return found[1] if found is not None and found[0]() is tensor else None
+
+    def maker(self, tensor: Any) -> Mark | None:
+        """The paired call that has returned a tensor, which was put right."""
+        found = self._made.get(id(tensor))
+        return found[1] if found is not None and found[0]() is tensor else None
+
+    def note_made(self, tensor: Any, mark: Mark) -> None:
+        """A paired call has returned a tensor, which has the reference's values."""
+        self._own.pop(id(tensor), None)
+        self._made[id(tensor)] = weakref.ref(tensor), mark
+
+    def keep(self, tensor: Any, region: Region, depth: int, value: Any = None, differs: Any = None) -> None:
+        """A tensor stands for an own value now. ``differs``: the paired call which the reference has another result of;
+        that counts if nothing takes it any more.
+        """
+        if differs is not None:
+            self._loose_ends[id(tensor)] = region, differs.name, differs.key, differs.parent
+        else:
+            self._loose_ends.pop(id(tensor), None)
+        self._own[id(tensor)] = weakref.ref(tensor), Own(region, depth, None if value is tensor else value)
+        if value is None or value is tensor:
+            self._made.pop(id(tensor), None)
+
+    def take(self, tensor: Any) -> None:
+        """A call takes an own value: what comes of it tells more."""
+        self._loose_ends.pop(id(tensor), None)
+
+    def close(self, is_balanced: Callable[[str, str | None], bool]) -> None:
+        """The step is over. ``is_balanced``: both sides make so many calls of a name in a pass, so that it is known
+        which of them answer to each other.
+        """
+        for region, name, key, parent in self._loose_ends.values():
+            if is_balanced(key, parent):
+                region.root.end(name, False)
+        self._loose_ends.clear()
+
+    def drop(self, tensor: Any) -> None:
+        """A tensor is followed no more."""
+        self._own.pop(id(tensor), None)
+
+    # ---------------------------------------------------------------- calls
+
+    def join(self, name: str, owned: Sequence[Own], tensors: Iterable[Any], begins: bool) -> Region:
+        """The region that a call on own values is in. ``tensors``: all that go in; ``begins``: it does something
+        otherwise itself.
+        """
+        passes = tuple(self._passes)
+        region: Region | None = None
+        for one in owned:
+            other = one.region.root
+            region = other if region is None else self._merged(region, other)
+        if region is None:
+            region = Region(passes, self._unit)
+            self._all.append(region)
+        elif begins:
+            region.passes = _common(region.passes, passes)
+        region.calls.setdefault(name)
+        for tensor in tensors:
+            maker = self.maker(tensor)
+            if maker is not None and region not in self._entries.setdefault(maker, []):
+                self._entries[maker].append(region)
+        return region
+
+    def _merged(self, one: Region, other: Region) -> Region:
+        if one is other:
+            return one
+        one.passes = _common(one.passes, other.passes)
+        one.is_reshaped |= other.is_reshaped
+        one.is_of_other_shapes |= other.is_of_other_shapes
+        one.calls.update(other.calls)
+        one.followed.update(other.followed)
+        for name, agrees in other.ends.items():
+            one.end(name, agrees)
+        other.into = one
+        return one
+
+    def is_too_far(self, own: Own) -> bool:
+        """True if own values have been followed for too long."""
+        return own.depth >= (_FARTHEST_INSIDE if own.region.root.passes else _FARTHEST)
+
+    def note_call(self, mark: Mark, parent: str | None, tensors: Iterable[Any]) -> None:
+        """A paired call was made of tensors, in the pass of a module."""
+        makers = (self.maker(tensor) for tensor in tensors)
+        self._calls[mark] = parent, tuple(one for one in makers if one is not None and one != mark)
+
+    def goes_back(self, mark: Mark, region: Region, has_unmade: Callable[[str], bool]) -> bool:
+        """True if the gradient that a region gives back to a paired call says nothing yet: in the pass that the region
+        is in the reference makes calls that the candidate does not, so that another share of it comes back by each.
+        Then it is judged further back.
+        """
+        parent, makers = self._calls.get(mark, (None, ()))
+        if not all(region.ends.values()) or not region.passes or parent != region.passes[-1] or not has_unmade(parent):
+            return False
+        self._passed.add(mark)
+        for maker in makers:
+            if region not in self._entries.setdefault(maker, []):
+                self._entries[maker].append(region)
+        return bool(makers)
+
+    def is_passed(self, mark: Mark) -> bool:
+        """True if gradients go back through a paired call as they are."""
+        return mark in self._passed
+
+    def entries(self) -> list[Mark]:
+        """The paired calls whose results have gone into regions."""
+        return list(self._entries)
+
+    def entered_from(self, mark: Mark) -> list[Region]:
+        """The regions that the results of a paired call have gone into."""
+        return list(dict.fromkeys(one.root for one in self._entries.get(mark, ())))
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    count = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:count]
