@@ -161,7 +161,8 @@ def _compare_timelines(
     compared = Compared(
         step=left.step,
         rank=left.rank,
-        suspects=[one.without_pair() for one in scene.ledger.in_order()],
+        # In lockstep it is asked which call each of them is about.
+        suspects=[one if task.isolated else one.without_pair() for one in scene.ledger.in_order()],
         reach=reach,
         tolerance=calibration.limit_of_reach(_tolerance(scene), effect.unit_of(scene.judged.values())),
         doubts=[one.without_pair() for one in scene.ledger.doubts],
