@@ -253,17 +253,23 @@ def generate(config: OpConfig, output: StrPath) -> Path:
     folder = check_output_folder(output)
     if config.dump:
         requests = open_requests(config.dump)
-        if config.data_mode == "real_data" and not requests.has_values:
-            raise InvalidInputError(
-                f'"{config.dump}" has no values of tensors (task tensor), which data_mode real_data asks for.'
-            )
+        _demand_values(requests, config)
         _extract(requests, config)
     else:
         check_readable_file(config.extract, ".json")
         requests = open_requests(config.extract)
+        _demand_values(requests, config)
     values = "recorded" if config.data_mode == "real_data" else "random"
     request = ScriptRequest(config.api, config.propagation, folder, values, config.seed, config.iterations)
     return write_script(requests, request)
+
+
+def _demand_values(requests: Requests, config: OpConfig) -> None:
+    if config.data_mode == "real_data" and not requests.has_values:
+        raise InvalidInputError(
+            f'"{requests.part.path}" has no values of tensors (task tensor), which data_mode real_data asks for; '
+            'give the dump itself as "dump_json_path", or choose random_data.'
+        )
 
 
 def _extract(requests: Requests, config: OpConfig) -> None:
