@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.executors import Executor, Fault, executor_of
+from msprobe.precheck.settings import load_settings
 
 
 @pytest.mark.parametrize(
@@ -29,3 +33,17 @@ def test_what_an_executor_is_asked_for(text: str, executor: Executor) -> None:
 def test_what_no_executor_is_called_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(InvalidInputError, match="--candidate"):
         executor_of(text)
+
+
+def test_the_section_of_26_2_is_that_of_8_1_1(tmp_path: Path) -> None:
+    section = {"white_list": ["relu", "linear"], "black_list": ["relu"], "precision": 6}
+    found = []
+    for name in ("run_ut", "acc_check"):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({name: section}))
+        found.append(load_settings(str(path)))
+    assert found[0] == found[1]
+    selection = found[1].selection
+    assert "black_list" in selection.refuse("Functional.relu.0")
+    assert selection.refuse("Functional.linear.0") == ""
+    assert "white_list" in selection.refuse("Torch.matmul.0")

@@ -43,6 +43,8 @@ class Machine:
         self._plugin = _plugin_of(executor)
         if executor.text.startswith("inject:"):
             self.name = f"{self.device}+{executor.text}"
+        if executor.python:
+            self.name = f"{executor.text} (torch {torch.__version__})"
 
     def run(
         self, function: Callable[..., Any], inputs: Inputs, backward: bool, autocast: torch.dtype | None = None
