@@ -240,7 +240,10 @@ def test_a_candidate_that_is_worse_than_the_control_is_an_error_by_each_standard
 def test_the_script_of_a_call_tells_a_verdict_and_finds_the_smallest_call(statistics: Path, tmp_path: Path) -> None:
     words = ("--dump", statistics, "--api", "Functional.linear.0", "-o", tmp_path)
     # Values in files are made smaller like those inside.
-    assert call("op_generate", *words, "--propagation", "backward", "--data-in-files").returncode == 0
+    made = call("op_generate", *words, "--propagation", "backward", "--data-in-files")
+    assert made.returncode == 0
+    assert "values that fit them" in made.stdout
+    assert f"python {tmp_path / 'Functional.linear.0.backward.py'} --minimize" in made.stdout
     script = tmp_path / "Functional.linear.0.backward.py"
     healthy = subprocess.run([sys.executable, script, "--device", "cpu"], capture_output=True, text=True, check=False)
     assert healthy.returncode == 0, healthy.stderr

@@ -96,7 +96,12 @@ def write_and_run(
         load=_loaded(args.load),
         control=control,
     )
-    return run_script(write_script(requests, request), args.minimize)
+    path = write_script(requests, request)
+    if not requests.has_values:
+        print(
+            "The dump has statistics alone, so the script has values that fit them: a fault of the very values may hide."
+        )
+    return run_script(path, args.minimize)
 
 
 def _loaded(what: str) -> str:
