@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from msprobe.environment.hyperparameters.shell.expansion import UNSET, plain
@@ -46,8 +46,12 @@ _EXPORTED = re.compile(
 )
 
 
-def hyperparameters(followed: Followed, path: str) -> tuple[dict[str, list[Any]], list[str]]:
-    """What the trainings that a script starts are given: name -> each value it has, and notes for people."""
+def hyperparameters(followed: Followed, path: str, given: Sequence[str] = ()) -> tuple[dict[str, list[Any]], list[str]]:
+    """What the trainings that a script starts are given: name -> each value it has, and notes for people.
+
+    ``given`` are the other files that are read.
+    """
+    read = {os.path.basename(name) for name in given}
     notes = list(followed.notes)
     trainings = _trainings(followed.called)
     found: dict[str, list[Any]] = {}
@@ -57,7 +61,7 @@ def hyperparameters(followed: Followed, path: str) -> tuple[dict[str, list[Any]]
             known = found.setdefault(name, [])
             if value not in known:
                 known.append(value)
-        notes += _files_named(called, values, own)
+        notes += _files_named(called, values, own, read)
     if not trainings:
         notes.append("no command was found that starts a training with options")
     for name, text in followed.exported.items():
@@ -180,10 +184,14 @@ def _clean(text: str) -> str:
     return text
 
 
-def _files_named(called: Called, values: dict[str, Any], own: Sequence[str]) -> list[str]:
-    """Notes of settings files that the command names, since what they hold is not read."""
+def _files_named(called: Called, values: dict[str, Any], own: Sequence[str], read: Collection[str]) -> list[str]:
+    """Notes of settings files that the command names, where what they hold is not read."""
     texts = [value for value in values.values() if isinstance(value, str)] + [
         word for word in own if not _is_option(word)
     ]
     files = dict.fromkeys(plain(text) for text in texts if text.endswith(_SETTINGS) and not _HYDRA.fullmatch(text))
-    return [f'line {called.line}: "{name}" is named; give this file, too, if it holds settings' for name in files]
+    return [
+        f'line {called.line}: "{name}" is named; give this file, too, if it holds settings'
+        for name in files
+        if os.path.basename(name) not in read
+    ]

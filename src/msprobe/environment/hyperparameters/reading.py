@@ -70,7 +70,7 @@ def read_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
             sources.notes.append(f'"{path}" does not exist and is left out')
             continue
         try:
-            found, notes = _folder(path) if os.path.isdir(path) else _file(path)
+            found, notes = _folder(path) if os.path.isdir(path) else _file(path, given)
         except (InvalidInputError, PathError) as problem:
             problems.append(problem)
             continue
@@ -115,13 +115,15 @@ def _value(several: list[Any]) -> Any:
 Read = tuple[dict[str, list[Any]], list[str]]
 
 
-def _file(path: str) -> Read:
-    return _READERS[_ending(path)](path)
+def _file(path: str, given: Sequence[str] = ()) -> Read:
+    reader = _READERS[_ending(path)]
+    return _script(path, given) if reader is _script else reader(path)
 
 
-def _script(path: str) -> Read:
+def _script(path: str, given: Sequence[str] = ()) -> Read:
+    """The arguments of the trainings that a script starts; files of ``given`` that it names are read anyway."""
     text = small_file(path).decode("utf-8", "replace")
-    return hyperparameters(follow(text, path), path)
+    return hyperparameters(follow(text, path), path, given)
 
 
 def _tree(read_tree: Callable[[str], dict[Any, Any]]) -> Callable[[str], Read]:
