@@ -44,7 +44,7 @@ _WORDS: tuple[tuple[Effect, frozenset[str]], ...] = (
         frozenset(
             "seed dropout dtype precision init initializer shuffle tokenizer vocab dataset data datasets split "
             "deterministic rope rotary norm normalization activation swiglu bias tie untie embeddings mask padding "
-            "packing truncation template moe router expert experts topk lora rank alpha quantization fp8 tf32 "
+            "packing truncation template moe router expert experts topk lora alpha quantization fp8 tf32 "
             "temperature kl reward loss".split()
         ),
     ),
@@ -88,6 +88,8 @@ def effect_of(name: str, *values: Any) -> Effect:
     for meaning in group_meanings(name):
         return _GROUPS.get(meaning.thing, "unknown")
     words = set(re.split(r"[._]", normal(name)))
+    if "rank" in words and words & {"node", "machine", "local"}:
+        return "output"
     if {"checkpointing", "recompute"} & words:
         return "rounding"
     if "env" in words and {"timeout", "blocking"} & words:

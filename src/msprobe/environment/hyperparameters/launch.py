@@ -31,6 +31,8 @@ _EVERYDAY = frozenset(
     "chown sudo nvidia-smi npu-smi ds_ssh sysctl module which hostname set test read exit "
     "return umask stdbuf sbatch scancel".split()
 )
+#: Of those the ones that start others: elsewhere, or as somebody else.
+_CONTAINERS = frozenset({"docker", "podman", "ssh", "sudo"})
 _PREPARES = re.compile(r"(?i)(preprocess|prepare|convert|download|export|merge|tokenize|evaluat|infer)\w*\.py")
 _OPTION = re.compile(r"--?[A-Za-z_+][\w.:+/-]*")
 _HYDRA = re.compile(r"(\+{0,2}|~)([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
@@ -102,7 +104,7 @@ def _parts(words: list[str]) -> tuple[int, tuple[list[str], list[str]]]:
         if not words or names[0] in _EVERYDAY or UNSET + "@" in words[0]:
             return 0, ([], [])
         return 3, ([], words[1:])
-    if names[0] in _EVERYDAY:
+    if names[0] in _EVERYDAY - _CONTAINERS:
         return 0, ([], [])
     first = script if begin is None else begin
     if script is None:

@@ -183,4 +183,7 @@ def _mapping(path: str, found: Any) -> dict[Any, Any]:
 
 
 def _one_line(problem: BaseException) -> str:
+    mark = getattr(problem, "problem_mark", None)
+    if mark is not None:
+        return f"line {mark.line + 1}, column {mark.column + 1}: {getattr(problem, 'problem', '')}"
     return " ".join(str(problem).split())[:200] or type(problem).__name__

@@ -94,6 +94,8 @@ python train.py ${MODEL_ARGS} "${LIST[@]}" --weight-decay=0.1 --bf16 --seq 10 --
         "srun -l --nodes 2 --container-image x#y bash -c 'torchrun --nproc_per_node 8 train.py --lr 1'",
         'CMD="torchrun --nproc_per_node 8 train.py --lr 1"\necho $CMD\neval ${CMD} 2>&1 | tee log',
         'bash msrun_launcher.sh "torchrun --nproc_per_node 8 train.py --lr 1" 8',
+        "docker run --rm -v a:b image bash -c 'torchrun --nproc_per_node 8 train.py --lr 1'",
+        "ray job submit --address=x -- torchrun --nproc_per_node 8 -m pkg.train --lr 1",
         "CUDA_VISIBLE_DEVICES=0,1 time torchrun --nproc_per_node 8 \\\n  train.py `# note` --lr 1",
         "if ! command -v x; then pip install --user x; fi; torchrun --nproc_per_node 8 train.py --lr 1",
     ],
@@ -172,6 +174,29 @@ python train.py $opts $vp $load $SP $BAD --out $OUT --zero $ZERO
         "train.sh: line 1: the condition cannot be told without running the script; taken as false",
         'train.sh: line 2: "ds.json" is named; give this file, too, if it holds settings',
     ]
+
+
+def test_a_command_in_a_here_document_is_read_where_a_variable_takes_it() -> None:
+    script = """
+read -r -d '' training <<EOF
+pkg.cli.train \\
+   --max_len 2048 --name "a b" --it's $LR
+EOF
+read -r -d '' QUOTED <<'END'
+--keep $LR
+END
+LR=1
+cat <<-X
+\t--no 1
+\tX
+deepspeed --module $training $QUOTED
+"""
+    assert told(script.replace("--it's $LR", "--dollar $LR").replace("\\t", "\t")) == {
+        "max_len": "2048",
+        "name": ['"a', 'b"'],
+        "dollar": True,
+        "keep": "$LR",
+    }
 
 
 def test_functions_loops_and_keyed_arrays_are_followed() -> None:

@@ -20,6 +20,8 @@ class Command:
 
     words: list[str]
     line: int
+    #: Its here-document, written as one quoted word.
+    document: str = ""
 
 
 @dataclass
@@ -268,7 +270,12 @@ class _Parser:
     def simple(self) -> Node:
         line = self.tokens[self.place].line
         words: list[str] = []
+        document = ""
         while (token := self.peek()) is not None:
+            if token.document is not None:
+                document = token.document
+                self.place += 1
+                continue
             in_test = bool(words) and words[0] == "[["
             if token.is_operator and not (in_test and token.text != "\n"):
                 break
@@ -279,4 +286,4 @@ class _Parser:
         following = self.tokens[self.place + 1 : self.place + 2]
         if len(words) == 1 and self.is_operator("(") and following and following[0].text == ")":
             return self.function(words[0])
-        return Command(words, line)
+        return Command(words or [":"], line, document)

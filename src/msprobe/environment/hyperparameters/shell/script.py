@@ -191,6 +191,11 @@ class _Follower:
         name = words[assigned]
         if name in _DECLARING:
             return self.declare(words[assigned + 1 :], name == "export")
+        if name == "read":
+            # Only what stands in the script can be read.
+            text = one(node.document, self.variables)
+            self.variables.values[words[-1]] = text if "-d" in words else text.partition("\n")[0]
+            return True
         found = fields(words[assigned:], self.variables)
         return self.call(found, node.line) if found else True
 
@@ -353,7 +358,7 @@ class _Follower:
         self.variables.values[name] = keyed
 
     def array(self, text: str) -> Value:
-        words = [token.text for token in tokens_of(text) if not token.is_operator]
+        words = [token.text for token in tokens_of(text) if not token.is_operator and token.document is None]
         keyed = [_ELEMENT.fullmatch(word) for word in words]
         if words and all(keyed):
             return {one(item[1], self.variables): one(item[2], self.variables) for item in keyed if item}

@@ -1,6 +1,6 @@
 """A shell script as tokens: words as they are written, quotes and all, and operators between them.
 
-Comments and here-documents are left out. Whatever the text is, nothing is raised: a quote that is never closed
+Comments are left out, here-documents are no words. Whatever the text is, nothing is raised: a quote that is not closed
 reaches to the end.
 """
 
@@ -22,6 +22,8 @@ class Token:
     text: str
     line: int
     is_operator: bool = False
+    #: For the sign of a here-document: its text, as the command that it is given to reads it.
+    document: str | None = None
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -34,7 +36,7 @@ class _Scanner:
         self.text, self.place, self.line = text, 0, 1
         self.found: list[Token] = []
         # Here-documents whose text begins at the next line: the word that ends it, and whether tabs before it count.
-        self.documents: list[tuple[str, bool]] = []
+        self.documents: list[tuple[str, bool, int]] = []
 
     def tokens(self) -> list[Token]:
         text, size = self.text, len(self.text)
@@ -63,7 +65,8 @@ class _Scanner:
             self.place += 1
         target = self._take_word()
         if sign in ("<<", "<<-"):
-            self.documents.append((re.sub(r"['\"\\]", "", target), sign.endswith("-")))
+            self.documents.append((target, sign.endswith("-"), len(self.found)))
+            self.found.append(Token("<<", self.line, document=""))
         return True
 
     def _arithmetic(self) -> bool:
@@ -106,14 +109,22 @@ class _Scanner:
         self.line += word.count("\n")
 
     def _skip_documents(self) -> None:
-        for ending, tabs in self.documents:
+        for target, tabs, place in self.documents:
+            ending, rows = re.sub(r"['\"\\]", "", target), []
             while self.place < len(self.text):
                 end = self.text.find("\n", self.place)
                 end = len(self.text) if end < 0 else end
                 row = self.text[self.place : end]
                 self.place, self.line = min(end + 1, len(self.text)), self.line + 1
-                if (row.lstrip("\t") if tabs else row) == ending:
+                row = row.lstrip("\t") if tabs else row
+                if row == ending:
                     break
+                rows.append(row)
+            text = "\n".join(rows)
+            # Quotes are letters there; where the word that ends it is quoted, so is everything.
+            text = text.replace("'", "'\\''") if ending != target else text.replace('"', '\\"')
+            mark = "'" if ending != target else '"'
+            self.found[place] = Token("<<", self.found[place].line, document=f"{mark}{text}{mark}")
         self.documents.clear()
 
 
