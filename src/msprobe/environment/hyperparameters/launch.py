@@ -37,7 +37,7 @@ _PREPARES = re.compile(r"(?i)(preprocess|prepare|convert|download|export|merge|t
 _OPTION = re.compile(r"--?[A-Za-z_+][\w.:+/-]*")
 _HYDRA = re.compile(r"(\+{0,2}|~)([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-_VARIABLE = re.compile(rf"{UNSET}\$\{{?[A-Za-z_]\w*\}}?")
+_VARIABLE = re.compile(rf"{UNSET}\$\{{?\w+\}}?")
 _ARGUMENT_LISTS = re.compile(r"(ARGS?|ARGUMENTS|OPTS?|OPTIONS?|PARAMS|FLAGS?|CMD|CONFIGS?|EXTRA\w*)$", re.IGNORECASE)
 _SETTINGS = (".json", ".yaml", ".yml", ".toml")
 #: Variables that a script exports and that change numbers or speed: they count as ``env.NAME``.
@@ -108,8 +108,9 @@ def _parts(words: list[str]) -> tuple[int, tuple[list[str], list[str]]]:
         return 0, ([], [])
     first = script if begin is None else begin
     if script is None:
-        # A launcher without a script that can be told: all that follows are options.
-        return (2 if _PYTHON.fullmatch(names[first or 0]) else 1), ([], words[(first or 0) + 1 :])
+        # A launcher without a script that can be told: all that follows the last are options.
+        last = max(at for at, name in enumerate(names) if name in _LAUNCHERS or _PYTHON.fullmatch(name))
+        return (2 if _PYTHON.fullmatch(names[last]) else 1), ([], words[last + 1 :])
     launchers = [at for at in range(first or 0, script) if names[at] in _LAUNCHERS]
     is_module = "torch.distributed.launch" in words[first or 0 : script + 1] or "torch.distributed.run" in words
     kind = 1 if launchers or is_module else 2

@@ -135,10 +135,10 @@ def _listed(values: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _yaml(path: str) -> Read:
-    if isinstance(settings_files.read_yaml(path).get("defaults"), list):
+    tree, notes = settings_files.read_yaml(path), list[str]()
+    if isinstance(tree.get("defaults"), list):
         tree, notes = hydra.compose(path)
-        return _listed(flat(tree, path)), notes
-    return _tree(settings_files.read_yaml)(path)
+    return _listed(flat(tree, path)), notes
 
 
 def _log(path: str) -> Read:

@@ -8,7 +8,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.store.pickles import Name, Opaque
 
 _MOST_DEPTH = 60
-_MOST_VALUES = 200_000
+_MOST_VALUES = 50_000
 _SCALARS = (str, int, float, bool, type(None))
 
 

@@ -104,6 +104,16 @@ def test_any_launcher_is_known(command: str) -> None:
     assert told(command) == {"nproc_per_node": "8", "lr": "1"}
 
 
+def test_a_launcher_whose_script_only_a_run_tells_is_read() -> None:
+    assert told("srun singularity exec --nv x.sif torchrun --nnodes 2 $1 --lr $2 --epochs 3") == {
+        "nnodes": "2",
+        "lr": "$2",
+        "epochs": "3",
+    }
+    script = "srun \"$@\" sh -xeuc '\n  torchrun --nproc-per-node gpu \\\n main.py --lr 2\n'\n"
+    assert told(script) == {"nproc-per-node": "gpu", "lr": "2"}
+
+
 def test_further_commands_are_found() -> None:
     assert told("python train.py --lr 1") == {"lr": "1"}
     assert told("llamafactory-cli train --stage sft") == {"stage": "sft"}
@@ -217,14 +227,15 @@ def test_scripts_beside_it_are_taken_in_and_no_others(tmp_path: Path) -> None:
     (inner / "job.sh").write_text("torchrun train.py $ARGS --n $2\n")
     script = inner / "run.sh"
     text = (
-        'source env.sh\nDIR="$( cd "$( dirname "$0" )" && pwd )"\n. ${DIR}/config.sh 12\nLR=1\nsource /etc/profile\n'
+        'source env.sh\nDIR="$( cd "$( dirname "$0" )" && pwd )"\n. ${DIR}/config.sh 12\nLR=1\n'
+        "source /etc/other.sh; source .venv/bin/activate\n"
         ". `pwd`/job.sh a b\nbash inner.sh --lr 3"
     )
     (inner / "inner.sh").write_text("echo $LR\n")
     followed = follow(text, str(script))
     values, notes = hyperparameters(followed, str(script))
     assert values == {"tp": ["4"], "layers": ["12"], "n": ["b"], "env.NCCL_ALGO": ["Ring"]}
-    assert notes == ['run.sh: "/etc/profile" is taken in, but does not lie beside the script, and is not read']
+    assert notes == ['run.sh: "/etc/other.sh" is taken in, but does not lie beside the script, and is not read']
 
 
 def test_a_script_that_grows_without_end_is_read_in_bounded_time() -> None:

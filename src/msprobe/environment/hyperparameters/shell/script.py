@@ -275,7 +275,7 @@ class _Follower:
         name = plain(words[0])
         path = self.beside(words[0])
         if path is None or self.depth > _MOST_DEPTH * 2:
-            if shares:
+            if shares and not name.endswith(_EVERYDAY):
                 self.note(f'"{name}" is taken in, but does not lie beside the script, and is not read')
             return False
         with open(path, "rb") as file:
@@ -369,6 +369,8 @@ class _Follower:
             self.found.notes.append(text)
 
 
+#: Files that everybody takes in, and that have no hyper-parameters.
+_EVERYDAY = ("/activate", "bashrc", "profile", "conda.sh", "set_env.sh")
 _LAUNCH = re.compile(r"\b(torchrun|msrun|deepspeed|accelerate|python[\d.]*|srun|mpirun|\w+\.py)\b")
 
 
