@@ -1,6 +1,6 @@
 """Do time and memory grow with the ranks? Dumps of up to 1,024 ranks with one planted fault, a process per command.
 
-    python bench/scale/run.py [--ranks 8,64,256,1024] [--records 5000] [--commands nan_analyze,check,compare]
+    python bench/scale/run.py [--ranks 8,64,256,1024] [--records 5000] [--commands nan_analyze,check,compare,checkpoint]
 
 Each line: wall and CPU seconds, the largest memory of the command with all its processes, and whether the first thing
 that it says names the rank and the call. ``--folder`` is where the dumps go (about 1 kB a record; they are removed).
@@ -87,7 +87,8 @@ def measured(command: list[str], folder: Path) -> Cost:
     memory.start()
     _, _, used = os.wait4(process.pid, 0)
     wall = time.perf_counter() - begun
-    return Cost(wall, used.ru_utime + used.ru_stime, max(memory.stop(), used.ru_maxrss / 1024))
+    # Not its largest resident set, which begins as that of this process.
+    return Cost(wall, used.ru_utime + used.ru_stime, memory.stop())
 
 
 def nan_analyze(dump: Path, out: Path) -> tuple[list[str], Callable[[], tuple[object, object]]]:
@@ -112,24 +113,51 @@ def compare(dump: Path, out: Path) -> tuple[list[str], Callable[[], tuple[object
     return command, lambda: _first_finding(out / "verdict.json")
 
 
+def checkpoint(dump: Path, out: Path) -> tuple[list[str], Callable[[], tuple[object, object]]]:
+    """As above, of two checkpoints of Megatron with a file of each rank: its answer is the changed parameter."""
+    result = out / "checkpoint.json"
+    command = ["config_check", "-c", str(dump.with_name("one")), str(dump.with_name("two")), "-o", str(result)]
+
+    def answer() -> tuple[object, object]:
+        rows = (out / "checkpoint_table.csv").read_text().splitlines()
+        return None, rows[1].split(",")[3]  # the first row is the worst
+
+    return command, answer
+
+
+def _write_checkpoints(folder: Path, ranks: int) -> Planted:
+    """Eight ranks share each layer; one number of one layer is another one in the second checkpoint."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+    import megatron_made
+
+    stages = max(ranks // 8, 1)
+    model = megatron_made.dense(layers=stages)
+    megatron_made.save(folder / "one", model, tp=8, pp=stages)
+    name = f"decoder.layers.{stages * 5 // 8}.self_attention.linear_qkv.weight"
+    model[name] = model[name].clone()
+    model[name][13, 3] += 1
+    megatron_made.save(folder / "two", model, tp=8, pp=stages)
+    return Planted(-1, name)
+
+
 def _first_finding(file: Path) -> tuple[object, object]:
     found = json.loads(file.read_text())["findings"]
     return (found[0]["rank"], found[0]["entry"]) if found else (None, None)
 
 
-COMMANDS = {"nan_analyze": nan_analyze, "check": check, "compare": compare}
-WITH_JOBS = ("nan_analyze", "check", "compare")
+COMMANDS = {"nan_analyze": nan_analyze, "check": check, "compare": compare, "checkpoint": checkpoint}
+_ON_DUMPS = ("nan_analyze", "check", "compare")
 
 
 def _measure(name: str, folder: Path, planted: Planted, options: argparse.Namespace) -> None:
     out = folder / f"out-{name}"
     words, answer = COMMANDS[name](folder / "bad", out)
-    if name in WITH_JOBS:
-        words += ["--jobs", str(options.jobs)] if options.jobs else []
-        words += ["--engine", options.engine] if options.engine != "local" else []
+    words += ["--jobs", str(options.jobs)] if options.jobs else []
+    words += ["--engine", options.engine] if options.engine != "local" else []
+    out.mkdir()
     cost = measured([sys.executable, "-m", "msprobe", *words], folder)
     try:
-        right = answer() == (planted.rank, planted.call)
+        right = answer() == (planted.rank if planted.rank >= 0 else None, planted.call)
     except (OSError, ValueError, LookupError) as problem:
         right = False
         print(f"no answer of {name}: {problem}", file=sys.stderr)
@@ -149,7 +177,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--engine", default="local")
     options = parser.parse_args()
-    names = options.commands.split(",")
+    names = set(options.commands.split(","))
     for ranks in map(int, options.ranks.split(",")):
         with tempfile.TemporaryDirectory(dir=options.folder, prefix="scale-") as name:
             folder = Path(name)
@@ -157,15 +185,20 @@ def main() -> None:
             if shutil.disk_usage(folder).free < 1.2 * needed:
                 raise SystemExit(f"{ranks} ranks need {needed / 1e9:.1f} GB in {folder.parent}; name another --folder.")
             begun = time.perf_counter()
-            planted = write(folder / "bad", ranks, options.records, ranks * 5 // 8)
-            assert planted is not None
+            planted: dict[str, Planted] = {}
+            if not names.isdisjoint(_ON_DUMPS):
+                written = write(folder / "bad", ranks, options.records, ranks * 5 // 8)
+                assert written is not None
+                planted = dict.fromkeys(_ON_DUMPS, written)
             if "compare" in names:
                 write(folder / "healthy", ranks, options.records)
+            if "checkpoint" in names:
+                planted["checkpoint"] = _write_checkpoints(folder, ranks)
             size = sum(file.stat().st_size for file in (folder / "bad").rglob("dump.json")) / 1e6
             took = time.perf_counter() - begun
             print(f"{ranks} ranks x {options.records} records, {size:.0f} MB, written in {took:.1f} s", flush=True)
-            for command in names:
-                _measure(command, folder, planted, options)
+            for command in [name for name in COMMANDS if name in names]:
+                _measure(command, folder, planted[command], options)
 
 
 if __name__ == "__main__":
