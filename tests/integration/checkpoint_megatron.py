@@ -132,6 +132,7 @@ def save(folder: Path, iteration: int, args: argparse.Namespace, model: Any, opt
     folder.mkdir(parents=True, exist_ok=True)
     weights = model.sharded_state_dict(metadata=dict(METADATA))
     state = {"args": args, "iteration": iteration, "checkpoint_version": 3.0, "model": weights}
+    torch.manual_seed(0)
     of_rank = [{"torch_rng_state": torch.get_rng_state()}]
     sizes = args.pipeline_model_parallel_size, args.tensor_model_parallel_size
     place = parallel_state.get_pipeline_model_parallel_rank(), parallel_state.get_tensor_model_parallel_rank()
