@@ -98,9 +98,7 @@ def write_and_run(
     )
     path = write_script(requests, request)
     if not requests.has_values:
-        print(
-            "The dump has statistics alone, so the script has values that fit them: a fault of the very values may hide."
-        )
+        print("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
     return run_script(path, args.minimize)
 
 
