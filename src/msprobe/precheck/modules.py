@@ -46,14 +46,20 @@ def passes_of(names: Iterable[str]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     inner: set[str] = set()
     for name in names:
-        match = _PASS.fullmatch(name)
-        if match is None:
+        one = pass_of(name)
+        if one is None:
             continue
-        module, direction, number = match.groups()
-        found.setdefault(f"{module}.{number}", {})[direction] = name
-        path = module.split(".")[1:-1]
+        key, direction = one
+        found.setdefault(key, {})[direction] = name
+        path = key.split(".")[1:-2]
         inner.update(".".join(path[:length]) for length in range(len(path)))
     return {key: entries for key, entries in found.items() if "forward" in entries and _path_of(key) not in inner}
+
+
+def pass_of(name: str) -> tuple[str, str] | None:
+    """``Module.fc.Linear.forward.0`` -> ``Module.fc.Linear.0`` and ``forward``; None for other names."""
+    match = _PASS.fullmatch(name)
+    return None if match is None else (f"{match[1]}.{match[3]}", match[2])
 
 
 def _path_of(key: str) -> str:

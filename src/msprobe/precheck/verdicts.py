@@ -8,6 +8,7 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath, check_readable_file
+from msprobe.precheck.modules import pass_of
 from msprobe.precheck.requests import BACKWARD, FORWARD, Requests
 from msprobe.store.reader import open_dump
 
@@ -23,11 +24,13 @@ def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tupl
         raise InvalidInputError(f'--finding {number}: "{path}" has the findings 1 to {len(findings)}.')
     finding = findings[number - 1]
     entry = finding.get("entry") if isinstance(finding, dict) else None
-    direction = next((word for word in (FORWARD, BACKWARD) if isinstance(entry, str) and entry.endswith(word)), None)
-    if not isinstance(entry, str) or direction is None or entry.startswith(("Module.", "Cell.", "Optimizer.")):
+    named = key_of(entry) if isinstance(entry, str) else None
+    if named is None:
         raise InvalidInputError(
-            f'finding {number} of "{path}" names {entry!r}, which is no call of an API; choose another with --finding.'
+            f'finding {number} of "{path}" names {entry!r}, which is no call of an API and no pass of a module; '
+            "choose another with --finding."
         )
+    key, direction = named
     side = "reference" if finding.get("evidence", {}).get("side") == "reference" else "candidate"
     where = dump if dump is not None else _place(content.get(side), path)
     opened = open_dump(where)
@@ -35,8 +38,27 @@ def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tupl
     if step not in opened.steps and len(opened.steps) == 1:
         step = opened.steps[0]
     ranks = opened.ranks(step)
-    requests = Requests(opened.part(step, rank if rank in ranks or len(ranks) != 1 else ranks[0]))
-    return requests, entry.removesuffix(direction), direction.removeprefix(".")
+    part = opened.part(step, rank if rank in ranks or len(ranks) != 1 else ranks[0])
+    requests = Requests(part, modules=True)
+    if key not in requests.keys and key.startswith("Module."):
+        raise InvalidInputError(
+            f'finding {number} of "{path}" names {entry!r}, which is no leaf module; choose another with --finding, or '
+            "record level mix, where the calls in it have records of their own."
+        )
+    return requests, key, direction
+
+
+def key_of(entry: str) -> tuple[str, str] | None:
+    """Call and direction of a record, as ``Torch.exp.0.forward`` and ``Module.fc.Linear.backward.0``; None for others."""
+    of_module = pass_of(entry)
+    if of_module is not None:
+        return of_module
+    if entry.startswith(("Cell.", "Optimizer.")):
+        return None
+    for direction in (FORWARD, BACKWARD):
+        if entry.endswith(direction):
+            return entry.removesuffix(direction), direction.removeprefix(".")
+    return None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -109,3 +109,12 @@ def test_modules_of_level_l0_are_checked_when_asked_for(tmp_path: Path) -> None:
     assert first == "Module.fc.Linear.0,error,error,"
     assert second.startswith("Module.odd.Odd.0,SKIP, ,Odd is no module")
     assert "--api Module.fc.Linear.0" in found.stdout
+    verdict = tmp_path / "verdict.json"
+    entries = ("Module.fc.Linear.backward.0", "Module.block.Block.forward.0")
+    findings = [{"entry": entry, "step": None, "rank": None, "evidence": {}} for entry in entries]
+    verdict.write_text(json.dumps({"candidate": str(tmp_path), "findings": findings}))
+    assert call("reproduce", verdict, "-o", tmp_path).returncode == 0
+    assert (tmp_path / "Module.fc.Linear.0.backward.py").is_file()
+    refused = call("reproduce", verdict, "--finding", 2, "-o", tmp_path)
+    assert refused.returncode == 1
+    assert "is no leaf module" in refused.stderr
