@@ -49,7 +49,7 @@ def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tupl
 
 
 def key_of(entry: str) -> tuple[str, str] | None:
-    """Call and direction of a record, as ``Torch.exp.0.forward`` and ``Module.fc.Linear.backward.0``; None for others."""
+    """Call and direction of a record, as ``Module.fc.Linear.0`` and ``backward``; None for others."""
     of_module = pass_of(entry)
     if of_module is not None:
         return of_module
