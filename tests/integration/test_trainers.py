@@ -132,6 +132,12 @@ def test_trainer_of_lightning(tmp_path: Path) -> None:
     pack = read_pack(tmp_path)
     assert "0" in pack["dataset/step0/rank0/dataset.json"]["args"]
     assert "first.weight" in pack["weights/step0/rank0/weight.json"]
+    # The free benchmark changes nothing; it looks at the closure that the optimizer is given, and not at the optimizer.
+    assert ended.trained["benchmark", 0] == ended.trained["bare", 0]
+    (summary,) = (tmp_path / "benchmark").rglob("free_benchmark_summary.csv")
+    looked_at = {line.split(",")[0] for line in summary.read_text().splitlines()[1:]}
+    assert {"Functional.linear", "Functional.mse_loss"} <= looked_at
+    assert not looked_at & {"Tensor.mul_", "Tensor.lerp_", "Tensor.addcdiv_", "Torch._foreach_add_"}
 
 
 def test_two_optimizers_of_lightning_make_one_step(tmp_path: Path) -> None:

@@ -34,7 +34,10 @@ def fit(model: Any, folder: Path, recorded: str | None, checkpoint: str | None =
     from msprobe.integrations.lightning import MsprobeCallback
 
     callbacks: list[Any] = [ModelCheckpoint(folder / "out", save_top_k=-1, every_n_train_steps=2, filename="{step}")]
-    if recorded:
+    if recorded == "benchmark":
+        asked = {"pert_mode": ["no_change", "add_noise"]}
+        callbacks.append(MsprobeCallback(task="free_benchmark", dump_path=str(folder / recorded), **asked))
+    elif recorded:
         check = str(folder / "pack.zip") if recorded == "callback" else None
         callbacks.append(MsprobeCallback(level="mix", dump_path=str(folder / recorded), config_check=check))
     trainer = lightning.Trainer(
@@ -172,6 +175,9 @@ def main() -> None:
     hooks = importlib.import_module("torch.optim.optimizer")._global_optimizer_pre_hooks
     assert (nn.Module.__call__.__qualname__, dict(hooks)) == ("Module._wrapped_call_impl", {})
     tell(dumps, "bare", train(dumps, None))
+    if way == "automatic":
+        PrecisionDebugger.reset()
+        tell(dumps, "benchmark", train(dumps, "benchmark"))
     if "resume" in sys.argv:
         PrecisionDebugger.reset()
         tell(dumps, "resumed", train(dumps, "resumed", checkpoint=str(dumps / "out" / "step=2.ckpt")))
