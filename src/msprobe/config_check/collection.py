@@ -87,7 +87,7 @@ class Collection:
             self.end()
             return
         one, rank, step = self._framework, self._framework.rank(), self._step
-        if self._framework.may_compile():
+        if self._framework.may_compile(self._models):
             self._calls.end()
         self._states[str(step)] = {**common_states(), **one.generator_states()}
         inputs, input_digests = features({"args": args, "kwargs": kwargs}, one)

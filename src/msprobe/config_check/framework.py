@@ -63,7 +63,7 @@ class Framework(Protocol):
         called. None if nothing can be called there (a compiled graph).
         """
 
-    def may_compile(self) -> bool:
+    def may_compile(self, models: Sequence[Any]) -> bool:
         """True where the forward pass that begins may be compiled: functions must be as they are."""
 
     def parameters(self, models: Sequence[Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class _MindSpore:
 
         return remove
 
-    def may_compile(self) -> bool:
+    def may_compile(self, models: Sequence[Any]) -> bool:
         return False
 
     def parameters(self, models: Sequence[Any]) -> dict[str, Any]:

@@ -87,8 +87,10 @@ class _Torch:
 
         return remove
 
-    def may_compile(self) -> bool:
-        return "torch._dynamo" in sys.modules
+    def may_compile(self, models: Sequence[nn.Module]) -> bool:
+        # A compiled module in them keeps the one that it runs; what was compiled since the patches has ended these.
+        modules = [module for model in models for module in model.modules()]
+        return any("_orig_mod" in module._modules or vars(module).get("_compiled_call_impl") for module in modules)
 
     def parameters(self, models: Sequence[nn.Module]) -> dict[str, torch.Tensor]:
         found = {}
