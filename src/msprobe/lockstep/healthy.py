@@ -19,6 +19,8 @@ class Healthy:
         self._calls: set[str] = set()
         self._ends: set[str] = set()
         self._coarse: set[str] = set()
+        # Calls whose own result is already what the reference has, up to rounding.
+        self._at_once: set[str] = set()
         self._followed: set[str] = set()
         sick: set[str] = set()
         for one in regions:
@@ -26,6 +28,7 @@ class Healthy:
             if one["ends"] and all(one["ends"].values()):
                 self._calls.update(one["calls"])
                 self._ends.update(one["ends"])
+                self._at_once.update(name for name in one["calls"] if name in one["ends"])
                 self._coarse.update(one["calls"] if one["unit"] > FINE else ())
             else:
                 sick.update(name for name, agrees in one["ends"].items() if not agrees)
@@ -38,6 +41,10 @@ class Healthy:
             return True  # it came back through the call that was made on own values
         if finding.kind == "argument" and finding.entry in self._coarse and _stands_out(judged):
             return False  # in types of few digits rounding hides at the end what an argument does
+        if finding.kind == "argument" and finding.entry in self._at_once and _is_beyond_itself(judged):
+            return False  # what comes of it was put right
+        if finding.kind == "mutation" and judged is not None and judged.event.direction == "backward":
+            return False  # the gradients were put right, and differ
         if finding.kind == "argument" and judged is not None and not judged.changed_outputs:
             return False  # its result is the same: it counts for another reason, as the gradient of a weight
         alone = finding.fact(OneSide) or OneSide()
@@ -54,6 +61,11 @@ class Healthy:
 
 def _stands_out(judged: Judged | None) -> bool:
     return judged is not None and bool(judged.changed_outputs) and math.isfinite(judged.left)
+
+
+def _is_beyond_itself(judged: Judged | None) -> bool:
+    """True if a result is further off than the call itself rounds."""
+    return judged is not None and judged.status == "guilty" and math.isfinite(judged.left)
 
 
 def _forward(name: str) -> str:

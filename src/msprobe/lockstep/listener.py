@@ -433,7 +433,7 @@ class Lockstep(Changer):
         """Judge the regions that nothing else has ended by the gradients of all parameters: tensors with what the
         reference has instead, None where that is the same. One that is zero but for rounding tells nothing.
         """
-        unended = [region for region in self._regions if not region.ends]
+        unended = [region for region in self._regions if not region.ends and region.has_gradient]
         if not unended:
             return
         sizes = [self._values.size(tensor) for tensor, _, _ in gradients]

@@ -46,6 +46,8 @@ class Region:
     into: Region | None = None
     #: A result has another shape than in the reference.
     is_reshaped: bool = False
+    #: Something in it requires a gradient, so that gradients of parameters tell of it.
+    has_gradient: bool = False
     #: It began with a call that the reference makes with other shapes.
     is_of_other_shapes: bool = False
 
@@ -146,6 +148,7 @@ class Regions:
             self._loose_ends[id(tensor)] = region, differs.name, differs.key, differs.parent
         else:
             self._loose_ends.pop(id(tensor), None)
+        region.root.has_gradient |= tensor.requires_grad
         self._own[id(tensor)] = weakref.ref(tensor), Own(region, depth, None if value is tensor else value)
         if value is None or value is tensor:
             self._made.pop(id(tensor), None)
@@ -195,6 +198,7 @@ class Regions:
             return one
         one.passes = _common(one.passes, other.passes)
         one.is_reshaped |= other.is_reshaped
+        one.has_gradient |= other.has_gradient
         one.is_of_other_shapes |= other.is_of_other_shapes
         one.calls.update(other.calls)
         one.followed.update(other.followed)
