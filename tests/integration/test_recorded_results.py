@@ -14,10 +14,18 @@ from msprobe.cli import main
 from msprobe.pytorch import PrecisionDebugger
 
 
+class Attention(nn.Module):
+    """Query, key and value have one shape, and several nodes of the graph lie between them and the result."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = torch.cat((x, 2 * x, x.sin()), -1)[None].chunk(3, -1)
+        return nn.functional.scaled_dot_product_attention(query, key, value)[0]
+
+
 def record(folder: Path, task: str) -> Path:
     PrecisionDebugger.reset()
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), Attention(), nn.Linear(8, 2))
     debugger = PrecisionDebugger(dump_path=str(folder), task=task, level="L1")
     debugger.start()
     model(torch.randn(3, 4, requires_grad=True)).square().mean().backward()
@@ -38,8 +46,15 @@ def test_a_wrong_result_and_a_wrong_gradient_are_named(tmp_path: Path) -> None:
     words = ["run_ut", "-api_info", str(dump), "--candidate", "recorded", "-o"]
     assert main([*words, str(tmp_path / "sound")]) == 0
     assert wrong_in(tmp_path / "sound") == []
+    (file,) = (tmp_path / "sound").glob("accuracy_checking_details_*.csv")
+    attention = "Functional.scaled_dot_product_attention.0.backward.output"
+    judged = [
+        line for line in file.read_text("utf-8-sig").splitlines() if line.startswith(attention) and "pass" in line
+    ]
+    assert len(judged) == 3
     data = json.loads(dump.read_text())["data"]
-    spoiled = [data["Functional.gelu.0.forward"]["output"][0], data["Functional.linear.1.backward"]["output"][1]]
+    gradients = data["Functional.linear.1.backward"]["input_grads"]
+    spoiled = [data["Functional.gelu.0.forward"]["output"][0], gradients["input.1"]]
     for one in spoiled:
         path = dump.parent / "dump_tensor_data" / one["data_name"]
         values = torch.load(path)

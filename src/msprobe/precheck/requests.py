@@ -124,12 +124,32 @@ class Requests:
         found = backward.get("output") if isinstance(backward, dict) else None
         return _each(found if isinstance(found, list) else [found], "gradient of an argument")
 
+    def gradients_by_argument(self, key: str) -> dict[str, Argument]:
+        """What the backward of a call gave, where its record says to which argument (``0``, ``mask``); empty if not.
+
+        Arguments that were one tensor have one gradient together and are left out.
+        """
+        backward = self.part.record(self.entry(key, BACKWARD)) if self.has_backward(key) else None
+        named, merged = (
+            found if isinstance(found, dict) else {}
+            for found in (backward.get(name) if isinstance(backward, dict) else None for name in _NAMED_GRADIENTS)
+        )
+        shared = {*merged, *map(str, merged.values())}
+        return {
+            slot.partition(".")[2]: _one(value, f"gradient of {slot}")
+            for slot, value in named.items()
+            if slot not in shared
+        }
+
     def has_backward(self, key: str) -> bool:
         """True if a backward record belongs to this call."""
         return key in self._backward or "backward" in self._passes.get(key, ())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys)
+
+
+_NAMED_GRADIENTS = ("input_grads", "merged")
 
 
 def _each(contents: list[Any], what: str) -> tuple[Argument, ...]:

@@ -70,7 +70,7 @@ def read_pickle(
     except PickleError:
         raise
     except (IndexError, struct.error, TypeError, KeyError, ValueError, OverflowError, RecursionError) as problem:
-        raise PickleError(f"its pickle is broken at byte {machine.position} ({type(problem).__name__})") from problem
+        raise PickleError(f"its pickle is broken at byte {machine.position}") from problem
 
 
 class _Machine:

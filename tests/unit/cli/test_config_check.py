@@ -91,3 +91,14 @@ def test_names_of_strangers_neither_drive_the_terminal_nor_a_sheet(tmp_path: Pat
     assert "\x1b" not in done.stdout
     (row,) = csv.DictReader((tmp_path / "o_table.csv").read_text("utf-8-sig").splitlines())
     assert row["name"].startswith("'=cmd()")
+
+
+def test_options_of_another_operation_are_refused(tmp_path: Path) -> None:
+    first = save(tmp_path / "a.pt", MODEL)
+    done = call("config_check", "-c", first, first, "--tolerance", "1", "--env-all", "-o", tmp_path / "o.json")
+    assert done.returncode == 2
+    assert "--env-all belongs to -d; --tolerance belongs to -c with two packs" in done.stderr
+    assert not (tmp_path / "o.json").exists()
+    done = call("config_check", "-d", "--metrics", "full", "-o", tmp_path / "o.zip")
+    assert (done.returncode, (tmp_path / "o.zip").exists()) == (2, False)
+    assert "--metrics belongs to -c with two checkpoints" in done.stderr

@@ -11,11 +11,27 @@ import importlib
 import sys
 from typing import Any
 
+from msprobe.cli.parser import UsageError
 from msprobe.errors import MsprobeError
 
 BAD_INPUT_STATUS = 2
 #: Modules of this package, in the order in which they are asked.
 PARTS = ("rl_logs", "packs", "checkpoints")
+#: Operations, and the options that belong to each alone, with their defaults.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "-d": {"env_all": False},
+    "-c with two packs (.zip)": {"tolerance": 0.0, "variables": None, "package": []},
+    "-c with two checkpoints": {
+        "name_map": "auto",
+        "metrics": "classic",
+        "with_optim": False,
+        "weights_only": False,
+        "allow_missing": False,
+        "earlier": None,
+        "jobs": None,
+        "engine": "local",
+    },
+}
 _EPILOG = """\
 Exit status: 0 nothing that matters differs, or a pack was written; 1 something does, and is named; 2 bad input.
 """
@@ -48,6 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Let the part that is asked for do its work."""
     try:
+        _check_options(args)
         status: int = next(part for part in map(_part, PARTS) if part.is_asked(args)).execute(args)
         return status
     except MsprobeError as problem:
@@ -55,6 +72,22 @@ def execute(args: argparse.Namespace) -> int:
             raise
         print(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Raise UsageError for options of another operation than the one that is asked for: they would do nothing."""
+    asked = "-d" if args.dump is not None else None
+    if args.compare is not None:
+        is_packs = any(path.endswith(".zip") for path in args.compare)
+        asked = "-c with two packs (.zip)" if is_packs else "-c with two checkpoints"
+    wrong = [
+        f"--{name.replace('_', '-')} belongs to {operation}"
+        for operation, options in _OPTIONS.items()
+        for name, default in options.items()
+        if operation != asked and getattr(args, name) != default
+    ]
+    if wrong:
+        raise UsageError(f"{'; '.join(wrong)}: leave it out here.")
 
 
 def _part(name: str) -> Any:

@@ -18,6 +18,7 @@ from msprobe.store.pickles import Name, Opaque
 Section = Literal["weights", "optimizer", "random"]
 SECTIONS: tuple[Section, ...] = ("weights", "optimizer", "random")
 _MODEL_KEYS = ("model", "state_dict", "module", "model_state_dict", "network", "net", "weights")
+_MODULE_TABLES = {"_parameters", "_buffers", "_modules"}
 _MOST_DEPTH = 60
 _MOST_VALUES = 4_000_000
 _MANY_NUMBERS = 8
@@ -66,6 +67,8 @@ def leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             value = value.state
         if isinstance(value, Opaque) and (value.items or value.elements):
             value = value.items or value.elements
+        if isinstance(value, dict) and value.keys() >= _MODULE_TABLES:
+            value = _of_module(value)
         if isinstance(value, dict):
             inner: list[tuple[Any, Any]] = list(value.items())
         elif isinstance(value, (list, tuple)):
@@ -78,6 +81,21 @@ def leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             continue
         for key, one in reversed(inner):
             todo.append((f"{name}.{_word(key)}" if name else _word(key), one, depth + 1))
+
+
+def _of_module(state: dict[Any, Any]) -> dict[Any, Any]:
+    """What a ``torch.nn.Module`` that was saved whole has in its ``state_dict``, with the same names."""
+    left_out = state.get("_non_persistent_buffers_set")
+    names = left_out if isinstance(left_out, set) else set()
+    tables = [state[name] for name in ("_parameters", "_buffers", "_modules")]
+    found = {key: one for table in tables for key, one in _entries(table).items() if one is not None}
+    return {key: one for key, one in found.items() if key not in names}
+
+
+def _entries(table: Any) -> dict[Any, Any]:
+    if isinstance(table, Opaque):
+        table = table.items or table.state
+    return table if isinstance(table, dict) else {}
 
 
 def _word(key: Any) -> str:
@@ -118,6 +136,8 @@ def from_tree(found: Checkpoint, tree: Any) -> None:
     """
     if isinstance(tree, Opaque) and isinstance(tree.state, dict):
         tree = tree.state
+    if isinstance(tree, dict) and tree.keys() >= _MODULE_TABLES:
+        tree = {"model": tree}
     if not isinstance(tree, dict):
         tree = {"tensor": tree} if isinstance(tree, Tensor) else {"list": tree}
     rest: dict[Any, Any] = dict(tree)

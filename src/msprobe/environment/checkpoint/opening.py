@@ -202,7 +202,10 @@ def _open_file(path: str) -> Checkpoint:
         from_tree(found, read_torch(path))
         name_states(found)
     else:
-        raise InvalidInputError(f'"{path}" is no checkpoint that is known; give {_KNOWN}.')
+        raise InvalidInputError(
+            f'"{path}" is no checkpoint that is known; give {_KNOWN}. Launch scripts and settings files are packed '
+            "first (config_check -d), and their packs compared."
+        )
     if not (found.weights or found.optimizer or found.random):
         raise InvalidInputError(f'"{path}" holds no tensor.')
     return found

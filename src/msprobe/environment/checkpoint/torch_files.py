@@ -118,6 +118,10 @@ def _read_archive(path: str, window: _Window) -> Any:
         described = [name for name in entries if name == "data.pkl" or name.endswith("/data.pkl")]
         if len(described) != 1:
             raise InvalidInputError(f'"{path}" holds {len(described)} files data.pkl; torch.save writes one.')
+        if described[0][: -len("data.pkl")] + "constants.pkl" in entries:
+            raise InvalidInputError(
+                f'"{path}" is a TorchScript program, which is not read; save its state_dict() with torch.save.'
+            )
         if len(entries) > _MOST_ENTRIES or any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()):
             raise InvalidInputError(f'"{path}" has compressed entries; torch.save compresses nothing.')
         if entries[described[0]].file_size > _MOST_PICKLE_BYTES:
@@ -281,6 +285,11 @@ def _from_numpy(array: Any, dtype: Any = None, *_: Any) -> Any:
     return array
 
 
+def _set(*arguments: Any) -> set[Any]:
+    items = arguments[-1] if arguments else ()
+    return {one for one in items if isinstance(one, (str, int))} if isinstance(items, (list, tuple)) else set()
+
+
 def _dict(*arguments: Any) -> dict[Any, Any]:
     pairs = arguments[-1] if arguments else ()
     if isinstance(pairs, (list, tuple)):
@@ -361,8 +370,8 @@ REBUILD: dict[str, Any] = {
     "collections.defaultdict": lambda *_: {},
     "builtins.dict": _dict,
     "builtins.list": lambda *_: [],
-    "builtins.set": lambda *_: set(),
-    "__builtin__.set": lambda *_: set(),
+    "builtins.set": _set,
+    "__builtin__.set": _set,
     "builtins.bytearray": lambda *_: b"",
     "_codecs.encode": _octets,
     "numpy.dtype": _Type,

@@ -17,8 +17,11 @@ from msprobe.precheck.torch.machine import Outcome, flat_outputs
 
 @dataclass
 class RecordedOutcome(Outcome):
-    """Results of a record, and its gradients in the order of the graph, which does not say whose they are."""
+    """Results of a record, and its gradients: those of which it says whose they are, by argument; without any, all of
+    the last node of the graph, which does not say it.
+    """
 
+    placed: dict[str, torch.Tensor] = field(default_factory=dict)
     unplaced: list[torch.Tensor] = field(default_factory=list)
 
 
@@ -53,18 +56,24 @@ class RecordedResults:
         assert call is not None
         outcome = RecordedOutcome(flat_outputs(self._maker.values(call, call.outputs)))
         if backward:
-            arrived = self._requests.gradients_of_arguments(call.key)
+            named = self._requests.gradients_by_argument(call.key)
+            values = self._maker.values(call, tuple(named.values()))
+            pairs = zip(named, values, strict=True)
+            outcome.placed = {path: one for path, one in pairs if isinstance(one, torch.Tensor)}
+            arrived = () if named else self._requests.gradients_of_arguments(call.key)
             found = flat_outputs(self._maker.values(call, arrived))
             outcome.unplaced = [one for one in found if isinstance(one, torch.Tensor)]
         return outcome
 
 
 def place_gradients(outcome: Outcome, bench: Outcome) -> None:
-    """Say of each recorded gradient whose it is: of those that the reference has with its shape, or with that of its
-    transpose (the graph has the gradient of ``weight.t()``), the nearest. What has no partner is not judged.
+    """Say of each recorded gradient whose it is. Where its record does not: of those that the reference has with its
+    shape, or with that of its transpose (the graph has the gradient of ``weight.t()``), the nearest. What has no
+    partner is not judged.
     """
     assert isinstance(outcome, RecordedOutcome)
     free = {path: one for path, one in bench.gradients.items() if one is not None}
+    outcome.gradients.update({path: one for path, one in outcome.placed.items() if path in free})
     for gradient in outcome.unplaced:
         fitting = [(path, form) for path, one in free.items() for form in _forms(gradient) if form.shape == one.shape]
         if fitting:

@@ -241,6 +241,16 @@ def test_what_python_numpy_and_torch_drew_is_compared(tmp_path: Path) -> None:
     assert not compared(tmp_path / "a.pt", tmp_path / "c.pt", sections=("weights",)).differs
 
 
+def test_a_model_that_was_saved_whole_answers_to_its_state(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3, bias=False), torch.nn.BatchNorm1d(3), torch.nn.LSTM(3, 2))
+    model.register_buffer("not_saved", torch.ones(2), persistent=False)
+    torch.save(model.state_dict(), tmp_path / "state.pt")
+    torch.save(model, tmp_path / "whole.pt")
+    torch.save({"network": model, "epoch": 3}, tmp_path / "inside.pt")
+    for name in ("whole.pt", "inside.pt"):
+        assert compared(tmp_path / "state.pt", tmp_path / name).counts == {"equal": len(model.state_dict())}
+
+
 def test_a_map_gives_names_their_partners(tmp_path: Path) -> None:
     torch.save({"net.a0.w": torch.ones(2), "old": torch.ones(3)}, tmp_path / "a.pt")
     torch.save({"body.0.weight": torch.ones(2), "new": torch.ones(3)}, tmp_path / "b.pt")

@@ -91,6 +91,18 @@ def test_missing_files_are_left_out_and_told(tmp_path: Path, capsys: pytest.Capt
     assert f'"{missing}" does not exist and is left out' in capsys.readouterr().out
 
 
+def test_a_settings_file_that_a_script_names_is_asked_for_unless_it_is_given(tmp_path: Path) -> None:
+    script = written(
+        tmp_path, "run.sh", "accelerate launch --config_file conf/acc.yaml train.py --lr 1 --data d.json\n"
+    )
+    (tmp_path / "conf").mkdir()
+    settings = written(tmp_path / "conf", "acc.yaml", "num_processes: 4\n")
+    assert [note for note in read_sources([script]).notes if "acc.yaml" in note]
+    notes = read_sources([script, settings]).notes
+    assert not [note for note in notes if "acc.yaml" in note]
+    assert [note for note in notes if '"d.json" is named' in note]
+
+
 def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"must be a list of file paths, found 'x\.sh'"):
         read("x.sh")  # type: ignore[arg-type]
