@@ -14,7 +14,35 @@ import torch
 from command_line import Completed, call
 from torch import nn
 
+from msprobe.precheck import pool, worker
 from msprobe.pytorch import PrecisionDebugger, check_api
+
+# Tests that are about the processes that check: all others have one worker inside of the test's own process.
+ABOUT_PROCESSES = {
+    "test_a_worker_that_dies_costs_one_call",
+    "test_workers_change_nothing_of_the_files",
+    "test_a_check_goes_on_where_it_was_cut",
+    "test_names_of_a_stranger_run_nothing",
+}
+
+
+class InThisProcess(pool.Worker):
+    """A worker without a process of its own, which would import torch in each test."""
+
+    def ask(self, key: str, timeout: float) -> dict[str, Any]:
+        if not hasattr(self, "_runner"):
+            self._runner = worker.runner_of(self._task)
+        answer: dict[str, Any] = json.loads(self._runner.run(key).to_json())
+        return answer
+
+    def stop(self, kill: bool = False) -> None:
+        del kill
+
+
+@pytest.fixture(autouse=True)
+def _few_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.originalname not in ABOUT_PROCESSES:
+        monkeypatch.setattr(pool, "Worker", InThisProcess)
 
 
 class Small(nn.Module):

@@ -69,12 +69,7 @@ def hyperparameters(followed: Followed, path: str, given: Sequence[str] = ()) ->
     for name, text in followed.exported.items():
         if _EXPORTED.match(name):
             found[f"env.{name}"] = [text]
-    return found, [_of_script(path, note) for note in dict.fromkeys(notes)]
-
-
-def _of_script(path: str, note: str) -> str:
-    told = f"{os.path.basename(path)}: {note}"
-    return FileNamed(told, note.file) if isinstance(note, FileNamed) else told
+    return found, [f"{os.path.basename(path)}: {note}" for note in dict.fromkeys(notes)]
 
 
 def _trainings(called: Iterable[Called]) -> list[tuple[Called, tuple[list[str], list[str]]]]:

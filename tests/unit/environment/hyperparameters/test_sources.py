@@ -192,10 +192,3 @@ def test_trainer_states_and_logs_are_read(tmp_path: Path) -> None:
     }
     verl = "(TaskRunner pid=1) {'actor_rollout_ref': {'actor': {'lr': 1e-6}}}\n"
     assert read([written(tmp_path, "verl.log", verl)]) == {"actor_rollout_ref.actor.lr": 1e-6}
-
-
-def test_a_settings_file_that_a_script_names_is_asked_for_unless_it_is_given(tmp_path: Path) -> None:
-    script = written(tmp_path, "train.sh", "python train.py --deepspeed conf/ds.json --lr 1\n")
-    settings = written(tmp_path, "conf/ds.json", '{"zero": 1}')
-    assert [note for note in read_sources([script]).notes if '"conf/ds.json" is named' in note]
-    assert read_sources([script, settings]).notes == []
