@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from msprobe.capture.torch.digest import of_tensor, xxh3
+from msprobe.capture.torch.private import NOTING_FUNCTIONS
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.statistics_framework import OwnWork
@@ -41,7 +42,7 @@ def _watched() -> tuple[Watched, ...]:
         *(Watched(home, name, f"{home}.{name}", compiles=True) for home, name in _COMPILERS),
         Watched("torch", "compile", "torch.compile", compiles=True, compiles_later=True),
         Watched("torch.nn.Module", "compile", "torch.nn.Module.compile", compiles=True, compiles_later=True),
-        Watched("torch._dynamo", "optimize", "torch._dynamo.optimize", compiles=True, compiles_later=True),
+        Watched(NOTING_FUNCTIONS[0], "optimize", "optimize", compiles=True, compiles_later=True),
     )
 
 
@@ -49,7 +50,7 @@ class _Torch:
     functions = _watched()
 
     #: Modules that note functions by identity when they are imported.
-    compilers = ("torch._dynamo", "torch.fx", "torch.overrides", "torch._refs", "torch._decomp")
+    compilers = NOTING_FUNCTIONS
     is_compiling = staticmethod(_is_compiling)
 
     def models_of(self, model: Any) -> list[nn.Module]:

@@ -141,6 +141,9 @@ ABILITIES: dict[str, Ability] = {
     ),
 }
 
+#: Modules that note functions of torch by identity when they are imported; ``optimize`` of the first compiles.
+NOTING_FUNCTIONS = ("torch._dynamo", "torch._refs", "torch._decomp")
+
 # Private attributes of torch's objects that the recorder reads where it needs them, or sets.
 ATTRIBUTES: dict[str, frozenset[str]] = {
     "torch.Tensor": frozenset("_version _base _values _nnz _is_zerotensor _typed_storage".split()),
