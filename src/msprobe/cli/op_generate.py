@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from msprobe.cli.parser import UsageError
+from msprobe.paths import make_folder
 
 _EPILOG = """\
 The script runs the call on a device and in double precision on the CPU, prints what differs and a verdict; its exit
@@ -27,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("-i", "--config_input", metavar="FILE", help="config_op.json: which call of which dump")
-    parser.add_argument("-o", "--api_output_path", required=True, metavar="DIR", help="existing folder for the script")
+    parser.add_argument("-o", "--api_output_path", required=True, metavar="DIR", help="folder for the script")
     parser.add_argument("--dump", metavar="FILE", help="dump.json, in place of -i")
     parser.add_argument("--api", metavar="NAME", help="the call, as Functional.softmax.0")
     parser.add_argument("--propagation", choices=("forward", "backward"), default="forward", help="forward (default)")
@@ -54,14 +55,14 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Write the script, and run it for ``--minimize``."""
     folder = Path(args.api_output_path)
-    if not folder.is_dir():
-        raise UsageError(f'-o "{folder}" is no existing folder; make it first.')
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f'-o "{folder}" is a file; give a folder.')
     if (args.config_input is None) == (args.dump is None):
         raise UsageError("give either -i config_op.json or --dump dump.json and --api NAME.")
     if args.config_input is not None:
         from msprobe.precheck.script import generate, load_op_config
 
-        return run_script(generate(load_op_config(args.config_input), folder), args.minimize)
+        return run_script(generate(load_op_config(args.config_input), make_folder(folder)), args.minimize)
     if args.api is None:
         raise UsageError("--dump needs --api: the name of a call, as Functional.softmax.0.")
     from msprobe.precheck.requests import open_requests

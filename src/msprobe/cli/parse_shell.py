@@ -19,6 +19,7 @@ from msprobe.store.kernel_files.convert import FileType
 
 _PROMPT = "Parse >>> "
 FAILED_FILE = "convert_failed_file_list.txt"
+_ARRAYS = (".pt", ".npy")
 _LEAST_PARTS = 5
 _INVALID = "Command invalid, Only support command start with cad/vc/dc/pk/cn/pt"
 
@@ -43,6 +44,13 @@ def convert(
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     inside = folder.resolve()
     files = [file for file in files if file.suffix not in (".json", ".csv") and inside not in file.resolve().parents]
+    arrays = [file for file in files if file.suffix in _ARRAYS]
+    files = [file for file in files if file.suffix not in _ARRAYS]
+    if arrays:
+        told = f'"{path}" has {len(arrays)} files .pt or .npy, which need no converting: pt prints, vc compares them'
+        if not files:
+            raise InvalidInputError(f"{told} (in the shell, msprobe -f pytorch parse).")
+        log.info(f"{told}.")
     if not files:
         raise PathError(f'folder "{path}" holds no file of a kernel.')
     failed: list[Path] = []

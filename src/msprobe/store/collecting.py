@@ -88,6 +88,8 @@ def _missing(there: Iterable[Place], step: int | None, ranks: Sequence[int | str
 
 def _in_words(ranks: Sequence[int | str]) -> str:
     """``ranks 0, 1, 2, ... (8 in all)``."""
+    if list(ranks) == ["rank"]:
+        return "the folder rank (of a single process)"
     shown = ", ".join(map(str, ranks[:_MOST_TOLD]))
     more = f", ... ({len(ranks)} in all)" if len(ranks) > _MOST_TOLD else ""
     return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"

@@ -249,3 +249,11 @@ def test_names_of_files_cannot_be_formulas_or_leave_the_folder(tmp_path: Path) -
     write(tmp_path / "0" / "Add...1.2.100", Tensor(b""))
     shell("cad -m 0 -out sorted/deep")
     assert {path.name for path in tmp_path.iterdir()} <= {"a", "b", "out", "0", "sorted"}
+
+
+def test_arrays_are_not_taken_for_dump_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "values").mkdir()
+    np.save(tmp_path / "values" / "Aten.add.0.forward.output.0.npy", np.ones(3))
+    assert main(["parse", "-d", str(tmp_path / "values"), "-o", str(tmp_path / "out")]) != 0
+    assert "need no converting" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
