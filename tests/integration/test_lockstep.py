@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 
 SCRIPT = """
@@ -65,12 +64,9 @@ dist.destroy_process_group()
 """
 
 
-def msprobe(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def msprobe(folder: Path, *words: str) -> forked.Completed:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "COLUMNS": "100"}
-    command = [sys.executable, "-m", "msprobe", *words]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
-    )
+    return forked.run("-m", "msprobe", *words, cwd=folder, env=environment, timeout=240)
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,8 @@ def run_against(args: argparse.Namespace, reference: str, only: str) -> int:
     ``only``: the one call that is put right; empty: all are. Raises the errors of bad input.
     """
     if not args.foreign:
-        raise InvalidInputError(f"no script to run; write it behind --, as in: msprobe {args.command} ... -- train.py")
+        command = "confirm" if only else "lockstep"
+        raise InvalidInputError(f"no script to run; write it behind --, as in: msprobe {command} ... -- train.py")
     if args.framework == "mindspore":
         raise NotAvailableError("lockstep is for PyTorch; leave out `-f mindspore`.")
     try:
