@@ -41,8 +41,8 @@ class Healthy:
             return True  # it came back through the call that was made on own values
         if finding.kind == "argument" and finding.entry in self._coarse and _stands_out(judged):
             return False  # in types of few digits rounding hides at the end what an argument does
-        if finding.kind == "argument" and finding.entry in self._at_once and _is_beyond_itself(judged):
-            return False  # what comes of it was put right
+        if finding.kind == "argument" and finding.entry in self._at_once and _stands_out(judged):
+            return False  # it computes something else, and what comes of it was put right
         if finding.kind == "mutation" and judged is not None and judged.event.direction == "backward":
             return False  # the gradients were put right, and differ
         if finding.kind == "argument" and judged is not None and not judged.changed_outputs:
@@ -61,11 +61,6 @@ class Healthy:
 
 def _stands_out(judged: Judged | None) -> bool:
     return judged is not None and bool(judged.changed_outputs) and math.isfinite(judged.left)
-
-
-def _is_beyond_itself(judged: Judged | None) -> bool:
-    """True if a result is further off than the call itself rounds."""
-    return judged is not None and judged.status == "guilty" and math.isfinite(judged.left)
 
 
 def _forward(name: str) -> str:
