@@ -62,6 +62,9 @@ def test_a_wrong_result_and_a_wrong_gradient_are_named(tmp_path: Path) -> None:
         torch.save(values * 1.01, path)
     main([*words, str(tmp_path / "spoiled")])
     found = wrong_in(tmp_path / "spoiled")
+    (summary,) = (tmp_path / "spoiled").glob("accuracy_checking_summary_*.txt")
+    assert "op_generate --dump" in summary.read_text()
+    assert "--device recorded" not in summary.read_text(), "there is no such device"
     assert "Functional.gelu.0.forward.output.0" in found
     assert any(name.startswith("Functional.linear.1.backward") for name in found)
     assert {name.rpartition(".output")[0] for name in found} <= {

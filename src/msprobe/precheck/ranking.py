@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer
 from msprobe.precheck.requests import api_name
 
@@ -97,6 +98,7 @@ def reproduction_command(dump: str, candidate: str) -> Callable[[str, str], str]
 
     def command(key: str, direction: str) -> str:
         words = ["msprobe", "op_generate", "--dump", dump, "--api", key, "--propagation", direction, "-o", "."]
-        return shlex.join([*words, "--device", candidate])
+        # What was recorded runs nowhere: the script chooses the device then.
+        return shlex.join(words if candidate == RECORDED else [*words, "--device", candidate])
 
     return command
