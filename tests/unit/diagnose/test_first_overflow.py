@@ -183,3 +183,32 @@ def test_messages_carry_bad_values_from_stage_to_stage(tmp_path: Path) -> None:
 def test_ranks_that_are_read_in_other_processes_give_the_same_answer(tmp_path: Path) -> None:
     step = c05().write(tmp_path)
     assert find_first_overflow(step, workers=Workers(2)) == find_first_overflow(step)
+
+
+@pytest.mark.parametrize("collective", [False, True])
+def test_a_gradient_that_another_rank_made_bad_is_no_origin_though_its_reduction_is_not_recorded(
+    tmp_path: Path, collective: bool
+) -> None:
+    ranks = Ranks().op("log", "1", "1", 0, 2, 3).op("sqrt", "-1", "n", 1)
+    for rank, value in ((0, "1"), (1, "n"), (2, "1"), (3, "1")):
+        record = {"input": [leaf(value)], "output": [leaf(value)]}
+        ranks.data[rank][f"Torch.{'sqrt' if rank == 1 else 'log'}.0.backward"] = record
+    if collective:  # the norm of the gradients
+        ranks.reduce_all(("n", "n"))
+    for data in ranks.data.values():
+        data["Optimizer.SGD.0.forward"] = {"input_args": [leaf("n")], "input_kwargs": {}, "output": [leaf("n")]}
+    (node,) = find_first_overflow(ranks.write(tmp_path)).nodes
+    first = "Distributed.all_reduce.0.forward" if collective else "Optimizer.SGD.0.forward"
+    assert (node.rank, node.name) == (1, "Torch.sqrt.0.forward")
+    assert [(one.rank, one.through) for one in node.arrivals] == [(rank, first) for rank in (0, 2, 3)]
+
+
+def test_a_bad_gradient_that_no_rank_made_is_told(tmp_path: Path) -> None:
+    ranks = Ranks().op("mul", "1", "1")
+    ranks.data[2]["Optimizer.SGD.0.forward"] = {"input_args": [leaf("n")], "input_kwargs": {}, "output": [leaf("n")]}
+    ranks.op("log", "1", "n", 1)  # without a gradient: it reaches no other rank
+    nodes = find_first_overflow(ranks.write(tmp_path)).nodes
+    assert sorted((node.rank, node.name) for node in nodes) == [
+        (1, "Torch.log.0.forward"),
+        (2, "Optimizer.SGD.0.forward"),
+    ]

@@ -30,13 +30,15 @@ class Trouble:
     """The bad values at a call: what it reads (``given``) and writes (``made``).
 
     ``unexplained``: it reads a NaN that nothing on this rank has made. ``birth``: how and which value comes from here
-    first, unless another rank has brought it before.
+    first, unless another rank has brought it before. ``in_gradient``: what it reads came in by the gradient of a
+    parameter, after the backward pass, and nothing on this rank has made it.
     """
 
     given: frozenset[str]
     made: frozenset[str]
     unexplained: bool = False
     birth: tuple[How, str] | None = None
+    in_gradient: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class RankCalls:
     ``places``: where they stand in the dump. ``keys``: what they exchange; none for calls that exchange nothing.
     ``groups``: the ranks that a record names. ``forms``: types and shapes that all ranks should give alike.
     ``results``: what collectives give that should be the same on all ranks, where it is asked for; None if that is not
-    known. ``troubles``: by number in the columns. ``matters``: a bad value reaches what counts. ``dismissed``: calls
+    known. ``troubles``: by number in the columns. ``has_bad_gradient``: a bad value is in what is computed with
+    gradients of parameters, after the backward pass. ``matters``: a bad value reaches what counts. ``dismissed``: calls
     that make infinities which are masked away again. ``may_go_on``: the recording may have ended before the rank did.
     """
 
@@ -61,6 +64,7 @@ class RankCalls:
     results: tuple[Results, ...] = ()
     troubles: tuple[tuple[int, Trouble], ...] = ()
     has_trouble: bool = False
+    has_bad_gradient: bool = False
     matters: bool = False
     dismissed: tuple[str, ...] = ()
     may_go_on: bool = False

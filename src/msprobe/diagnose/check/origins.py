@@ -1,4 +1,7 @@
-"""Where bad values are born, followed over ranks: collectives and messages take them on, to ranks not at fault."""
+"""Where bad values are born, followed over ranks: collectives and messages take them on, to ranks not at fault.
+
+So does the reduction of gradients that a data-parallel wrapper makes itself, of which no call is recorded.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,9 @@ class Origin:
     """The first bad value of a rank, the call of that name that makes it, and whom it reached: rank -> the call there
     that got it.
 
-    ``layer``: how many calls it takes to get there, counted along the longest way through calls of this rank and those
-    of others that it waits for. ``first_bad``: of each rank that was reached, the first call that computes with it.
+    ``in_gradient``: it comes in by a gradient after the backward pass. ``layer``: how many calls it takes to get there,
+    counted along the longest way through calls of this rank and those of others that it waits for. ``first_bad``: of
+    each rank that was reached, the first call that computes with it.
     """
 
     rank: Rank
@@ -31,6 +35,7 @@ class Origin:
     how: How
     reached: dict[Rank, str] = field(default_factory=dict)
     layer: int = 0
+    in_gradient: bool = False
     first_bad: dict[Rank, str] = field(default_factory=dict)
 
 
@@ -40,24 +45,35 @@ def calls_of(timeline: Timeline, watcher: Watcher, with_results: bool = False) -
     seen: set[str] = set()
     is_born = False
     begins = True
+    backward = max((place for place, name in enumerate(timeline.part.names()) if ".backward" in name), default=None)
     for event in timeline:
         given, made = watcher.given.get(event, _NONE), watcher.made.get(event, _NONE)
+        is_late = _is_late(event, backward)
+        arrives = is_late and bool(given) and given.isdisjoint(seen)
+        columns.has_bad_gradient |= is_late and bool(given)
         if event.is_collective and event.direction != "backward":
-            trouble = Trouble(given, made, "nan" in given and "nan" not in seen) if given or made else None
-            columns.add(event, trouble, exchanges=True)
+            trouble = Trouble(given, made, "nan" in given and "nan" not in seen, in_gradient=arrives)
+            columns.add(event, trouble if given or made else None, exchanges=True)
             begins = True
         elif given or made:
             moves = event.parts.kind == "api" and operation(event.stem) in operators.READS_MEMORY_OTHERWISE
             unexplained = "nan" in given and "nan" not in seen
             birth = None if is_born or (unexplained and moves) else _birth(watcher, event, unexplained, seen)
             if begins or birth is not None:
-                columns.add(event, Trouble(given, made, birth=birth), exchanges=False)
+                columns.add(event, Trouble(given, made, birth=birth, in_gradient=arrives), exchanges=False)
             begins = False
             is_born |= birth is not None
             if unexplained and moves:
                 continue  # It may be memory that is not filled yet; who computes with it will tell.
         seen |= made
     return columns.whole(watcher, not (timeline.part.complete and timeline.part.ours))
+
+
+def _is_late(event: Event, backward: int | None) -> bool:
+    """True for what computes with gradients of parameters. ``backward``: the place of the last backward call."""
+    return event.direction in ("gradient", "optimizer") or (
+        event.direction == "forward" and backward is not None and event.place > backward
+    )
 
 
 def _birth(watcher: Watcher, event: Event, unexplained: bool, seen: set[str]) -> tuple[How, str] | None:
@@ -79,6 +95,7 @@ class _Columns:
     def __init__(self, rank: Rank, with_results: bool) -> None:
         self._rank = rank
         self._results: list[Results] | None = [] if with_results else None
+        self.has_bad_gradient = False
         self._rows: list[tuple[str, str, int, tuple[communication.Key, ...], tuple[int, ...], str]] = []
         self._troubles: list[tuple[int, Trouble]] = []
 
@@ -110,6 +127,7 @@ class _Columns:
             results=tuple(self._results or ()),
             troubles=tuple(self._troubles),
             has_trouble=watcher.any,
+            has_bad_gradient=self.has_bad_gradient,
             matters=watcher.counts,
             dismissed=tuple(event.name for event, birth in watcher.births.items() if birth.dismissed),
             may_go_on=may_go_on,
@@ -123,7 +141,7 @@ def origins(exchange: Exchange) -> list[Origin]:
     search = _Search(exchange)
     for node in exchange.in_order():
         search.look_at(node)
-    return sorted(search.found, key=lambda origin: (origin.layer, str(origin.rank)))
+    return sorted(search.without_reduced_gradients(), key=lambda origin: (origin.layer, str(origin.rank)))
 
 
 class _Search:
@@ -151,9 +169,26 @@ class _Search:
         elif trouble.birth is not None:
             self._begin(side, number, *trouble.birth, layer)
 
+    def without_reduced_gradients(self) -> list[Origin]:
+        """The origins without those that a bad gradient of another rank explains: a wrapper such as DDP reduces
+        gradients by itself, behind the records of the backward pass.
+        """
+        bad = {one.rank for one in self._calls if one.has_bad_gradient}
+        sources = [origin for origin in self.found if not origin.in_gradient and origin.rank in bad]
+        if not sources:
+            return self.found
+        source = min(sources, key=lambda origin: origin.layer)
+        for origin in self.found:
+            if origin.in_gradient:
+                source.reached.setdefault(origin.rank, origin.name)
+                for table, further in ((source.reached, origin.reached), (source.first_bad, origin.first_bad)):
+                    table.update({rank: name for rank, name in further.items() if rank not in {*table, source.rank}})
+        return [origin for origin in self.found if not origin.in_gradient]
+
     def _begin(self, side: int, number: int, how: How, value: str, layer: int, taints: bool = True) -> Origin:
         one = self._calls[side]
-        origin = Origin(one.rank, one.names[number], value, how, layer=layer)
+        trouble = self._troubles[side].get(number, _NO_TROUBLE)
+        origin = Origin(one.rank, one.names[number], value, how, layer=layer, in_gradient=trouble.in_gradient)
         self.found.append(origin)
         if taints:
             self._tainted[side] = origin
