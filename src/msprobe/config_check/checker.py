@@ -84,7 +84,7 @@ class ConfigChecker:
     ) -> None:
         self._collection: Collection | None = None
         one, models, paths = _checked(model, shell_path, output_zip_path, fmk, steps)
-        given = dynamic.as_settings(settings)
+        given = dynamic.without_path(dynamic.as_settings(settings), output_zip_path)
         writer = PackWriter(output_zip_path)
         is_first = one.rank() == 0
         _guarded("collects nothing", lambda: self._write_start(writer, paths, given, is_first))
@@ -145,7 +145,7 @@ class ConfigChecker:
         if not is_first:
             return
         entries = collecting.static_entries(dict(os.environ), paths)
-        found = {**(dynamic.megatron_settings() or {}), **given}
+        found = {**dynamic.without_path(dynamic.megatron_settings() or {}, writer.path), **given}
         if found:
             entries.update(collecting.dynamic_entry(found))
         writer.add(entries)

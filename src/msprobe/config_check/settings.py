@@ -39,6 +39,16 @@ def as_settings(given: Any) -> dict[str, Any]:
     return found
 
 
+def without_path(settings: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The settings without those that name this file: where a run's pack goes is no difference of two runs."""
+    place = os.path.abspath(path)
+    return {
+        name: value
+        for name, value in settings.items()
+        if not (isinstance(value, str) and value and os.path.abspath(os.path.expanduser(value)) == place)
+    }
+
+
 def megatron_settings() -> dict[str, Any] | None:
     """The arguments that Megatron has parsed; None where it is not used, or has parsed none yet."""
     for name in _MEGATRON:

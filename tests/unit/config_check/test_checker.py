@@ -385,3 +385,12 @@ def test_the_names_that_scripts_know_are_there(tmp_path: Path) -> None:
     trained(tmp_path / "a.zip")
     ConfigChecker.compare(str(tmp_path / "a.zip"), str(tmp_path / "a.zip"), str(tmp_path / "out"))
     assert (tmp_path / "out" / "result.xlsx").exists()
+
+
+def test_the_path_of_the_pack_is_no_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("p1.zip", "p2.zip"):
+        ConfigChecker(output_zip_path=str(tmp_path / name), settings={"pack": name, "lr": 0.1, "empty": ""})
+        with zipfile.ZipFile(name) as pack:
+            found = json.loads(pack.read("hyperparameters/hyperparameters_dynamic.json"))
+        assert found == {"lr": 0.1, "empty": ""}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
-from msprobe.environment.hyperparameters.effects import EFFECTS, Effect, effect_of
+from msprobe.environment.hyperparameters.effects import EFFECTS, Effect, effect_of, names_place
 from msprobe.environment.hyperparameters.names import (
     betas_of,
     group_meanings,
@@ -62,7 +62,8 @@ def compare(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> list[Row]:
     """The differences, those that change most first (``effects.EFFECTS``), errors before warnings.
 
     A value that differs is an error; a warning where it changes only speed or output, or where the names are not sure
-    to mean one thing. What only one side has is a warning.
+    to mean one thing, and where it names a file or folder and the name does not tell what for. What
+    only one side has is a warning.
     """
     return sorted(_rows(bench, cmp), key=_importance)
 
@@ -80,7 +81,8 @@ def _rows(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> Iterable[Row]:
         if is_same(left, right) or (why == MAPPING and _are_one_dtype(one, left, two, right)):
             continue
         effect = effect_of(one, left, right)
-        is_sure = ratio >= _SURE_RATIO and effect not in ("speed", "output")
+        is_place = effect == "unknown" and names_place(left) and names_place(right)
+        is_sure = ratio >= _SURE_RATIO and effect not in ("speed", "output") and not is_place
         yield Row(one, two, left, right, why, "error" if is_sure else "warning", effect)
     for name in pairs.first:
         yield Row(name, ONLY_BENCH, first[name], None, None, "warning", effect_of(name))

@@ -97,6 +97,16 @@ def effect_of(name: str, *values: Any) -> Effect:
     return next((effect for effect, known in _WORDS if words & known), "unknown")
 
 
+def names_place(value: Any) -> bool:
+    """Whether a value reads as the path of a file or folder: ``/data/out``, ``run1.zip``; not ``1/3`` or ``0.5``."""
+    if not isinstance(value, str) or any(sign in value for sign in " ,;=") or "://" in value:
+        return False
+    name = os.path.basename(value.rstrip("/"))
+    return value.startswith(("/", "./", "../", "~/")) or bool(
+        re.fullmatch(r"[\w.-]*[A-Za-z_][\w-]*\.[A-Za-z]\w{1,6}", name)
+    )
+
+
 def _is_path(value: Any) -> bool:
     return isinstance(value, str) and "/" in value
 

@@ -145,3 +145,17 @@ def test_every_name_is_accounted_for_once(bench: dict[str, int], cmp: dict[str, 
     assert len({row.bench_para for row in rows if row.cmp_para == "Only in benchmark"} - bench.keys()) == 0
     paired = [row for row in rows if row.matched_with]
     assert len({row.bench_para for row in paired}) == len(paired) == len({row.cmp_para for row in paired})
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "two", "level"),
+    [
+        ("pack", "p1.zip", "p2.zip", "warning"),
+        ("where", "/home/a/x", "/home/a/y", "warning"),
+        ("data_path", "/data/a", "/data/b", "error"),
+        ("what", "1/3", "1/4", "error"),
+        ("what", "v1.5", "v1.6", "error"),
+    ],
+)
+def test_places_of_unknown_meaning_are_a_warning(name: str, one: str, two: str, level: str) -> None:
+    assert [row.level for row in compare({name: one}, {name: two})] == [level]
