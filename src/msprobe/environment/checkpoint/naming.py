@@ -70,7 +70,8 @@ def pair_up(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[Pair]:
 
     Equal names answer to each other. What is left over is paired by what remains of names without ``module.``,
     ``model.``, ``_orig_mod.`` and the like, then in the words of PyTorch for MindSpore's, where that is one on each
-    side.
+    side. Where no name has a partner so, one prefix is taken off that makes all names of a side answer, as ``state.``
+    of ``{"state": model.state_dict()}``.
     """
     partner = {name: name for name in first if name in second}
     for plain in (_unwrapped, _unprefixed, _in_torch_words):
@@ -78,12 +79,41 @@ def pair_up(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[Pair]:
         left = _by_name([name for name in first if name not in partner], plain)
         right = _by_name([name for name in second if name not in taken], plain)
         partner.update({name: right[key] for key, name in left.items() if key in right})
+    if not partner:
+        partner = _below_prefix(list(first), list(second))
+        if not partner:
+            partner = {name: other for other, name in _below_prefix(list(second), list(first)).items()}
     taken = set(partner.values())
     pairs = []
     for name, tensor in first.items():
         other = partner.get(name)
         pairs.append(Pair(name, tensor, second[other] if other else None, other if other != name else None))
     return pairs + [Pair(name, None, tensor) for name, tensor in second.items() if name not in taken]
+
+
+def _below_prefix(longer: list[str], shorter: list[str]) -> dict[str, str]:
+    """Pairs of names where those of one side begin with a prefix that the other lacks; none if it is not the only one.
+
+    All names of the other side must be found, or all of this side have the prefix.
+    """
+    if not longer or not shorter:
+        return {}
+    held, wanted = _by_name(longer, _in_torch_words), _by_name(shorter, _in_torch_words)
+    common: list[str] = []
+    ending = "." + next(iter(wanted), "")
+    prefixes = {name.removesuffix(ending) + "." for name in held if name.endswith(ending)}
+    for same in zip(*(name.split(".")[:-1] for name in held), strict=False):
+        if len(set(same)) > 1:
+            break
+        common.append(same[0])
+        prefixes.add(".".join(common) + ".")
+    found = []
+    for prefix in prefixes:
+        pairs = {name: wanted[rest] for key, name in held.items() if (rest := key.removeprefix(prefix)) in wanted}
+        is_common = all(key.startswith(prefix) for key in held)
+        if pairs and (len(pairs) == len(shorter) or (is_common and 2 * len(pairs) > len(shorter))):
+            found.append(pairs)
+    return found[0] if len(found) == 1 else {}
 
 
 def _by_name(names: list[str], plain: Callable[[str], str]) -> dict[str, str]:

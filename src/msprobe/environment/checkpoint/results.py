@@ -32,7 +32,8 @@ def output_files(path: str) -> tuple[str, str, str]:
     there = [one for one in files if os.path.lexists(one)]
     if there:
         quoted = ", ".join(f'"{one}"' for one in there)
-        raise PathError(f"{quoted} already exist{'s' if len(there) == 1 else ''}; move it away or give another -o.")
+        verb, which = ("exists", "it") if len(there) == 1 else ("exist", "them")
+        raise PathError(f"{quoted} already {verb}; move {which} away or give another -o.")
     if os.path.isdir(os.path.dirname(path) or "."):
         for one in files:
             check_output_file(one)
@@ -142,9 +143,9 @@ def lines(result: Comparison) -> list[str]:
     """What the console says: the sentence that matters, then the worst."""
     one, two = result.first, result.second
     weights = sum(1 for row in result.rows if row.section == "weights")
-    found = [
-        f"{one.path} ({one.format}) and {two.path} ({two.format}): {weights} weights, {len(result.rows)} entries in all"
-    ]
+    counted = f"{weights} weight{'' if weights == 1 else 's'}"
+    entries = f"{len(result.rows)} {'entry' if len(result.rows) == 1 else 'entries'} in all"
+    found = [f"{one.path} ({one.format}) and {two.path} ({two.format}): {counted}, {entries}"]
     counts = ", ".join(f"{count} {kind}" for kind, count in result.counts.items())
     verdict = "They differ" if result.differs else "No difference that matters"
     found.append(f"{verdict}: {counts}.")
