@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.cli.parser import UsageError
 from msprobe.cli.run_ut import STANDARDS
+
+#: Answer to bad input.
+BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,15 +24,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="strict (default) counts errors of the trusted device from a few units of rounding on; 8.1.1 and 26.2 "
         "count none below 2**-14 in fp32",
     )
+    parser.add_argument("--top", type=int, default=10, metavar="K", help="results with errors that are shown (10)")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Compare the two and print where the files are."""
+    """Compare the two, print what was found and where the files are."""
+    if args.top < 0:
+        raise UsageError("--top must be 0 or more.")
     from msprobe.cli.output_folder import usable_output
-    from msprobe.precheck.precision_compare import compare
+    from msprobe.precheck.precision_compare import judged, lines, write
     from msprobe.report.phrases import clean
 
     usable_output(args.out_path)
-    for path in compare(args.npu_csv_path, args.gpu_csv_path, args.out_path, args.standard):
+    rows = judged(args.npu_csv_path, args.gpu_csv_path, args.standard)
+    paths = write(rows, args.out_path)
+    for line in lines(rows, args.top):
+        print(clean(line))
+    for path in paths:
         print(clean(f"  {path}"))
     return 0

@@ -50,6 +50,21 @@ REQUIRED = (
 _COLUMN = {metric: column for column, metric in METRIC_COLUMNS.items()}
 _COMPARED = frozenset(("torch.float16", "torch.bfloat16", "torch.float32"))
 _NOT_COMPARED = frozenset(("torch.float64", "torch.complex64", "torch.complex128"))
+#: What a verdict of the details file is about, and where the number behind it stands.
+_IN_WORDS = {
+    "小值域": "errors of small values",
+    "均方根误差": "root mean square error",
+    "相对误差最大值": "largest relative error",
+    "相对误差平均值": "mean relative error",
+    "误差均衡性": "balance of errors",
+    "inf/nan": "share of wrong inf and NaN",
+    "相对误差": "share of relative errors beyond the limit",
+    "绝对误差": "share of absolute errors beyond the limit",
+    "二进制一致错误率": "share of values that are not equal bit for bit",
+    "ULP误差": "share of errors beyond the limit in units of rounding",
+    "双千指标": "share of values within a thousandth",
+}
+_ENDINGS = ("错误比值", "比值", "大于阈值占比比值", "错误率", "")
 _UNSORTED = "topk with sorted=False: the order is not defined, and has no effect on an NPU."
 
 
@@ -85,6 +100,23 @@ class Compared:
     message: str = ""
     cells: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def largest_ratio(self) -> float:
+        """How many times as large as the control's the worst of its errors is; 0 where no standard says it."""
+        found = [float(value) for column, value in self.cells.items() if column.endswith("比值")]
+        return max((math.inf if math.isnan(value) else value for value in found), default=0.0)
+
+    @property
+    def reason(self) -> str:
+        """Why it is an error: the columns that decide, or what the check itself said."""
+        told = []
+        for label, words in _IN_WORDS.items():
+            if self.cells.get(f"{label}判定结果") == "error":
+                column = next((name for end in _ENDINGS if (name := label + end) in self.cells), "")
+                number = f" {float(self.cells[column]):.3g}" if column else ""
+                told.append(words + number + (" times the control's" if column.endswith("比值") else ""))
+        return self.message or ", ".join(told[:3]) or "error"
+
     def line(self) -> list[str]:
         """The line of the details file."""
         filled = {
@@ -101,6 +133,11 @@ def compare(
     candidate: StrPath, control: StrPath, output: StrPath, standard: str = "8.1.1", stamp: str | None = None
 ) -> tuple[Path, Path]:
     """Compare two details files; gives the paths of the result and the details file that it wrote."""
+    return write(judged(candidate, control, standard), output, stamp)
+
+
+def judged(candidate: StrPath, control: StrPath, standard: str = "8.1.1") -> list[Compared]:
+    """The verdict on each output of the candidate's details file. Raises PathError or InvalidInputError."""
     ours, theirs = Table(candidate, "-npu"), Table(control, "-gpu")
     twice = [name for name, count in theirs.counts.items() if count > 1 and name in ours.by_name]
     if twice:
@@ -109,7 +146,11 @@ def compare(
             "each API may be in it once."
         )
     profile = PROFILES[standard]
-    rows = [compare_row(row, theirs.by_name.get(row["API Name"]), profile) for row in ours.rows]
+    return [compare_row(row, theirs.by_name.get(row["API Name"]), profile) for row in ours.rows]
+
+
+def write(rows: Sequence[Compared], output: StrPath, stamp: str | None = None) -> tuple[Path, Path]:
+    """Write the result and the details file; gives their paths."""
     folder = make_folder(output)
     stamp = stamp or time_stamp()
     paths = tuple(folder / f"api_precision_compare_{kind}_{stamp}.csv" for kind in ("result", "details"))
@@ -132,6 +173,25 @@ def _results(rows: Sequence[Compared]) -> list[list[str]]:
         if "topk" in key and "error" in statuses:
             message = _UNSORTED
         found.append([key, *statuses, message])
+    return found
+
+
+def lines(rows: Sequence[Compared], top: int) -> list[str]:
+    """What the console says: how many calls pass, and the calls with errors, those with the largest ratios first."""
+    results = _results(rows)
+    found = []
+    for column, direction in ((1, "forward"), (2, "backward")):
+        counts = Counter(row[column].lower() for row in results if row[column] != BLANK)
+        parts = [f"{counts[word]} {word}" for word in ("pass", "warning", "error", "skip") if counts[word]]
+        if parts:
+            found.append(f"{direction}: {', '.join(parts)}")
+    reasons = Counter(row.message for row in rows if row.status == "SKIP" and row.message)
+    found += [f"  skipped {count}: {reason[:160]}" for reason, count in reasons.most_common(5)]
+    failed = sorted((row for row in rows if row.status == "error"), key=lambda row: -row.largest_ratio)
+    for number, row in enumerate(failed[:top], 1):
+        found.append(f"{number}. {row.name}: {row.reason}")
+    if len(failed) > top:
+        found.append(f"and {len(failed) - top} more results with errors in the details file")
     return found
 
 
