@@ -72,7 +72,13 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def write_and_run(
-    requests: object, args: argparse.Namespace, api: str, propagation: str, seed: int, folder: Path
+    requests: object,
+    args: argparse.Namespace,
+    api: str,
+    propagation: str,
+    seed: int,
+    folder: Path,
+    of_arguments: bool = False,
 ) -> int:
     """Write the script of one call with the options of the command line, and run it for ``--minimize``."""
     from msprobe.precheck.requests import Requests
@@ -100,7 +106,7 @@ def write_and_run(
     path = write_script(requests, request)
     if not requests.has_values:
         print("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
-    return run_script(path, args.minimize)
+    return run_script(path, args.minimize, of_arguments)
 
 
 def _loaded(what: str) -> str:
@@ -125,8 +131,10 @@ def _device_and_fault(text: str) -> tuple[str, str, str]:
     return device, inject, plan.dtype or ""
 
 
-def run_script(path: Path, minimize: bool) -> int:
-    """Print where the script is, and how it is run; run it for ``--minimize``."""
+def run_script(path: Path, minimize: bool, of_arguments: bool = False) -> int:
+    """Print where the script is, and how it is run; run it for ``--minimize``. ``of_arguments``: it was asked for
+    because the call was given other arguments than the reference's.
+    """
     from msprobe.report.phrases import clean
 
     print(clean(f"  {path}"))
@@ -134,6 +142,13 @@ def run_script(path: Path, minimize: bool) -> int:
         sys.stdout.flush()
         return 0 if subprocess.run([sys.executable, str(path), "--minimize"], check=False).returncode in (0, 1) else 1
     script = clean(shlex.quote(str(path)))
+    if of_arguments:
+        print(
+            "The two runs called it with different arguments, so the call itself is probably right: compare the "
+            "arguments in the script with those of the reference, and look at the line that makes the call."
+        )
+        print(f"Run it all the same: python {script}")
+        return 0
     print(f"Run it on the device under suspicion, exit status 1 if the call is wrong there: python {script}")
     print(f"Look for a smaller call that fails: python {script} --minimize")
     return 0

@@ -24,5 +24,6 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.precheck.verdicts import call_of_finding
 
     folder = usable_output(args.output_path)
-    requests, api, propagation = call_of_finding(args.verdict, args.finding, args.dump)
-    return write_and_run(requests, args, api, propagation, args.seed, Path(folder))
+    requests, api, propagation, kind = call_of_finding(args.verdict, args.finding, args.dump)
+    of_arguments = kind == "argument"
+    return write_and_run(requests, args, api, propagation, args.seed, Path(folder), of_arguments)

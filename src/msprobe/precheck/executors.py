@@ -36,8 +36,9 @@ _DEVICE = re.compile(rf"({'|'.join(DEVICES)})(?::(\d+))?")
 _PLUGIN = re.compile(r"plugin:([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 _ALLOWED = (
     "allowed: cpu, cuda:0, npu:0, xpu, mps or auto, with +mkldnn=off, +threads=N, +deterministic, +dtype=bf16, "
-    "+autocast=bf16, +compile or +inject:FAULT behind it; plugin:package.module:function; python:PATH; recorded"
+    "+autocast=bf16, +compile or +inject:FAULT behind it"
 )
+_ALLOWED_ELSEWHERE = "; plugin:package.module:function; python:PATH; recorded"
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,17 @@ def executor_of(text: str, option: str = "--candidate") -> Executor:
     if first.isdigit():
         first = f"auto:{first}"
     if not _DEVICE.fullmatch(first):
-        raise InvalidInputError(f"{option} {text!r}: {first!r} is no device; {_ALLOWED}.")
+        raise InvalidInputError(f"{option} {text!r}: {first!r} is no device; {_allowed(option)}.")
     plan = Executor(text, first)
     for word in words:
         plan = _with(plan, word, option)
     return plan
+
+
+def _allowed(option: str) -> str:
+    """What an option takes. ``--device`` is that of a script, ``--control`` runs calls."""
+    more = {"--device": "", "--control": _ALLOWED_ELSEWHERE.removesuffix("; recorded")}
+    return _ALLOWED + more.get(option, _ALLOWED_ELSEWHERE)
 
 
 def _with(plan: Executor, word: str, option: str) -> Executor:
@@ -107,7 +114,7 @@ def _with(plan: Executor, word: str, option: str) -> Executor:
         return replace(plan, autocast=DTYPES[value])
     if word == "compile":
         return replace(plan, compiled=True)
-    raise InvalidInputError(f"{option} {plan.text!r}: {word!r} is not known; {_ALLOWED}.")
+    raise InvalidInputError(f"{option} {plan.text!r}: {word!r} is not known; {_allowed(option)}.")
 
 
 def _fault_of(word: str, text: str, option: str) -> Fault:

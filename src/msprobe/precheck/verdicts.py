@@ -13,8 +13,10 @@ from msprobe.precheck.requests import BACKWARD, FORWARD, Requests
 from msprobe.store.reader import open_dump
 
 
-def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tuple[Requests, str, str]:
-    """The calls of the part, the name of the call and ``forward`` or ``backward``. Raises MsprobeError."""
+def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tuple[Requests, str, str, str]:
+    """The calls of the part, the name of the call, ``forward`` or ``backward``, and the kind of the finding. Raises
+    MsprobeError.
+    """
     path = Path(verdict) / "verdict.json" if Path(verdict).is_dir() else Path(verdict)
     content = _read(check_readable_file(path, ".json"))
     findings = content.get("findings")
@@ -45,7 +47,7 @@ def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tupl
             f'finding {number} of "{path}" names {entry!r}, which is no leaf module; choose another with --finding, or '
             "record level mix, where the calls in it have records of their own."
         )
-    return requests, key, direction
+    return requests, key, direction, str(finding.get("kind"))
 
 
 def key_of(entry: str) -> tuple[str, str] | None:
