@@ -258,7 +258,7 @@ def test_a_candidate_that_is_worse_than_the_control_is_an_error_by_each_standard
     twice = tmp_path / "twice.csv"
     twice.write_bytes(good.read_bytes() + good.read_bytes().splitlines(keepends=True)[2])
     wrong = call("api_precision_compare", "-npu", bad, "-gpu", twice, "-o", tmp_path)
-    assert wrong.returncode == 1
+    assert wrong.returncode == 2
     assert "several rows of Functional.embedding.0.forward.output.0" in wrong.stderr
     lacking = tmp_path / "lacking.csv"
     lacking.write_text("API Name,Status\n")
@@ -374,7 +374,7 @@ def test_a_mistake_in_the_settings_names_its_field(
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"run_ut": section}))
     found = call("run_ut", "-api_info", statistics, "-config", config, "-o", tmp_path / "out")
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert said in found.stderr
     assert next(iter(section)) in found.stderr
 
@@ -384,6 +384,7 @@ def test_a_mistake_in_the_settings_names_its_field(
     [
         ("", "dump.json"),
         ("[1]", "dump.json"),
+        ('{"level": "L2", "data": {"aten.add.0.forward": {}}}', "L2, which records kernels"),
         ('{"task": "statistics"}', "data"),
         ('{"data": {"X.relu.0.sideways": {}}}', "X.relu.0.sideways"),
     ],
@@ -392,7 +393,7 @@ def test_a_broken_dump_is_told_of_in_one_line(tmp_path: Path, content: str, said
     dump = tmp_path / "dump.json"
     dump.write_text(content)
     found = call("run_ut", "-api_info", dump, "-o", tmp_path / "out")
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert said in found.stderr
     assert "Traceback" not in found.stderr
 

@@ -57,7 +57,7 @@ def test_a_candidate_that_cannot_start_is_one_sentence_and_leaves_no_files(
     tmp_path: Path, candidate: str, said: str
 ) -> None:
     found = call("run_ut", "-api_info", dump(tmp_path, ["Torch.sin.0"]), "-o", tmp_path, "--candidate", candidate)
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert said in found.stderr
     assert found.stderr.count("\n") == 1
     assert not list(tmp_path.glob("*.csv"))

@@ -1,8 +1,8 @@
 """The command ``msprobe``: finds the sub-command, runs it, and turns errors into one line and an exit status.
 
 Exit status: 0 done; 1 an error that the message explains; 2 wrong usage, or a command this version does not
-have. A command may define others: those that read dumps answer with 1 for what they found there and with 2 for a path
-that leads to no dump.
+have. A command may define others, as ``BAD_INPUT_STATUS``: those that read dumps answer with 1 for what they found
+there and with 2 for bad input (docs/configuration.md, "Exit status").
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def _execute(command: commands.Command, args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        return _say(problem.message, USAGE_STATUS if isinstance(problem, UsageError) else 1)
+        bad_input = getattr(command, "BAD_INPUT_STATUS", 1)
+        return _say(problem.message, USAGE_STATUS if isinstance(problem, UsageError) else bad_input)
     except BrokenPipeError:
         if args.foreign:
             raise  # the user's script met it, and Python answers it

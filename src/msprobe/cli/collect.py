@@ -12,6 +12,8 @@ For dumps that were written to local disks: each FOLDER has the ranks of one mac
 links to all of them, which every command takes. Folders that were copied to one place need no such links if ranks do
 not overlap: copy them into one folder (rsync -a node1/dump/ node2/dump/ all/).
 """
+#: Answer to bad input.
+BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

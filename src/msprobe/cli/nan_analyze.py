@@ -21,6 +21,8 @@ Reads the dump of a step with all its ranks (or the root of a dump, whose steps 
 and infinities through calls, collectives and messages to the call that made the first one. Prints it with its evidence
 and how it spread; writes OUT/anomaly_analyze_{time}.json if there is one. `msprobe view` shows that file with the dump.
 """
+#: Answer to bad input.
+BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

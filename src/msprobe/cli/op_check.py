@@ -1,6 +1,6 @@
 """``msprobe op_check``: check PyTorch's own samples of each operator on a device; no dump is needed.
 
-Exit status: 0 no errors; 1 there are some, or it could not be done; 2 wrong usage.
+Exit status: 0 no errors; 1 there are some; 2 bad input.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ import argparse
 
 from msprobe.cli.parser import UsageError
 from msprobe.cli.run_ut import STANDARDS
+
+#: Answer to bad input.
+BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

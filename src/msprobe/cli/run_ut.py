@@ -1,7 +1,6 @@
 """``msprobe run_ut`` and ``acc_check``: check the calls of a dump, one API at a time, on the device under suspicion.
 
-Exit status: 0 done, whatever was found (``--fail-on error``: 1 if there are errors); 1 it could not be done; 2 wrong
-usage.
+Exit status: 0 done, whatever was found (``--fail-on error``: 1 if there are errors); 2 bad input.
 """
 
 from __future__ import annotations
@@ -34,6 +33,8 @@ themselves (task tensor), for which nothing is run but the reference.
 standards: strict judges each element by what rounding explains at its place; assert_close by the tolerances of
 torch.testing.assert_close; 8.1.1 and 26.2 judge as mindstudio-probe.
 """
+#: Answer to bad input.
+BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
@@ -215,7 +216,17 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
 
 
 def _tell_of_modules(requests: Requests, modules: bool) -> None:
-    """A dump of level L0 has no calls of APIs."""
+    """A dump of level L0 has no calls of APIs, one of level L2 the kernels below them, which nothing can be called by.
+
+    Raises InvalidInputError for level L2.
+    """
+    if requests.part.header.get("level") == "L2":
+        from msprobe.errors import InvalidInputError
+
+        raise InvalidInputError(
+            f'"{requests.part.path}" is of level L2, which records kernels and no calls of APIs; record level L1 or '
+            "mix, or L0 and give --modules."
+        )
     if not requests.keys and not modules and any(name.startswith("Module.") for name in requests.part.names()):
         from msprobe import log
 
