@@ -138,10 +138,11 @@ def test_a_rank_that_dies_harms_no_other_one_through_a_folder(tmp_path: Path) ->
     for name in ("start_1_1", "end_1_1", "start_2_2", "end_2_2"):
         (shared / name).touch()
     (shared / "rank0_000000001.partial").write_bytes(b"")
-    checking = checker(receiving, out, "--idle", "3")
+    checking = checker(receiving, out, "--idle", "8")
     wait_for(lambda: not (shared / "end_1_1").exists())
     (shared / "rank1_000000001.frame").write_bytes(b"no frame")
     living, dying = two_ranks(sending, tmp_path, "die")
+    wait_for(lambda: "0" in steps_of(out, 0) and "0" in steps_of(out, 1))
     (tmp_path / "go").touch()
     assert living.wait(60).returncode == 0
     assert dying.wait(60).returncode == -signal.SIGKILL
@@ -150,7 +151,7 @@ def test_a_rank_that_dies_harms_no_other_one_through_a_folder(tmp_path: Path) ->
     said = ended.stdout
     assert "has the marks of 2 ranks of an earlier run" in said
     assert "is no frame and is left out" in said
-    assert "nothing has come for 3 seconds" in said
+    assert "nothing has come for 8 seconds" in said
     assert steps_of(out, 0) == {"0", "2"}
     assert steps_of(out, 1) == {"0"}
 
