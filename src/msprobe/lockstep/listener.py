@@ -9,9 +9,10 @@ from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePa
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Result, Values, Wants
 from msprobe.compare.entry_names import of_every_number, operation, writes_in_place
 from msprobe.diagnose.operators import FILLS
-from msprobe.diagnose.tolerance import noise
-from msprobe.lockstep import pairing
+from msprobe.lockstep import optimizer_steps, pairing
 from msprobe.lockstep.account import Account
+from msprobe.lockstep.beside import Beside
+from msprobe.lockstep.optimizer_steps import Part
 from msprobe.lockstep.pairing import Pairs
 from msprobe.lockstep.reference import (
     OPTIMIZER,
@@ -19,7 +20,6 @@ from msprobe.lockstep.reference import (
     RecordedStep,
     Slot,
     Slots,
-    find_slots,
     has_other_arguments,
 )
 from msprobe.lockstep.regions import Own, Region, Regions
@@ -59,6 +59,7 @@ class Lockstep(Changer):
         self.behind_dump = not only
         self._pairs: Pairs | None = None
         self._recorded: RecordedStep | None = None
+        self._beside = Beside(values)
         # Calls under way: what they are paired with, and the regions that they are in.
         self._open: dict[str, tuple[RecordedCall | None, Region | None]] = {}
         self._regions = Regions()
@@ -74,6 +75,7 @@ class Lockstep(Changer):
     def step_begin(self, event: Step) -> None:
         """Open the recorded step."""
         self._recorded = self._steps.step(event.step, event.rank)
+        self._beside = Beside(self._values, self._recorded)
         self._pairs = None if self._recorded is None else Pairs(self._recorded, self._values)
         self._forget()
         if self._recorded is not None:
@@ -90,6 +92,7 @@ class Lockstep(Changer):
             self.account.add_regions(event.step, self._regions)
             self._recorded.part.close()
         self._recorded = self._pairs = None
+        self._beside = Beside(self._values)
         self._forget()
 
     def _forget(self) -> None:
@@ -185,11 +188,11 @@ class Lockstep(Changer):
         writes = _writes(event)
         for path, tensor in tensors:
             slot = found.inputs.get(path)
-            other, own = self._other(tensor, slot), self._regions.own(tensor) if follows else None
+            other, own = self._beside.other(tensor, slot), self._regions.own(tensor) if follows else None
             if own is not None:
                 value = tensor if own.value is None else own.value
-                recorded = other if own.value is None else self._other(value, slot)
-                agrees = recorded is None or self._agrees(value, recorded, slot, own.region.root)
+                recorded = other if own.value is None else self._beside.other(value, slot)
+                agrees = recorded is None or self._beside.agrees(value, recorded, slot, own.region.root)
                 if agrees and (own.value is None or not writes):
                     self._regions.take(tensor)
                     own.region.root.end(event.name, True)
@@ -241,7 +244,7 @@ class Lockstep(Changer):
                     region = self._joined(event, (), (), begins=True)
                 if region is not None:
                     region.root.is_reshaped = True
-            other = self._other(tensor, slot)
+            other = self._beside.other(tensor, slot)
             if region is not None:
                 # What a call without a partner returns is its own, unless it was made on what was put right.
                 value = tensor if again is None else again.get(path)
@@ -282,11 +285,11 @@ class Lockstep(Changer):
             for _, one in inputs:
                 self._regions.take(one)
         owned = [own for _, one in inputs if (own := self._regions.own(one)) is not None]
-        recorded = self._other(value, slot)
-        agrees = slot is not None and (recorded is None or self._agrees(value, recorded, slot, region.root))
+        recorded = self._beside.other(value, slot)
+        agrees = slot is not None and (recorded is None or self._beside.agrees(value, recorded, slot, region.root))
         if agrees:
             region.root.end(event.name, True)
-            if value is tensor or (recorded is None and not owned and self._other(tensor, slot) is None):
+            if value is tensor or (recorded is None and not owned and self._beside.other(tensor, slot) is None):
                 self._regions.note_made(tensor, mark)
                 return None
             if alone and isinstance(event, Call) and not any(one is tensor for _, one in inputs):
@@ -316,13 +319,13 @@ class Lockstep(Changer):
             value = tensor if own.value is None else own.value
             if slot.shape != self._values.shape(value):
                 continue
-            other = self._other(value, slot)
-            agrees = other is None or self._agrees(value, other, slot, own.region.root)
+            other = self._beside.other(value, slot)
+            agrees = other is None or self._beside.agrees(value, other, slot, own.region.root)
             own.region.root.end(event.name, agrees)
             self._regions.drop(tensor)
             if agrees and (other is not None or own.value is not None):
                 given[path] = value if other is None else self._values.linked(value, other)
-            elif not agrees and (other := self._other(tensor, slot)) is not None:
+            elif not agrees and (other := self._beside.other(tensor, slot)) is not None:
                 given[path] = self._values.linked(tensor, other)
         if not given:
             return None
@@ -331,7 +334,8 @@ class Lockstep(Changer):
 
     def _put_pass(self, event: ModulePass, result: Any) -> Result | None:
         slots = self._recorded.pass_outputs(event.name) if self._recorded is not None else {}
-        found = ((path, tensor, self._other(tensor, slots.get(path))) for path, tensor in self._values.results(result))
+        every = self._values.results(result)
+        found = ((path, tensor, self._beside.other(tensor, slots.get(path))) for path, tensor in every)
         given = {path: self._values.linked(tensor, other) for path, tensor, other in found if other is not None}
         if not given:
             return None
@@ -364,10 +368,10 @@ class Lockstep(Changer):
         slot = self._gradients_of(mark, found)[0 if event.side == "result" else 1].get(event.place)
         if slot is None or slot.shape != self._values.shape(event.gradient):
             return None
-        other = self._other(event.gradient, slot)
+        other = self._beside.other(event.gradient, slot)
         if event.side == "result":
             for region in self._regions.entered_from(mark):
-                agrees = other is None or self._agrees(event.gradient, other, slot, region, gradient=True)
+                agrees = other is None or self._beside.agrees(event.gradient, other, slot, region, gradient=True)
                 if agrees or not self._regions.goes_back(mark, region, self._pairs.has_unmade):
                     region.end(event.name, agrees)
         if other is None or self._regions.is_passed(mark) or not event.can_be_replaced:
@@ -395,73 +399,15 @@ class Lockstep(Changer):
 
     # ---------------------------------------------------------------- optimizers
 
-    def _put_step(self, event: OptimizerStep, part: str) -> Values | None:
-        """The recorded gradients before a step, weights and moments before and after it, as far as they were recorded
-        whole.
-        """
+    def _put_step(self, event: OptimizerStep, part: Part) -> Values | None:
         recorded = self._recorded
         if recorded is None or (self._only and (not self._is_chosen(event.name) or part == "input_kwargs")):
             return None
-        record = recorded.optimizers.get(event.name)
-        content = record.get(part) if record is not None else None
-        if part == "output" and isinstance(content, list):
-            content = content[0] if content else None
-        if not isinstance(content, Mapping):
-            return None
-        pairs: list[tuple[Any, Any]] = []
-        gradients: list[tuple[Any, Any, Slot]] = []
-        for name, parameter in event.parameters.items():
-            slots: Slots = {}
-            find_slots("", content.get(name), slots)
-            live = {".weight": parameter.weight, ".grad": parameter.gradient}
-            live |= {f".{word}": value for word, value in parameter.moments.items()}
-            for path, tensor in live.items():
-                slot = slots.get(path)
-                if slot is None or not hasattr(tensor, "shape") or slot.shape != self._values.shape(tensor):
-                    continue
-                other = self._other(tensor, slot)
-                if path == ".grad":
-                    gradients.append((tensor, other, slot))
-                if other is not None:
-                    pairs.append((tensor, other))
+        pairs, gradients = optimizer_steps.differing(event, recorded.optimizers.get(event.name), part, self._beside)
         if part == "input_kwargs":
-            self._end_at_gradients(event.name, gradients)
+            optimizer_steps.end_at_gradients(event.name, gradients, self._regions, self._values)
         self.account.counts["optimizer_tensors_replaced"] += len(pairs)
         return Values(pairs) if pairs else None
-
-    def _end_at_gradients(self, name: str, gradients: Sequence[tuple[Any, Any, Slot]]) -> None:
-        """Judge the regions that nothing else has ended by the gradients of all parameters: tensors with what the
-        reference has instead, None where that is the same. One that is zero but for rounding tells nothing.
-        """
-        unended = [region for region in self._regions if not region.ends and region.has_gradient]
-        if not unended:
-            return
-        sizes = [self._values.size(tensor) for tensor, _, _ in gradients]
-        least = noise.SMALL_GRADIENT * max(sizes, default=0.0)
-        for region in unended:
-            agrees = all(
-                other is None
-                or self._values.apart(tensor, other) * min(1.0, size / least if least else 1.0)
-                <= region.allowed(slot.unit, gradient=True)
-                for (tensor, other, slot), size in zip(gradients, sizes, strict=True)
-            )
-            region.end(name, agrees)
-
-    # ---------------------------------------------------------------- what is recorded
-
-    def _other(self, tensor: Any, slot: Slot | None) -> Any:
-        """The recorded values, if there are any, and the tensor has others."""
-        if slot is None or self._recorded is None or slot.shape != self._values.shape(tensor):
-            return None
-        array = self._recorded.array(slot)
-        if array is None or self._values.equals(tensor, array):
-            return None
-        other = self._values.like(tensor, array)
-        return other if self._values.fits(tensor, other) else None
-
-    def _agrees(self, tensor: Any, other: Any, slot: Slot | None, region: Region, gradient: bool = False) -> bool:
-        """True if an own tensor is what the reference has in its place, but for the rounding of its region."""
-        return self._values.apart(tensor, other) <= region.allowed(slot.unit if slot is not None else 0.0, gradient)
 
     def _is_chosen(self, name: str) -> bool:
         only = self._only

@@ -92,18 +92,22 @@ class Pairs:
         tensors: Sequence[tuple[str, Any]],
         stack: Callable[[], Sequence[str]],
         recompute: bool = False,
+        is_said: Callable[[RecordedCall], bool] = lambda _: True,
     ) -> RecordedCall | None:
         """The partner of a call that is about to be made; None if there is none. ``tensors``: those among its
-        arguments, ``stack``: where it comes from. ``recompute``: it repeats one, as only such a call does.
+        arguments, ``stack``: where it comes from. ``recompute``: it repeats one, as only such a call does. ``is_said``:
+        a recorded call was made with the same numbers and words.
         """
         waiting = self._waiting.get((parent, key))
         if waiting is None and (parent is None or parent not in self.step.parents):
             # A module that the reference does not have: only what goes in tells.
             every = self.step.calls.get(key, ())
             waiting = [call for call in every if not call.used and call.is_recompute is recompute]
-            found = self._by_inputs(waiting, tensors) if tensors else None
+            found = next((call for call in waiting if self._have_values(call, tensors)), None) if tensors else None
         else:
-            found = self._of([one for one in waiting or () if one.is_recompute is recompute], tensors, stack)
+            alike = [one for one in (waiting or ())[:_AHEAD] if one.is_recompute is recompute]
+            alike = [one for one in alike if self._have_shapes(one, tensors)]
+            found = self._of(alike, tensors, stack, is_said) if alike else None
         if found is None:
             self.count(key, parent)
             return None
@@ -154,25 +158,41 @@ class Pairs:
 
     def _of(
         self,
-        waiting: Sequence[RecordedCall],
+        alike: Sequence[RecordedCall],
         tensors: Sequence[tuple[str, Any]],
         stack: Callable[[], Sequence[str]],
+        is_said: Callable[[RecordedCall], bool],
     ) -> RecordedCall | None:
-        alike = [call for call in waiting[:_AHEAD] if self._have_shapes(call, tensors)]
-        if not alike:
-            return None
-        found = self._by_inputs(alike, tensors) if tensors else None
+        """The one of calls with the same shapes that takes most of the same."""
+        same: list[RecordedCall] = []
+        most, least = 0, len(tensors)
+        for call in alike:
+            if tensors and self._have_values(call, tensors):
+                if not same and is_said(call):
+                    return call
+                same.append(call)
+        line = None
+        if not same:
+            counts = [self._count_same(call, tensors) for call in alike]
+            most, least = max(counts), min(counts)
+            # What all of them take, as a mask or a table, tells nothing.
+            alike = [call for call, count in zip(alike, counts, strict=True) if count == most]
+        else:
+            most, alike = len(tensors), same
+        if len(alike) == 1 and most > least:
+            return alike[0]
+        line = line_of(tuple(stack()))
+        of_line = [call for call in alike if self.step.code_of(call) == line]
+        found = next(filter(is_said, of_line), None) or next(iter(of_line), None)
         if found is not None:
             return found
-        line = line_of(tuple(stack()))
-        same = next((call for call in alike if self.step.code_of(call) == line), None)
-        if same is not None:
-            return same
         # A line that was edited. What comes much later is the partner of another call, and this one has none.
-        return next((call for call in alike if abs(call.index - self._at) <= _NEAR), None)
+        return next((call for call in alike if same or abs(call.index - self._at) <= _NEAR), None)
 
-    def _by_inputs(self, waiting: Sequence[RecordedCall], tensors: Sequence[tuple[str, Any]]) -> RecordedCall | None:
-        return next((call for call in waiting if self._have_values(call, tensors)), None)
+    def _count_same(self, call: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> int:
+        """How many of the tensors that go in are those of a recorded call."""
+        arrays = ((tensor, self.step.array(call.inputs[path])) for path, tensor in tensors)
+        return sum(array is not None and self.values.equals(tensor, array) for tensor, array in arrays)
 
     def _have_shapes(self, call: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> bool:
         return len(call.inputs) == len(tensors) and all(

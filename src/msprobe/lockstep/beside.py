@@ -1,0 +1,37 @@
+"""An own tensor beside what the reference has in its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msprobe.lockstep import pairing
+from msprobe.lockstep.reference import RecordedStep, Slot
+from msprobe.lockstep.regions import Region
+
+
+class Beside:
+    """The recorded values of one step of one rank, beside tensors of the candidate; ``recorded``: None where the step
+    was not recorded.
+    """
+
+    def __init__(self, values: pairing.Values, recorded: RecordedStep | None = None) -> None:
+        self._values = values
+        self._recorded = recorded
+
+    def has_shape(self, tensor: Any, slot: Slot) -> bool:
+        """True if a tensor has the recorded shape."""
+        return slot.shape == self._values.shape(tensor)
+
+    def other(self, tensor: Any, slot: Slot | None) -> Any:
+        """The recorded values, if there are any, and the tensor has others; else None."""
+        if slot is None or self._recorded is None or not self.has_shape(tensor, slot):
+            return None
+        array = self._recorded.array(slot)
+        if array is None or self._values.equals(tensor, array):
+            return None
+        other = self._values.like(tensor, array)
+        return other if self._values.fits(tensor, other) else None
+
+    def agrees(self, tensor: Any, other: Any, slot: Slot | None, region: Region, gradient: bool = False) -> bool:
+        """True if an own tensor is what the reference has in its place, but for the rounding of its region."""
+        return self._values.apart(tensor, other) <= region.allowed(slot.unit if slot is not None else 0.0, gradient)

@@ -1,0 +1,67 @@
+"""What the steps of optimizers take and leave behind: gradients, weights and moments beside the recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msprobe.capture.events import OptimizerStep
+from msprobe.diagnose.tolerance import noise
+from msprobe.lockstep import pairing
+from msprobe.lockstep.beside import Beside
+from msprobe.lockstep.reference import Slot, Slots, find_slots
+from msprobe.lockstep.regions import Regions
+
+#: The part of a record that tells of before the step, and of after it.
+Part = Literal["input_kwargs", "output"]
+#: A gradient, what the reference has instead (None where that is the same), and where it was recorded.
+Beyond = tuple[Any, Any, Slot]
+
+
+def differing(
+    event: OptimizerStep, record: Mapping[str, Any] | None, part: Part, beside: Beside
+) -> tuple[list[tuple[Any, Any]], list[Beyond]]:
+    """The gradients before a step, weights and moments before and after it, that differ, with what the reference has
+    instead, as far as they were recorded whole; and all gradients.
+    """
+    content = record.get(part) if record is not None else None
+    if part == "output" and isinstance(content, list):
+        content = content[0] if content else None
+    pairs: list[tuple[Any, Any]] = []
+    gradients: list[Beyond] = []
+    if not isinstance(content, Mapping):
+        return pairs, gradients
+    for name, parameter in event.parameters.items():
+        slots: Slots = {}
+        find_slots("", content.get(name), slots)
+        live = {".weight": parameter.weight, ".grad": parameter.gradient}
+        live |= {f".{word}": value for word, value in parameter.moments.items()}
+        for path, tensor in live.items():
+            slot = slots.get(path)
+            if slot is None or not hasattr(tensor, "shape") or not beside.has_shape(tensor, slot):
+                continue
+            other = beside.other(tensor, slot)
+            if path == ".grad":
+                gradients.append((tensor, other, slot))
+            if other is not None:
+                pairs.append((tensor, other))
+    return pairs, gradients
+
+
+def end_at_gradients(name: str, gradients: Sequence[Beyond], regions: Regions, values: pairing.Values) -> None:
+    """Judge the regions that nothing else has ended by the gradients of all parameters. One that is zero but for
+    rounding tells nothing.
+    """
+    unended = [region for region in regions if not region.ends and region.has_gradient]
+    if not unended:
+        return
+    sizes = [values.size(tensor) for tensor, _, _ in gradients]
+    least = noise.SMALL_GRADIENT * max(sizes, default=0.0)
+    for region in unended:
+        agrees = all(
+            other is None
+            or values.apart(tensor, other) * min(1.0, size / least if least else 1.0)
+            <= region.allowed(slot.unit, gradient=True)
+            for (tensor, other, slot), size in zip(gradients, sizes, strict=True)
+        )
+        region.end(name, agrees)
