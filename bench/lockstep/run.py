@@ -8,9 +8,10 @@
 Bugs of tests/bugs that fit into one program are planted together, the reference is recorded, and the candidate runs
 against it in lockstep. A bug is named if a finding is one that its truth lists (tests/bugs/truth.py), wherever it
 stands in the verdict, and whichever pass of the line it names: a divisor that counts padding shows in a batch with
-padding alone. A draw is void, and counted apart, if the bugs take each other's place or the program ends with an error
-that is not of msprobe: nothing could be named then. The table goes to the terminal, everything else to
-.bench/lockstep.json.
+padding alone. A bug that was not named is planted alone then: if loss, gradients and weights of the training stay the
+same bit for bit, it has no effect, and is left out of the count (``without_effect``). A draw is void, counted apart,
+if the bugs take each other's place or the program ends with an error that is not of msprobe: nothing could be named
+then. The table goes to the terminal, everything else to .bench/lockstep.json.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def judge(asked: dict[str, Any]) -> dict[str, Any]:
     """Record a pair in lockstep and say which bugs were named. Runs in a process of its own."""
     import torch
     from bugs.planting import Draw
-    from bugs.record import Pair
+    from bugs.record import Pair, tell_precision
 
     from msprobe.lockstep.verdict import judge_lockstep
 
@@ -141,6 +142,8 @@ def judge(asked: dict[str, Any]) -> dict[str, Any]:
             }
             for side, text, mode in (("reference", texts[1], "whole"), ("candidate", texts[0], "lockstep")):
                 record(place, side, text, job, mode)
+                if len(chosen) == 1 and side in chosen[0].headers:
+                    tell_precision(place / side / "dump", chosen[0].headers[side])
             verdict = judge_lockstep(place / "candidate" / "dump", place / "reference" / "dump").to_json()
             result["status"] = verdict["status"]
             result["notes"] = verdict["notes"]
@@ -156,9 +159,28 @@ def judge(asked: dict[str, Any]) -> dict[str, Any]:
                 for one, word in zip(chosen, words, strict=True)
                 if asked["bugs"]
             }
+            result["without_effect"] = [
+                one.id
+                for one, word in zip(chosen, words, strict=True)
+                if result["named"].get(one.id) is False and not _has_effect(one, word, texts[1], place, job)
+            ]
+            for name in result["without_effect"]:
+                del result["named"][name]
         except Exception:
             result["error"] = traceback.format_exc()[-2500:]
     return result
+
+
+def _has_effect(pattern: Any, words: dict[str, str], reference: str, place: Path, job: dict[str, Any]) -> bool:
+    """Whether loss, gradients or weights change when this bug alone is planted."""
+    from bugs.planting import Draw, edited
+
+    text = edited(reference, pattern.plant, Draw(0, job["settings"], words))
+    record(place, f"alone-{pattern.id}", text, job, "statistics")
+    outcomes = [sorted((place / side).glob("outcome*.json")) for side in (f"alone-{pattern.id}", "reference")]
+    return len(outcomes[0]) != len(outcomes[1]) or any(
+        one.read_bytes() != other.read_bytes() for one, other in zip(*outcomes, strict=True)
+    )
 
 
 def _is_named(findings: Sequence[Any], pair: Any) -> bool:
@@ -197,7 +219,8 @@ def _job(asked: dict[str, Any]) -> tuple[Any, ...]:
 
 def table(results: Sequence[dict[str, Any]]) -> str:
     """One line for each number of bugs."""
-    lines = [f"{'bugs':>5} {'runs':>5} {'all named':>10} {'named':>8} {'alarms':>7} {'findings':>9} {'errors':>7}"]
+    head = f"{'bugs':>5} {'runs':>5} {'all named':>10} {'named':>8} {'alarms':>7} {'findings':>9} {'errors':>7}"
+    lines = [f"{head} {'no effect':>10}"]
     for count in sorted({one["bugs"] for one in results}):
         own = [one for one in results if one["bugs"] == count]
         done = [one for one in own if "error" not in one]
@@ -211,7 +234,7 @@ def table(results: Sequence[dict[str, Any]]) -> str:
         findings = sum(len(one["findings"]) for one in done) / max(1, len(done))
         lines.append(
             f"{count:5} {len(own):5} {_percent(every, len(done)):>10} {_percent(sum(named), len(named)):>8} {'':>7}"
-            f" {findings:9.1f} {errors:7}"
+            f" {findings:9.1f} {errors:7} {sum(len(one['without_effect']) for one in done):10}"
         )
     return "\n".join(lines)
 

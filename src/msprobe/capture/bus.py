@@ -242,6 +242,7 @@ class Bus:
             if listening.changer is not None and way.forward and listening.behind is behind:
                 answer = self.tell(listening, listening.changer.before, event)
                 if answer is not None and self._may_change(listening, "before", event, "arguments", answer, Arguments):
+                    self._write(listening, "before", event, answer.written)
                     yield answer
 
     def after(
@@ -281,12 +282,14 @@ class Bus:
                 if answer is None or listening.changer is None:
                     continue
                 if self._may_change(listening, moment, event, "values", answer, Values):
-                    self._write(listening, moment, event, answer)
+                    self._write(listening, moment, event, answer.pairs)
 
-    def _write(self, listening: Listening, moment: str, event: Any, answer: Values) -> None:
+    def _write(self, listening: Listening, moment: str, event: Any, pairs: Sequence[tuple[Any, Any]]) -> None:
+        if not pairs:
+            return
         try:
             with self.session.thread.mute():
-                for own, given in answer.pairs:
+                for own, given in pairs:
                     self.surroundings.write(own, given)
         except Exception as error:
             self._drop(listening, getattr(listening.listener, moment), event, error)

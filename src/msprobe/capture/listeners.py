@@ -116,10 +116,13 @@ class Changes:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments for a call or pass in place of its own."""
+    """Arguments for a call or pass in place of its own. ``written``: pairs of a tensor among its own ones and of what
+    that is to hold before the call, as of :class:`Values`: of tensors that the call itself goes on to write to.
+    """
 
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    written: Sequence[tuple[Any, Any]] = ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.lockstep.account import Account
 from msprobe.lockstep.recording import Recording
 from msprobe.lockstep.reference import RecordedStep
+from msprobe.lockstep.regions import NAMES
 from msprobe.paths import StrPath, create_folder, write_atomically
 from msprobe.store.reader import Dump
 
@@ -87,7 +88,7 @@ def read(folder: StrPath) -> dict[str, Any]:
 
 
 def _region(content: dict[str, Any]) -> dict[str, Any]:
-    names = {word: [str(name) for name in content[word]] for word in ("calls", "followed")}
+    names = {word: [str(name) for name in content.get(word, ())] for word in NAMES}
     return {**names, "ends": dict(content["ends"]), "unit": float(content["unit"])}
 
 

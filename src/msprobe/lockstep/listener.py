@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePass, OptimizerStep, Step
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Result, Values, Wants
 from msprobe.compare.entry_names import of_every_number, operation, writes_in_place
-from msprobe.diagnose.operators import FILLS
+from msprobe.diagnose.operators import AVERAGING, FILLS
 from msprobe.lockstep import optimizer_steps, pairing
 from msprobe.lockstep.account import Account
 from msprobe.lockstep.beside import Beside
@@ -22,7 +22,7 @@ from msprobe.lockstep.reference import (
     Slots,
     has_other_arguments,
 )
-from msprobe.lockstep.regions import Own, Region, Regions
+from msprobe.lockstep.regions import Mark, Own, Region, Regions
 
 #: Calls that give a number of Python's.
 _NUMBERS = frozenset(("item", "int", "float", "bool", "tolist"))
@@ -124,7 +124,15 @@ class Lockstep(Changer):
         if self._is_reshaped(event, tensors):
             self._pairs.count(event.key, parent)
         else:
-            found = self._pairs.find(event.key, event.number, parent, tensors, lambda: event.stack, event.is_recompute)
+            found = self._pairs.find(
+                event.key,
+                event.number,
+                parent,
+                tensors,
+                lambda: event.stack,
+                event.is_recompute,
+                lambda call: not has_other_arguments(call.record, event.args, event.kwargs),
+            )
         if found is None:
             self.account.note("without_partner", event.step, event.name)
             region = self._begun(event, tensors)
@@ -182,6 +190,8 @@ class Lockstep(Changer):
         given: dict[str, Any] = {}
         owned: dict[str, Own] = {}
         own_values: dict[str, Any] = {}
+        written: dict[str, tuple[Any, Any]] = {}
+        passed: list[Mark | None] = []
         # What makes a new tensor takes no more than a type and a shape.
         follows = not self._in_optimizer and operation(event.key) not in FILLS
         begins = follows and has_other_arguments(found.record, event.args, event.kwargs)
@@ -189,37 +199,54 @@ class Lockstep(Changer):
         for path, tensor in tensors:
             slot = found.inputs.get(path)
             other, own = self._beside.other(tensor, slot), self._regions.own(tensor) if follows else None
+            if other is not None and own is None and _is_kept(event, path, tensor):
+                written[path] = tensor, other
+                continue
             if own is not None:
                 value = tensor if own.value is None else own.value
                 recorded = other if own.value is None else self._beside.other(value, slot)
                 agrees = recorded is None or self._beside.agrees(value, recorded, slot, own.region.root)
                 if agrees and (own.value is None or not writes):
                     self._regions.take(tensor)
-                    own.region.root.end(event.name, True)
+                    own.region.root.arrive(event.name, path)
                     if recorded is not None or own.value is not None:
                         given[path] = value if recorded is None else self._values.linked(value, recorded)
                     continue
                 if agrees or not self._regions.is_too_far(own):
                     owned[path], own_values[path] = own, value
+                    if operation(event.key) != "detach":
+                        self._regions.take(tensor)  # its place is taken by what is put right
                 else:
                     own.region.root.end(event.name, False)
-            elif other is not None and follows and self._regions.maker(tensor) is not None:
+            elif other is not None and follows and (maker := self._regions.maker(tensor)) is not None:
                 begins, own_values[path] = True, tensor
+                passed.append(self._taken_by_reference(found, slot, maker))
             if other is not None:
                 given[path] = self._values.linked(tensor, other)
         region = None
         if owned or begins:
             region = self._joined(event, list(owned.values()), tensors, begins)
-            self._again(event, region, {**given, **own_values})
+            put = {path: other for path, (_, other) in written.items()}
+            self._again(event, region, {**given, **put, **own_values})
+            for mark in filter(None, passed):
+                self._regions.pass_back(mark, region)
         self._open[event.name] = found, region
-        if not given or writes:
-            # The tensor that is written to must be the program's own.
+        if writes:
+            given = {}  # the tensor that is written to must be the program's own
+        if not given and not written:
             return None
         self.account.note("inputs_replaced", event.step, event.name)
         values = self._values
         args = [values.put(one, f"input.{n}", given) for n, one in enumerate(event.args)]
         kwargs = {word: values.put(one, f"kwargs.{word}", given) for word, one in event.kwargs.items()}
-        return Arguments(args, kwargs)
+        return Arguments(args, kwargs, list(written.values()))
+
+    def _taken_by_reference(self, found: RecordedCall, slot: Slot | None, maker: Mark) -> Mark | None:
+        """The paired call whose result the reference takes where the candidate takes that of ``maker``."""
+        recorded = self._recorded.maker(slot, found) if self._recorded is not None and slot is not None else None
+        if recorded is None or recorded.partner is None or maker == (recorded.key, recorded.partner):
+            return None
+        return recorded.key, recorded.partner
 
     def after(self, event: Any, result: Any) -> Result | Values | None:
         """Put the recorded result in the place of its own."""
@@ -374,7 +401,7 @@ class Lockstep(Changer):
                 agrees = other is None or self._beside.agrees(event.gradient, other, slot, region, gradient=True)
                 if agrees or not self._regions.goes_back(mark, region, self._pairs.has_unmade):
                     region.end(event.name, agrees)
-        if other is None or self._regions.is_passed(mark) or not event.can_be_replaced:
+        if self._regions.is_passed(mark, event.name) or other is None or not event.can_be_replaced:
             return None
         self.account.counts["gradients_replaced"] += 1
         return NewGradient(other)
@@ -419,6 +446,12 @@ class Lockstep(Changer):
 
 def _start(result: Any) -> str:
     return "output" if isinstance(result, tuple) else "output.0"
+
+
+def _is_kept(event: Call, path: str, tensor: Any) -> bool:
+    """True for running averages: the call goes on to write to them, and what they hold reaches the next one."""
+    averages = operation(event.key) in AVERAGING and path not in ("input.0", "kwargs.input")
+    return averages and not tensor.requires_grad
 
 
 def _writes(event: Call) -> bool:

@@ -102,17 +102,17 @@ class Pairs:
         if waiting is None and (parent is None or parent not in self.step.parents):
             # A module that the reference does not have: only what goes in tells.
             every = self.step.calls.get(key, ())
-            waiting = [call for call in every if not call.used and call.is_recompute is recompute]
+            waiting = [call for call in every if call.partner is None and call.is_recompute is recompute]
             found = next((call for call in waiting if self._have_values(call, tensors)), None) if tensors else None
         else:
-            alike = [one for one in (waiting or ())[:_AHEAD] if one.is_recompute is recompute]
+            alike = [one for one in waiting or () if one.is_recompute is recompute][:_AHEAD]
             alike = [one for one in alike if self._have_shapes(one, tensors)]
             found = self._of(alike, tensors, stack, is_said) if alike else None
         if found is None:
             self.count(key, parent)
             return None
         self._more[found.parent, key] += 1
-        found.used = True
+        found.partner = number
         self._at = found.index
         own = self._waiting.get((found.parent, key), [])
         if found in own:
@@ -165,29 +165,28 @@ class Pairs:
     ) -> RecordedCall | None:
         """The one of calls with the same shapes that takes most of the same."""
         same: list[RecordedCall] = []
-        most, least = 0, len(tensors)
         for call in alike:
             if tensors and self._have_values(call, tensors):
                 if not same and is_said(call):
                     return call
                 same.append(call)
-        line = None
-        if not same:
-            counts = [self._count_same(call, tensors) for call in alike]
-            most, least = max(counts), min(counts)
-            # What all of them take, as a mask or a table, tells nothing.
-            alike = [call for call, count in zip(alike, counts, strict=True) if count == most]
-        else:
-            most, alike = len(tensors), same
-        if len(alike) == 1 and most > least:
-            return alike[0]
+        among = same or self._nearest(alike, tensors)
+        if len(among) == 1 < len(alike):
+            return among[0]
         line = line_of(tuple(stack()))
-        of_line = [call for call in alike if self.step.code_of(call) == line]
+        of_line = [call for call in among if self.step.code_of(call) == line]
         found = next(filter(is_said, of_line), None) or next(iter(of_line), None)
         if found is not None:
             return found
         # A line that was edited. What comes much later is the partner of another call, and this one has none.
-        return next((call for call in alike if same or abs(call.index - self._at) <= _NEAR), None)
+        return next((call for call in among if same or abs(call.index - self._at) <= _NEAR), None)
+
+    def _nearest(self, alike: Sequence[RecordedCall], tensors: Sequence[tuple[str, Any]]) -> Sequence[RecordedCall]:
+        """Those that take most of these tensors. What all of them take, as a mask or a table, tells nothing."""
+        if len(alike) < 2:
+            return alike
+        counts = [self._count_same(call, tensors) for call in alike]
+        return [call for call, count in zip(alike, counts, strict=True) if count == max(counts)]
 
     def _count_same(self, call: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> int:
         """How many of the tensors that go in are those of a recorded call."""

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import read_name
 from msprobe.compare.number_types import epsilon_of
+from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.tolerance.units import coarsest_of_many
 from msprobe.store.part import DumpPart
 
 
 class Slot:
     """A tensor of a record: ``shape``, the name of the file of its values, empty if they were not written, and
-    ``unit``, the distance of 1 to the next number of its type (0 for whole numbers).
+    ``unit``, the distance of 1 to the next number of its type (0 for whole numbers); ``mark``: what tells it from
+    others, None if nothing does.
     """
 
-    __slots__ = ("file", "shape", "unit")
+    __slots__ = ("file", "mark", "shape", "unit")
 
     def __init__(self, leaf: Mapping[str, Any]) -> None:
         self.unit = epsilon_of(str(leaf.get("dtype")))
         self.shape = tuple(leaf.get("shape") or ())
+        self.mark = fingerprint(leaf)
         name = leaf.get("data_name")
         self.file = name if isinstance(name, str) and name != "-1" else ""
 
@@ -33,10 +36,10 @@ OPTIMIZER = "optimizer"
 
 class RecordedCall:
     """A call of the reference. ``inputs`` and ``outputs`` are its tensors by the paths that a live call has for them
-    (``input.0``, ``kwargs.mask``, ``output.1``).
+    (``input.0``, ``kwargs.mask``, ``output.1``); ``partner``: the number of the candidate's call that answers to it.
     """
 
-    __slots__ = ("index", "inputs", "is_recompute", "key", "name", "number", "outputs", "parent", "record", "used")
+    __slots__ = ("index", "inputs", "is_recompute", "key", "name", "number", "outputs", "parent", "partner", "record")
 
     def __init__(
         self, name: str, key: str, number: int, record: Mapping[str, Any], parent: str | None, index: int
@@ -48,7 +51,7 @@ class RecordedCall:
         self.number = number
         self.parent = parent
         self.record = record
-        self.used = False
+        self.partner: int | None = None
         self.is_recompute = record.get("is_recompute") is True
         self.inputs: Slots = {}
         find_slots("input", record.get("input_args"), self.inputs)
@@ -68,6 +71,7 @@ class RecordedStep:
         self.parents: set[str] = set()
         self.optimizers: dict[str, Mapping[str, Any]] = {}
         self._passes: dict[str, RecordedCall] = {}
+        self._makers: dict[Hashable, list[RecordedCall]] = {}
         parents = part.parents()
         for index, (name, record) in enumerate(part.records()):
             parts = read_name(name)
@@ -104,6 +108,15 @@ class RecordedStep:
     def has_passes(self) -> bool:
         """True if modules were recorded."""
         return bool(self._passes)
+
+    def maker(self, slot: Slot, taker: RecordedCall) -> RecordedCall | None:
+        """The last call before ``taker`` that returned what is in a slot; None if none did, or it cannot be told."""
+        if not self._makers:
+            for call in self:
+                for one in call.outputs.values():
+                    self._makers.setdefault(one.mark, []).append(call)
+        found = self._makers.get(slot.mark, ()) if slot.mark is not None else ()
+        return max((call for call in found if call.index < taker.index), key=lambda call: call.index, default=None)
 
     def pass_outputs(self, name: str) -> Slots:
         """What the pass of a module returned; nothing where there was none of this name."""

@@ -29,6 +29,8 @@ _OF_GRADIENTS, _OF_COARSE_GRADIENTS = 8.0, 2.0
 _OF_COARSE = 0.5
 
 Mark = tuple[str, int]
+#: What a region tells of by names alone.
+NAMES = ("calls", "followed", "arrived", "passed")
 
 
 @dataclass(eq=False)
@@ -41,6 +43,10 @@ class Region:
     unit: float = 0.0
     calls: dict[str, None] = field(default_factory=dict)
     ends: dict[str, bool] = field(default_factory=dict)
+    #: Tensors that calls take which are what the reference has there, as ``NAME SLOT``.
+    arrived: dict[str, None] = field(default_factory=dict)
+    #: Backward calls through which gradients go back as they are: they tell nothing.
+    passed: dict[str, None] = field(default_factory=dict)
     #: Calls that were made a second time, through which gradients may come back instead of the first.
     followed: dict[str, None] = field(default_factory=dict)
     into: Region | None = None
@@ -67,9 +73,15 @@ class Region:
         """It was judged at a call, a module or an optimizer; one disagreement stays."""
         self.ends[name] = agrees and self.ends.get(name, True)
 
+    def arrive(self, name: str, path: str) -> None:
+        """Where a call takes an own value, it is what the reference has there."""
+        self.end(name, True)
+        self.arrived.setdefault(f"{name} {path.replace('kwargs.', 'input.', 1)}")
+
     def to_json(self) -> dict[str, Any]:
         """As whoever judges reads it."""
-        return {"calls": list(self.calls), "followed": list(self.followed), "ends": self.ends, "unit": self.unit}
+        names = {word: list(getattr(self, word)) for word in NAMES}
+        return {**names, "ends": self.ends, "unit": self.unit}
 
 
 @dataclass(frozen=True)
@@ -102,7 +114,7 @@ class Regions:
         # Of paired calls: where they were made, and which paired calls made what they took.
         self._calls: dict[Mark, tuple[str | None, tuple[Mark, ...]]] = {}
         # Paired calls through which gradients of a region go back as they are.
-        self._passed: set[Mark] = set()
+        self._passed: dict[Mark, list[Region]] = {}
 
     def __iter__(self) -> Iterator[Region]:
         return (one for one in self._all if one.into is None)
@@ -202,6 +214,8 @@ class Regions:
         one.is_of_other_shapes |= other.is_of_other_shapes
         one.calls.update(other.calls)
         one.followed.update(other.followed)
+        one.arrived.update(other.arrived)
+        one.passed.update(other.passed)
         for name, agrees in other.ends.items():
             one.end(name, agrees)
         other.into = one
@@ -224,15 +238,25 @@ class Regions:
         parent, makers = self._calls.get(mark, (None, ()))
         if not all(region.ends.values()) or not region.passes or parent != region.passes[-1] or not has_unmade(parent):
             return False
-        self._passed.add(mark)
+        self.pass_back(mark, region)
+        return bool(makers)
+
+    def pass_back(self, mark: Mark, region: Region) -> None:
+        """What comes back to a paired call by a region, or what the region has taken from it, is another share of its
+        gradient than in the reference: that is judged, and put right, at the calls before it.
+        """
+        _, makers = self._calls.get(mark, (None, ()))
+        self._passed.setdefault(mark, []).append(region)
         for maker in makers:
             if region not in self._entries.setdefault(maker, []):
                 self._entries[maker].append(region)
-        return bool(makers)
 
-    def is_passed(self, mark: Mark) -> bool:
-        """True if gradients go back through a paired call as they are."""
-        return mark in self._passed
+    def is_passed(self, mark: Mark, name: str) -> bool:
+        """True if gradients go back through a paired call as they are; ``name``: that of its backward call."""
+        regions = self._passed.get(mark, ())
+        for region in regions:
+            region.root.passed.setdefault(name)
+        return bool(regions)
 
     def entries(self) -> list[Mark]:
         """The paired calls whose results have gone into regions."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.compare.entry_names import read_name
+from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.evidence import Because, Result, Seen
@@ -127,7 +128,7 @@ class _Findings:
             mark = kind, finding.where, finding.module, finding.rank
             if finding.kind in _MEASURED and (whole := finding.fact(Result)) is not None and whole.is_explained:
                 continue  # other bits, and no more than the rounding of the call by itself
-            if _is_rounded_to_fewer(finding) and not _is_of_another_type(suspect):
+            if _is_rounded_to_fewer(suspect) and not _is_of_another_type(suspect):
                 continue
             cause = finding.fact(Because)
             if cause is not None and cause.cause == "random":
@@ -188,11 +189,21 @@ def _is_of_another_type(suspect: Suspect) -> bool:
     return is_floating(left) and is_floating(right) and left["dtype"] != right["dtype"]
 
 
-def _is_rounded_to_fewer(finding: Finding) -> bool:
-    """True for a weight or a state of an optimizer that was put to the reference's, and has a type of fewer digits."""
+def _is_rounded_to_fewer(suspect: Suspect) -> bool:
+    """True for a weight or a state of an optimizer that was put to the reference's, and has a type of fewer digits, and
+    for a gradient that arrives in such a type: the program casts it back on its way, which is no call of its own.
+    """
+    finding = suspect.finding
     seen, cause = finding.fact(Seen), finding.fact(Because)
-    of_state = finding.kind in ("weights", "initial_weights") or (cause is not None and cause.cause == "state")
-    return of_state and seen is not None and not tensor.is_another(seen.difference, "stored")
+    if seen is None or tensor.is_another(seen.difference, "stored"):
+        return False
+    if finding.kind in ("weights", "initial_weights") or (cause is not None and cause.cause == "state"):
+        return True
+    left, right = seen.difference.left, seen.difference.right
+    arrives = finding.kind == "gradient" and suspect.judged is not None and bool(suspect.judged.changed_inputs)
+    return (
+        arrives and is_floating(left) and is_floating(right) and epsilon_of(left["dtype"]) > epsilon_of(right["dtype"])
+    )
 
 
 def _one_of_a_line(findings: Iterable[Finding]) -> list[Finding]:
