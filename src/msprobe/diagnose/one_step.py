@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.differences.records import Comparer
@@ -66,6 +66,8 @@ class Task:
     keep: Keep | None = None
     #: The candidate ran in lockstep: what differs at one call reaches no other.
     isolated: bool = False
+    #: Names of calls of the candidate that are known to answer to calls of other names.
+    pairs: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge(task: Task) -> Compared:
@@ -116,9 +118,17 @@ class Paired:
     unseen: tuple[str, ...]
 
 
-def pair_timelines(candidate: Timeline, reference: Timeline, mappings: Mappings | None, follows: bool) -> Paired:
-    """Pair the calls of two timelines, as every comparison does it. ``follows``: steps of both sides came before."""
-    paired = pair_step(candidate, reference, mappings)
+def pair_timelines(
+    candidate: Timeline,
+    reference: Timeline,
+    mappings: Mappings | None,
+    follows: bool,
+    known: Mapping[str, str] | None = None,
+) -> Paired:
+    """Pair the calls of two timelines, as every comparison does it. ``follows``: steps of both sides came before;
+    ``known``: names of calls that answer to each other, and have other names.
+    """
+    paired = pair_step(candidate, reference, mappings, known or {})
     crossing = paired.crossing
     if not crossing:
         add_written(candidate)
@@ -152,7 +162,7 @@ def _compare_timelines(
 ) -> tuple[Compared, Scene, tuple[str, ...]]:
     left, right = candidate.part, reference.part
     sides = ("candidate", left), ("reference", right)
-    paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights))
+    paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights), task.pairs)
     pairing, comparer, crossing = paired.pairing, paired.comparer, paired.crossing
     before = Before(task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched)
     scene = searched(paired, calibration, task.first, before, task.steps, task.isolated)

@@ -18,6 +18,8 @@ class Account:
         #: Names of calls, with their steps, of which something could not be done.
         self.named: dict[str, list[str]] = {}
         self.regions: dict[str, list[dict[str, Any]]] = {}
+        #: By step, the calls whose partner has another name than they have.
+        self.pairs: dict[str, dict[str, str]] = {}
 
     def add_regions(self, step: int, regions: Regions) -> None:
         """Keep what the regions of a step came to."""
@@ -25,6 +27,12 @@ class Account:
         self.regions[str(step)] = [region.to_json() for region in regions]
         self.counts["regions"] += len(every)
         self.counts["regions_healthy"] += sum(all(region.ends.values()) for region in every)
+
+    def pair(self, step: int, name: str, recorded: str) -> None:
+        """A call has found its partner."""
+        self.counts["paired"] += 1
+        if name != recorded:
+            self.pairs.setdefault(str(step), {})[name] = recorded
 
     def note(self, what: str, step: int, name: str) -> None:
         """Count a call by what became of it, and keep its name."""
@@ -35,4 +43,4 @@ class Account:
 
     def to_json(self) -> dict[str, Any]:
         """As it is written for whoever judges."""
-        return {"counts": dict(self.counts), "named": self.named, "regions": self.regions}
+        return {"counts": dict(self.counts), "named": self.named, "regions": self.regions, "pairs": self.pairs}

@@ -58,13 +58,14 @@ def end(folder: StrPath, rank: int | None, world: int, account: Account) -> bool
 
 
 def read(folder: StrPath) -> dict[str, Any]:
-    """What the ranks of a dump tell, together: counts, names of calls by what became of them, and the regions by step
-    and rank (a number as text, empty in a single process). Raises InvalidInputError if there are none, or one cannot be
-    read.
+    """What the ranks of a dump tell, together: counts, names of calls by what became of them, and by step and rank (a
+    number as text, empty in a single process) the regions, and the pairs of calls that have other names. Raises
+    InvalidInputError if there are none, or one cannot be read.
     """
     counts: Counter[str] = Counter()
     named: dict[str, list[str]] = {}
     regions: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    pairs: dict[tuple[int, str], dict[str, str]] = {}
     for path in sorted(Path(folder).glob("lockstep_rank*.json")):
         try:
             found = json.loads(path.read_bytes())
@@ -74,6 +75,8 @@ def read(folder: StrPath) -> dict[str, Any]:
             rank = path.stem.removeprefix("lockstep_rank")
             for step, of_step in found.get("regions", {}).items():
                 regions[int(step), rank] = [_region(one) for one in of_step]
+            for step, named_so in found.get("pairs", {}).items():
+                pairs[int(step), rank] = {str(own): str(other) for own, other in named_so.items()}
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
             raise InvalidInputError(f'"{path}" is no file of lockstep: {problem}.') from problem
     if not counts:
@@ -84,6 +87,7 @@ def read(folder: StrPath) -> dict[str, Any]:
         "counts": dict(counts),
         "named": {word: names[:_MOST_NAMED] for word, names in named.items()},
         "regions": regions,
+        "pairs": pairs,
     }
 
 

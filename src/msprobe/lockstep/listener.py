@@ -140,7 +140,7 @@ class Lockstep(Changer):
                 region.is_of_other_shapes = True
             self._open[event.name] = None, region
             return None
-        self.account.counts["paired"] += 1
+        self.account.pair(event.step, event.name, found.name)
         self._pairs.pair_passes(self._regions.passes, found)
         if isinstance(event, Collective) or self._only:
             self._open[event.name] = found, None

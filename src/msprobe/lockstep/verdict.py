@@ -73,6 +73,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
                     None,
                     (len(one.steps), len(other.steps)),
                     isolated=True,
+                    pairs=account["pairs"].get(_of_part(step, rank), {}),
                 )
             )
             for rank, twin in step.ranks
@@ -142,8 +143,7 @@ class _Findings:
         self, step: StepPair, result: Compared, regions: Mapping[tuple[int, str], list[dict[str, Any]]]
     ) -> Compared:
         """What is suspected, without what is done otherwise and comes to the same."""
-        rank = "" if result.rank == "rank" or result.rank is None else str(result.rank)
-        healthy = Healthy(regions.get((step.candidate or 0, rank), ()))
+        healthy = Healthy(regions.get(_of_part(step, result.rank), ()))
         kept: list[Suspect] = []
         for suspect in result.suspects:
             if not healthy.explains(suspect):
@@ -176,6 +176,11 @@ class _Findings:
         return [
             Wording("random, not judged, as seed or state of the generator differ: {}", _listed(list(self._random)))
         ]
+
+
+def _of_part(step: StepPair, rank: Rank) -> tuple[int, str]:
+    """What the account tells of a step of a rank goes by."""
+    return step.candidate or 0, "" if rank == "rank" or rank is None else str(rank)
 
 
 def _is_of_another_type(suspect: Suspect) -> bool:

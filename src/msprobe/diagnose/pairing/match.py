@@ -9,7 +9,7 @@ other on the way (:mod:`msprobe.diagnose.pairing.naming`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,8 +96,8 @@ class Pairing:
 _WHOLE = frozenset((int,))  # what shapes are made of
 
 
-def pair(candidate: Timeline, reference: Timeline) -> Pairing:
-    """Pair the events of two timelines."""
+def pair(candidate: Timeline, reference: Timeline, known: Mapping[str, str] | None = None) -> Pairing:
+    """Pair the events of two timelines. ``known``: names of forward calls that answer to each other."""
     if candidate.is_flat != reference.is_flat:
         # One of them does not tell in which module a call ran: so nothing can be aligned module by module.
         for timeline in (candidate, reference):
@@ -111,6 +111,10 @@ def pair(candidate: Timeline, reference: Timeline) -> Pairing:
             [event for event in reference.roots if event.direction in directions],
         )
     rename(pairing.naming, candidate, reference, pairing.partner)
+    for name, other in (known or {}).items():
+        left, right = candidate.by_name.get(name), reference.by_name.get(other)
+        if left is not None and right is not None and pairing.partner.get(left) is not right:
+            pairing.replace(left, right)
     _pair_recomputation(pairing)
     _pair_backward(pairing)
     _pair_by_name(pairing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,17 +25,20 @@ class PairedStep:
     notes: list[str]
 
 
-def pair_step(candidate: Timeline, reference: Timeline, mappings: Mappings | None = None) -> PairedStep:
+def pair_step(
+    candidate: Timeline, reference: Timeline, mappings: Mappings | None = None, known: Mapping[str, str] | None = None
+) -> PairedStep:
     """Pair the calls of two timelines of one step, without those that one side alone could record.
 
-    ``mappings``: names that are given, from MindSpore's to PyTorch's. Both timelines are changed.
+    ``mappings``: names that are given, from MindSpore's to PyTorch's. ``known``: names of forward calls that answer to
+    each other whatever they look like. Both timelines are changed.
     """
     crossing = translate(candidate, reference, mappings)
     if not crossing:
         add_digests(candidate, reference)
     unseen = leave_out_unseen(candidate, reference)
     _leave_out_unrecorded(candidate, reference)
-    return PairedStep(pair(candidate, reference), crossing, unseen)
+    return PairedStep(pair(candidate, reference, known or {}), crossing, unseen)
 
 
 def _leave_out_unrecorded(candidate: Timeline, reference: Timeline) -> None:
