@@ -235,6 +235,8 @@ class Lockstep(Changer):
             given = {}  # the tensor that is written to must be the program's own
         if not given and not written:
             return None
+        if region is not None and given:
+            region.root.is_put_right = True
         self.account.note("inputs_replaced", event.step, event.name)
         values = self._values
         args = [values.put(one, f"input.{n}", given) for n, one in enumerate(event.args)]
@@ -290,6 +292,8 @@ class Lockstep(Changer):
             if other is not None:
                 given[path] = other
                 pairs.append((tensor, other))
+                if region is not None:
+                    region.root.is_put_right = True
         if not given:
             return None
         self.account.counts["results_replaced"] += 1
@@ -399,6 +403,8 @@ class Lockstep(Changer):
         if event.side == "result":
             for region in self._regions.entered_from(mark):
                 agrees = other is None or self._beside.agrees(event.gradient, other, slot, region, gradient=True)
+                if agrees and not region.tells_by_gradients:
+                    continue
                 if agrees or not self._regions.goes_back(mark, region, self._pairs.has_unmade):
                     region.end(event.name, agrees)
         if self._regions.is_passed(mark, event.name) or other is None or not event.can_be_replaced:

@@ -52,7 +52,7 @@ def end_at_gradients(name: str, gradients: Sequence[Beyond], regions: Regions, v
     """Judge the regions that nothing else has ended by the gradients of all parameters. One that is zero but for
     rounding tells nothing.
     """
-    unended = [region for region in regions if not region.ends and region.has_gradient]
+    unended = [one for one in regions if not one.ends and one.has_gradient and one.tells_by_gradients]
     if not unended:
         return
     sizes = [values.size(tensor) for tensor, _, _ in gradients]

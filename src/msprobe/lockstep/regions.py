@@ -52,6 +52,8 @@ class Region:
     into: Region | None = None
     #: A result has another shape than in the reference.
     is_reshaped: bool = False
+    #: What the reference has was put in the place of one of its values.
+    is_put_right: bool = False
     #: Something in it requires a gradient, so that gradients of parameters tell of it.
     has_gradient: bool = False
     #: It began with a call that the reference makes with other shapes.
@@ -61,6 +63,11 @@ class Region:
     def root(self) -> Region:
         """The region that this one has become a part of, or itself."""
         return self if self.into is None else self.into.root
+
+    @property
+    def tells_by_gradients(self) -> bool:
+        """True if gradients that agree are its own, and not come back through what was put right."""
+        return bool(self.ends) or not self.is_put_right
 
     def allowed(self, unit: float, gradient: bool = False) -> float:
         """How far an end may be apart by rounding, relative. ``unit``: that of its own type."""
@@ -210,6 +217,7 @@ class Regions:
             return one
         one.passes = _common(one.passes, other.passes)
         one.is_reshaped |= other.is_reshaped
+        one.is_put_right |= other.is_put_right
         one.has_gradient |= other.has_gradient
         one.is_of_other_shapes |= other.is_of_other_shapes
         one.calls.update(other.calls)

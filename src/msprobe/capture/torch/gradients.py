@@ -223,20 +223,24 @@ class Gathering:
     longer be taken over by the node that accumulates it.
     """
 
-    __slots__ = ("arrived", "described", "expected", "sums")
+    __slots__ = ("arrived", "described", "expected", "passed", "sums")
 
     def __init__(self, expected: list[int]) -> None:
         self.expected = expected
         self.arrived = 0
+        # How many shares have come of each argument that is used several times.
+        self.passed: dict[int, int] = {}
         self.sums: dict[int, Any] = {}
         self.described: dict[int, Any] = {}
 
     def add(self, index: int, gradient: Any, describe: Callable[[Any], Any]) -> None:
         """One share of the gradient of argument ``index`` (None: no gradient came this way)."""
-        if gradient is None:
-            return
         if self.expected[index] == 1:
-            self.described[index] = describe(gradient)
+            if gradient is not None:
+                self.described[index] = describe(gradient)
+            return
+        self.passed[index] = self.passed.get(index, 0) + 1
+        if gradient is None:
             return
         before = self.sums.get(index)
         if type(gradient) is not torch.Tensor and private.is_wrapper(gradient):
@@ -248,6 +252,11 @@ class Gathering:
                 self.sums[index] = gradient.detach().clone()
             else:
                 self.sums[index] = before + gradient
+
+    def take(self, index: int) -> Any:
+        """The sum of the shares so far, which is told of no more; None if none has come."""
+        self.described[index] = None
+        return self.sums.pop(index, None)
 
     def has(self, index: int) -> bool:
         """Whether anything of the gradient of argument ``index`` arrived."""

@@ -94,7 +94,7 @@ class HeardGradients(PassGradients):
         passed_on: Sequence[Any],
         received: Sequence[Any],
     ) -> Sequence[Any] | None:
-        """See the base class. Gradients of arguments may be replaced that leave from this node alone."""
+        """See the base class. Gradients of arguments may be replaced once the last of their shares leaves."""
         unit: _Unit = watch.unit
         if not unit.is_changed or watch.generation != self.session.generation:
             super()._pass_on(watch, slots, parts, passed_on, received)
@@ -108,20 +108,28 @@ class HeardGradients(PassGradients):
         self, watch: PassWatch, slots: list[tuple[int, int]], given: list[Any], rest: list[tuple[int, int]]
     ) -> None:
         """Put others into ``given``; what was told is taken out of ``rest``."""
+        gathering = watch.gather()
         for index in dict.fromkeys(index for _, index in slots):
             places = [place for place in slots if place[1] == index]
             own = [position for position, _ in places if given[position] is not None]
-            if not own or len(places) < watch.shares[index] or not all(_is_plain(given[one]) for one in own):
+            is_last = gathering.passed.get(index, 0) + len(places) >= watch.shares[index]
+            left = gathering.sums.get(index)
+            if not own or not is_last or not all(map(_is_plain, [given[one] for one in own])):
                 continue
-            total = given[own[0]] if len(own) == 1 else _sum([given[one] for one in own])
+            if left is not None:
+                if not _is_plain(left):
+                    continue
+                gathering.take(index)
+            shares = [*([] if left is None else [left]), *(given[one] for one in own)]
+            total = shares[0] if len(shares) == 1 else _sum(shares)
             other = self._changed(watch.unit.heard, "argument", watch.paths[index], total)
             for place in places:
                 rest.remove(place)
             if other is not total:
-                # What the engine adds up is the other one, and nothing else.
+                # What the engine adds up is the other one, and nothing else; up to rounding, if a share has left.
                 for one in own:
                     given[one] = None
-                given[own[0]] = other
+                given[own[0]] = other if left is None else _sum([other, -left])
 
     def _changed(self, heard: Heard, side: Side, place: str, gradient: Any) -> Any:
         """Tell of a gradient that may be replaced; what the backward pass goes on with."""
