@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePass, OptimizerStep, Step
@@ -42,14 +42,20 @@ class Lockstep(Changer):
 
     ``only``: the record of the one call, collective or optimizer step that is put right, with its gradients if it is
     one of the forward pass; with ``*`` in place of its number, of each call of that API. This comes before the dump
-    then, which has what follows. Empty: all are.
+    then, which has what follows. Empty: all are. ``is_updating``: whether the step of an optimizer is past its closure.
     """
 
     wants = Wants(kinds=("call", "pass", "collective", "optimizer"))
     changes = Changes(names=("*",), arguments=True, results=True, gradients=True, values=True)
 
     def __init__(
-        self, steps: Steps, cadence: Cadence, values: pairing.Values, account: Account, only: str = ""
+        self,
+        steps: Steps,
+        cadence: Cadence,
+        values: pairing.Values,
+        account: Account,
+        only: str = "",
+        is_updating: Callable[[], bool] = lambda: False,
     ) -> None:
         self.cadence = cadence
         self.account = account
@@ -65,7 +71,9 @@ class Lockstep(Changer):
         self._regions = Regions()
         # What calls that were made a second time have returned, by path.
         self._again_made: dict[str, dict[str, Any]] = {}
-        self._in_optimizer = False
+        # Asked in the step of an optimizer that has a closure.
+        self._is_updating = is_updating
+        self._step: OptimizerStep | None = None
         self._gradients: dict[tuple[str, int], tuple[Slots, Slots]] = {}
         # Gradients that came already: a graph that is walked twice brings others the second time.
         self._came: set[tuple[str, str, str]] = set()
@@ -106,7 +114,7 @@ class Lockstep(Changer):
     def before(self, event: Any) -> Arguments | Values | None:
         """Find what answers to it, and give it the recorded inputs."""
         if isinstance(event, OptimizerStep):
-            self._in_optimizer = True
+            self._step = event
             return self._put_step(event, "input_kwargs")
         if self._pairs is None:
             return None
@@ -253,7 +261,7 @@ class Lockstep(Changer):
     def after(self, event: Any, result: Any) -> Result | Values | None:
         """Put the recorded result in the place of its own."""
         if isinstance(event, OptimizerStep):
-            self._in_optimizer = False
+            self._step = None
             return self._put_step(event, "output")
         if isinstance(event, ModulePass):
             return self._after_pass(event, result)
@@ -378,7 +386,7 @@ class Lockstep(Changer):
         own = event.event if isinstance(event, Failure) else event
         self._open.pop(event.name, None)
         if isinstance(own, OptimizerStep):
-            self._in_optimizer = False
+            self._step = None
         elif isinstance(own, ModulePass):
             self._regions.leave(own.name)
 
@@ -436,11 +444,18 @@ class Lockstep(Changer):
         recorded = self._recorded
         if recorded is None or (self._only and (not self._is_chosen(event.name) or part == "input_kwargs")):
             return None
-        pairs, gradients = optimizer_steps.differing(event, recorded.optimizers.get(event.name), part, self._beside)
-        if part == "input_kwargs":
-            optimizer_steps.end_at_gradients(event.name, gradients, self._regions, self._values)
+        record = recorded.optimizers.get(event.name)
+        pairs = optimizer_steps.differing(event, record, part, self._beside)
+        if part == ("output" if event.has_closure else "input_kwargs"):
+            optimizer_steps.end_at_gradients(event, record, self._beside, self._regions, self._values)
         self.account.counts["optimizer_tensors_replaced"] += len(pairs)
         return Values(pairs) if pairs else None
+
+    @property
+    def _in_optimizer(self) -> bool:
+        """True while an optimizer updates weights; what its closure calls are passes of the model."""
+        step = self._step
+        return step is not None and (not step.has_closure or self._is_updating())
 
     def _is_chosen(self, name: str) -> bool:
         only = self._only

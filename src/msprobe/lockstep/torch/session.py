@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msprobe import log
+from msprobe.capture.session import OPTIMIZER
 from msprobe.config.settings import Settings
 from msprobe.errors import MsprobeError
 from msprobe.lockstep import account_files
@@ -33,7 +34,10 @@ class Session:
         recording = Recording(settings.lockstep)
         steps = account_files.Begun(settings.dump_path, recording)
         only = settings.lockstep.only
-        self.listener = Lockstep(steps, recording.cadence(), TorchValues(), self.account, only)
+        thread = recorder.session.thread
+        self.listener = Lockstep(
+            steps, recording.cadence(), TorchValues(), self.account, only, lambda: thread.region == OPTIMIZER
+        )
         recorder.bus.add(self.listener)
 
     def end(self) -> None:
