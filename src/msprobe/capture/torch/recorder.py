@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import types
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -118,6 +118,8 @@ class TorchRecorder:
         self.models = Models()
         # What was given to start, while recording goes on.
         self._started: Any = None
+        # The modules whose passes are dumped; None: those of none.
+        self._dumped: set[int] | None = None
         context = Context(self.level, self.calls, self.targets, self.bus, self.models, self.thread)
         self.parts = parts = Parts(context)
         parameters = self.modules.parameters
@@ -160,6 +162,7 @@ class TorchRecorder:
         session, bus = self.session, self.bus
         if session.recording:
             return True
+        self._dumped = None
         unable = private.why_nothing_is_recorded()
         if unable:
             session.outcome.reason = unable
@@ -185,12 +188,12 @@ class TorchRecorder:
         self._choose_targets(is_dumped)
         watches = is_dumped and self.level in ("L0", "mix")
         if (watches or bus.active) and private.has("modules"):
-            dumped = frozenset(id(module) for _, module in named_modules) if watches else frozenset()
+            self._dumped = {id(module) for _, module in named_modules} if watches else None
             if bus.active:
                 roots = roots_besides(self.models.given, named_modules)
                 bus.roots = frozenset(name for name, _ in roots)
                 named_modules = [*roots, *named_modules]
-            session.guard(self.module_hooks.watch, named_modules, self._target_of(dumped))
+            session.guard(self.module_hooks.watch, named_modules, self._target_of())
         self.parts.attach(needs)
         if self.mode is not None and "call" in needs:
             # Stopped in another thread, it is still in this one.
@@ -214,9 +217,17 @@ class TorchRecorder:
         if self.mode is not None:
             self.mode.serve(targets.calls, heard)
 
-    def _target_of(self, dumped: Collection[int]) -> TargetOf:
-        """Who is told of a module's passes, decided once for each. ``dumped``: the ids of modules that are dumped."""
+    def watch_more(self, named_modules: Sequence[tuple[str, nn.Module]]) -> None:
+        """A model joins those that are watched."""
+        if self._dumped is not None:
+            self._dumped.update(id(module) for _, module in named_modules)
+        if (self._dumped is not None or self.bus.active) and private.has("modules"):
+            self.module_hooks.watch_more(named_modules)
+
+    def _target_of(self) -> TargetOf:
+        """Who is told of a module's passes, decided once for each."""
         bus, modules = self.bus, self.modules
+        dumped = set() if self._dumped is None else self._dumped
         if not bus.active:
             return lambda name, module: modules
         with_dump, without = HeardPasses(bus, modules), HeardPasses(bus, None)

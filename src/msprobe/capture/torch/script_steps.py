@@ -194,8 +194,7 @@ class ScriptSteps:
                 self._tell_models()
                 named = self._names_of(len(self._models) - 1, module)
                 outside = recorder.regions.outside_more(module, named)
-                if recorder.level in ("L0", "mix"):
-                    recorder.module_hooks.watch_more(outside)
+                recorder.watch_more(outside)
         elif self._may_begin():
             if not known:
                 self._add(module)
