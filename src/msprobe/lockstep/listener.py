@@ -9,6 +9,7 @@ from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePa
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Result, Values, Wants
 from msprobe.compare.entry_names import of_every_number, operation, writes_in_place
 from msprobe.diagnose.operators import AVERAGING, FILLS
+from msprobe.diagnose.steps.argument_names import argument_given
 from msprobe.lockstep import optimizer_steps, pairing
 from msprobe.lockstep.account import Account
 from msprobe.lockstep.beside import Beside
@@ -477,5 +478,8 @@ def _is_kept(event: Call, path: str, tensor: Any) -> bool:
 
 def _writes(event: Call) -> bool:
     """True for a call that writes to its arguments."""
-    kwargs = event.kwargs
-    return writes_in_place(event.key) or kwargs.get("out") is not None or kwargs.get("inplace") is True
+    if writes_in_place(event.key) or event.kwargs.get("out") is not None:
+        return True
+    # An embedding with a greatest norm scales its weight.
+    asked = {word: argument_given(event.key, word, event.args, event.kwargs) for word in ("inplace", "max_norm")}
+    return asked["inplace"] is True or asked["max_norm"] is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.steps.timeline import Event
 
@@ -131,3 +134,14 @@ def argument_name(event: Event, slot: str) -> str:
     """The slot with what it is called: ``input.4 (eps)``; the slot alone where that is not known."""
     word = argument_word(event, slot)
     return f"{slot} ({word})" if word else slot
+
+
+def argument_given(key: str, word: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The argument of this word, by whatever way it was given to a call of ``Functional.leaky_relu``; None where it was
+    not, or its place is not known.
+    """
+    if word in kwargs:
+        return kwargs[word]
+    names = _TABLES.get(key.partition(".")[0], {}).get(key.rpartition(".")[2], [])
+    place = names.index(word) if word in names else len(args)
+    return args[place] if place < len(args) else None
