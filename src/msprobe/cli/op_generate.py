@@ -8,14 +8,21 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import UsageError
+from msprobe.cli.run_ut import loaded
 from msprobe.paths import make_folder
 
+if TYPE_CHECKING:
+    from msprobe.precheck.executors import ScriptWords
+
+_MINDSPORE_DEVICE = re.compile(r"(?:(?:cpu|cuda|npu)(?::\d+)?)?")
 _EPILOG = """\
 The script runs the call on a device and in double precision on the CPU, prints what differs and a verdict; its exit
 status is 1 if that is an error. Large values are written beside it. `python SCRIPT --minimize` looks for a smaller call
@@ -38,12 +45,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def add_script_options(parser: argparse.ArgumentParser) -> None:
     """The arguments that say how a script is written and run."""
-    parser.add_argument("--device", default="", metavar="WHO", help="default of the script's own --device")
+    parser.add_argument(
+        "--device",
+        default="",
+        metavar="WHO",
+        help="default of the script's own --device: cpu, cuda:0, cpu+threads=1, as run_ut --candidate",
+    )
     parser.add_argument(
         "--load",
         default="",
         metavar="WHAT",
         help="default of the script's own --load: what registers the kernels, a .py, a .so or a module",
+    )
+    parser.add_argument(
+        "--reference",
+        default="",
+        metavar="FILE.py:FUNCTION",
+        help="default of the script's own --reference: computes the same in double precision, where the call cannot",
     )
     parser.add_argument("--control", default="", metavar="WHO", help="a trusted device, whose errors are allowed")
     parser.add_argument("--data-in-files", action="store_true", help="write all values beside the script")
@@ -81,27 +99,30 @@ def write_and_run(
     of_arguments: bool = False,
 ) -> int:
     """Write the script of one call with the options of the command line, and run it for ``--minimize``."""
+    from msprobe.precheck.executors import script_words
     from msprobe.precheck.requests import Requests
     from msprobe.precheck.script import ScriptRequest, write_script
 
     assert isinstance(requests, Requests)
     if args.minimize and requests.framework == "mindspore":
         raise UsageError("--minimize looks for smaller calls of PyTorch only; leave it out for a MindSpore dump.")
-    device, inject, dtype = _device_and_fault(args.device)
-    control, *more = _device_and_fault(args.control)
-    if any(more):
-        raise UsageError(f"--control {args.control!r}: the control of a script is a device alone, as cpu or cuda:0.")
+    device, control = script_words(args.device), script_words(args.control, "--control")
+    if control.fault or control.dtype:
+        raise UsageError(f"--control {args.control!r}: a control is trusted; leave its fault and its type out.")
+    if requests.framework == "mindspore":
+        _demand_plain(device, args)
     request = ScriptRequest(
         api,
         propagation,
         folder,
         seed=seed,
-        device=device,
-        inject=inject,
-        dtype=dtype,
+        device=device.device,
+        inject=device.fault,
+        dtype=device.dtype,
         in_files=args.data_in_files,
-        load=_loaded(args.load),
-        control=control,
+        load=loaded(args.load),
+        reference=_reference(args.reference),
+        control=control.device,
     )
     path = write_script(requests, request)
     if not requests.has_values:
@@ -109,26 +130,24 @@ def write_and_run(
     return run_script(path, args.minimize, of_arguments)
 
 
-def _loaded(what: str) -> str:
-    """What the script loads: files by where they are, wherever the script is run from."""
-    if not what.endswith((".py", ".so")):
-        return what
-    if not Path(what).is_file():
-        raise UsageError(f'--load "{what}" is no file; give a .py, a .so or the name of a module.')
-    return str(Path(what).resolve())
+def _demand_plain(device: ScriptWords, args: argparse.Namespace) -> None:
+    """A script of a MindSpore call knows a device alone. Raises UsageError."""
+    if device.fault or device.dtype or not _MINDSPORE_DEVICE.fullmatch(device.device):
+        raise UsageError(
+            f"--device {args.device!r}: a script of a MindSpore call takes a device alone, as cpu, cuda:0 or npu:0; a "
+            "fault is given to the script itself, as --inject 1e-2."
+        )
+    given = [name for name in ("--load", "--control", "--reference") if getattr(args, name[2:])]
+    if given:
+        raise UsageError(f"{', '.join(given)}: scripts of PyTorch calls alone have it; leave it out for MindSpore.")
 
 
-def _device_and_fault(text: str) -> tuple[str, str, str]:
-    """What a script knows of an executor: its device, a fault that is put in, and the type of float arguments."""
-    from msprobe.precheck.executors import executor_of
-
-    if not text:
-        return "", "", ""
-    plan = executor_of(text, "--device")
-    device = "" if plan.device.startswith("auto") else plan.device
-    fault = plan.fault
-    inject = "" if fault is None else f"scale={fault.amount!r}" if fault.kind == "scale" else fault.kind
-    return device, inject, plan.dtype or ""
+def _reference(text: str) -> str:
+    """``FILE.py:FUNCTION`` with the whole path of the file. Raises UsageError."""
+    file, _, name = text.rpartition(":")
+    if text and not (file.endswith(".py") and name.isidentifier() and Path(file).is_file()):
+        raise UsageError(f"--reference {text!r} must be FILE.py:FUNCTION, of a file that exists.")
+    return f"{Path(file).resolve()}:{name}" if text else ""
 
 
 def run_script(path: Path, minimize: bool, of_arguments: bool = False) -> int:

@@ -81,6 +81,12 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     ours.add_argument(
         "--operators", default="", metavar="FILE.yaml", help="functions that compute what operators of your own do"
     )
+    ours.add_argument(
+        "--load",
+        default="",
+        metavar="WHAT",
+        help="what has the kernels and classes of torch.ops.* and autograd Functions: a .py, a .so or a module",
+    )
     ours.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one call (600)")
     ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
     ours.add_argument("--fail-on", choices=("error", "warning", "never"), default="never", help="exit with 1 on these")
@@ -185,6 +191,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     settings = load_settings(args.config_path)
     if settings.is_online:
         raise UsageError('"is_online": true listens for calls, so give no -api_info; or set it to false.')
+    operators = read_operators(args.operators) if args.operators else {}
     task = Task(
         dump=args.api_info_file,
         standard=args.standard,
@@ -195,7 +202,8 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         formula=args.gradcheck,
         jit_compile=args.jit_compile,
         modules=args.modules,
-        operators=tuple(read_operators(args.operators).items()) if args.operators else (),
+        operators=tuple((name, *both) for name, both in operators.items()),
+        load=loaded(args.load),
         cleaning=args.clean_output and str(Path(args.clean_output).absolute()),
     )
     _tell_of_modules(open_requests(args.api_info_file), args.modules)
@@ -213,6 +221,15 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         timeout=args.timeout,
         top=args.top,
     )
+
+
+def loaded(what: str) -> str:
+    """What workers load: files by where they are. Raises UsageError."""
+    if not what.endswith((".py", ".so")):
+        return what
+    if not Path(what).is_file():
+        raise UsageError(f'--load "{what}" is no file; give a .py, a .so or the name of a module.')
+    return str(Path(what).resolve())
 
 
 def _tell_of_modules(requests: Requests, modules: bool) -> None:

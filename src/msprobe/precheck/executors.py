@@ -49,6 +49,13 @@ class Fault:
     amount: float = 0.0
     place: int = 0
 
+    @property
+    def text(self) -> str:
+        """As it is asked for, without ``inject:``."""
+        if self.kind == "scale":
+            return f"scale={self.amount!r}"
+        return f"{self.kind}@{self.place}" if self.kind in ("nan", "inf") else self.kind
+
 
 @dataclass(frozen=True)
 class Executor:
@@ -94,8 +101,41 @@ def executor_of(text: str, option: str = "--candidate") -> Executor:
 
 def _allowed(option: str) -> str:
     """What an option takes. ``--device`` is that of a script, ``--control`` runs calls."""
-    more = {"--device": "", "--control": _ALLOWED_ELSEWHERE.removesuffix("; recorded")}
+    more = {"--device": "; plugin:package.module:function", "--control": _ALLOWED_ELSEWHERE.removesuffix("; recorded")}
     return _ALLOWED + more.get(option, _ALLOWED_ELSEWHERE)
+
+
+@dataclass(frozen=True)
+class ScriptWords:
+    """What a script is told of who runs its call: the device with what is switched there, a fault, and the type of
+    float arguments.
+    """
+
+    device: str = ""
+    fault: str = ""
+    dtype: str = ""
+
+
+def script_words(text: str, option: str = "--device") -> ScriptWords:
+    """The words of an executor for a script. Raises InvalidInputError for one that no script can be."""
+    if not text:
+        return ScriptWords()
+    if text.startswith("python:"):
+        raise InvalidInputError(
+            f"{option} {text!r}: a script runs in the Python that it is started with; leave {option} out and start "
+            f"the script with {text.removeprefix('python:')}."
+        )
+    plan = executor_of(text, option)
+    if plan.plugin is not None:
+        return ScriptWords(text)
+    fault = plan.fault
+    if fault is not None and fault.kind in ("abort", "hang"):
+        raise InvalidInputError(
+            f"{option} {text!r}: {fault.kind} ends a worker of run_ut, and is no fault of a script."
+        )
+    words = [word for word in text.split("+")[1:] if not word.startswith(("inject:", "dtype="))]
+    device = "" if plan.device == "auto" and not words else "+".join([plan.device, *words])
+    return ScriptWords(device, "" if fault is None else fault.text, plan.dtype or "")
 
 
 def _with(plan: Executor, word: str, option: str) -> Executor:

@@ -29,8 +29,10 @@ class Task:
     modules: bool = False
     #: ``FILE.py:FUNCTION`` that results go through before they are compared.
     cleaning: str = ""
-    #: Operators that torch does not have -> ``FILE.py:FUNCTION`` that computes the same.
-    operators: tuple[tuple[str, str], ...] = ()
+    #: Operators that torch does not have: name, ``FILE.py:FUNCTION`` that computes the same, and that of its gradients.
+    operators: tuple[tuple[str, str, str], ...] = ()
+    #: What has the kernels and classes of ``Ops`` and ``Function`` calls: a ``.py``, a ``.so``, or a module.
+    load: str = ""
     kind: str = "torch"
 
     def to_json(self) -> str:

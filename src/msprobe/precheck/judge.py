@@ -157,7 +157,7 @@ _QUANTIZED = ("npu_rms_norm_dynamic_quant", "npu_dynamic_quant", "npu_quant_ligh
 def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str, profile: Profile) -> None:
     b, d, dtype = bench.array, device.array, device.kind
     standard = "benchmark" if profile.benchmark_for_floats else standards.standard_of(api)
-    is_float8 = dtype.startswith(standards.FLOAT8) and profile.name == "26.2"
+    is_float8 = standards.is_float8(dtype) and profile.name == "26.2"
     if is_float8:
         standard = "ulp"
     elif pair.from_float8 and profile.name == "26.2":

@@ -150,7 +150,7 @@ def _binary(pair: Measured) -> Metrics:
 def ulp_errors(bench: Array, device: Array, dtype: str) -> Array:
     """The difference of each element in units of the last place of ``dtype``, at the size of the reference."""
     limits = thresholds_of(dtype)
-    if dtype.startswith(standards.FLOAT8):
+    if standards.is_float8(dtype):
         return _float8_ulp_errors(bench, device)
     wide = np.float64 if dtype in ("float32", "float64") else np.float32
     with np.errstate(all="ignore"):

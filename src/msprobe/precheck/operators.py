@@ -1,21 +1,22 @@
 """``--operators FILE.yaml``: what operators compute that torch does not have, as functions for the CPU.
 
-``operators: {npu_my_norm: {forward: norms.py:my_norm, description: ...}}``; files are looked for beside the yaml file.
+``operators: {npu_my_norm: {forward: norms.py:my_norm, backward: norms.py:my_gradients, description: ...}}``; files are
+looked for beside the yaml file. ``backward`` may be left out where the gradients are those of ``forward``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from msprobe import log
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath, check_readable_file
 
 _ALLOWED = ("forward", "backward", "description")
 
 
-def read_operators(path: StrPath) -> dict[str, str]:
-    """Name of an operator -> ``FILE.py:FUNCTION``, the file by its whole path.
+def read_operators(path: StrPath) -> dict[str, tuple[str, str]]:
+    """Name of an operator -> ``FILE.py:FUNCTION`` of its forward and of its backward, if it has one of its own, the
+    files by their whole paths.
 
     All mistakes are told at once. Raises PathError or InvalidInputError.
     """
@@ -31,16 +32,17 @@ def read_operators(path: StrPath) -> dict[str, str]:
         raise InvalidInputError(f'"{path}" must have "operators", an object of at least one operator.')
     mistakes, found = [], {}
     for name, entry in given.items():
-        forward = entry.get("forward") if isinstance(entry, dict) else None
-        if not _is_function(forward):
-            mistakes.append(f'"{name}": "forward" is {forward!r}; allowed: FILE.py:FUNCTION')
+        functions = {"forward": None, **entry} if isinstance(entry, dict) else {"forward": None}
+        functions = {which: functions[which] for which in ("forward", "backward") if which in functions}
+        wrong = {which: value for which, value in functions.items() if not _is_function(value)}
+        mistakes += [f'"{name}": "{which}" is {value!r}; allowed: FILE.py:FUNCTION' for which, value in wrong.items()]
+        if wrong:
             continue
         unknown = [str(key) for key in entry if key not in _ALLOWED]
         if unknown:
             mistakes.append(f'"{name}": {", ".join(unknown)} is not known; allowed: {", ".join(_ALLOWED)}')
-        if "backward" in entry:
-            log.warning(f'"{path}": the gradients of {name} are those of its forward; "backward" is not used.')
-        found[str(name)] = str(file.parent.absolute() / str(forward))
+        paths = {which: str(file.parent.absolute() / str(value)) for which, value in functions.items()}
+        found[str(name)] = (paths["forward"], paths.get("backward", ""))
     if mistakes:
         raise InvalidInputError(f'"{path}": {"; ".join(mistakes)}.')
     return found

@@ -17,11 +17,11 @@ from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.columns import BLANK, METRIC_COLUMNS, lines_of
 from msprobe.precheck.standards import (
-    FLOAT8,
     LABELS,
     PROFILES,
     Profile,
     Standard,
+    is_float8,
     ratios_of,
     standard_of,
     thresholds_of,
@@ -50,6 +50,8 @@ REQUIRED = (
 _COLUMN = {metric: column for column, metric in METRIC_COLUMNS.items()}
 _COMPARED = frozenset(("torch.float16", "torch.bfloat16", "torch.float32"))
 _NOT_COMPARED = frozenset(("torch.float64", "torch.complex64", "torch.complex128"))
+_OF_BENCHMARK = ("small_value", "rmse", "max_relative", "mean_relative", "balance")
+_OF_OTHERS = ("non_finite", "ulp_share", "unequal")
 #: What a verdict of the details file is about, and where the number behind it stands.
 _IN_WORDS = {
     "小值域": "errors of small values",
@@ -219,23 +221,29 @@ def compare_row(ours: dict[str, str], theirs: dict[str, str] | None, profile: Pr
     if theirs is None:
         row.message = "the control's file has no row of this output."
         return row
-    if not dtype or ours.get("Status", "").strip() == "SKIP":
+    shape = ours.get("Shape", "")
+    # 26.2 skips results without elements in the check alone.
+    is_empty = _is_empty(shape) and not (profile.levels and "," in shape.strip("(), "))
+    if not dtype or (ours.get("Status", "").strip() == "SKIP" and (is_empty or not _is_empty(shape))):
         row.message = ours.get("Message", "").strip() or "skipped by the check."
         return row
     if dtype in _NOT_COMPARED:
         row.message = f"{dtype} is not compared."
         return row
-    if _is_empty(ours.get("Shape", "")):
+    if is_empty:
         row.message = "the result has no elements."
         return row
     api = _api_of(row.name)
     row.standard = "binary" if dtype not in _COMPARED else standard_of(api)
     if profile.benchmark_for_floats and dtype in _COMPARED:
         row.standard = "benchmark"
-    if profile.levels and dtype.rpartition(".")[2].startswith(FLOAT8):
+    if profile.levels and is_float8(dtype):
         row.standard = "ulp"
+    sides = _Sides(ours, theirs, dtype.rpartition(".")[2], api, profile)
+    if row.standard != "benchmark" and dtype in _COMPARED and sides.has_benchmark_alone:
+        row.standard = "benchmark"
     try:
-        row.status = _JUDGES[row.standard](_Sides(ours, theirs, dtype.rpartition(".")[2], api, profile), row.cells)
+        row.status = _JUDGES[row.standard](sides, row.cells)
     except _MissingNumberError as problem:
         row.status, row.message = "SKIP", str(problem)
         if ours.get("Status", "").strip() == "error":
@@ -276,6 +284,13 @@ class _Sides:
             side = "control" if control else "candidate"
             what = f"is {text!r}" if text else "is blank"
             raise _MissingNumberError(f"{column} of the {side} {what}.") from None
+
+    @property
+    def has_benchmark_alone(self) -> bool:
+        """True for files of 26.2, which have the metrics of one standard for all results of float types."""
+        rows = (self.ours, self.theirs)
+        filled = all(row[_COLUMN[metric]].strip() for row in rows for metric in _OF_BENCHMARK)
+        return filled and not any(row[_COLUMN[metric]].strip() for row in rows for metric in _OF_OTHERS)
 
     def ratio(self, metric: str) -> float:
         """The candidate's error in errors of the control, which count as no less than the type's smallest."""

@@ -93,12 +93,14 @@ def _api_of(key: str) -> str:
     return f"{name.prefix}.{name.name}"
 
 
-def reproduction_command(dump: str, candidate: str) -> Callable[[str, str], str]:
+def reproduction_command(dump: str, candidate: str, load: str = "") -> Callable[[str, str], str]:
     """How a call of this dump is reproduced with a script of its own."""
 
     def command(key: str, direction: str) -> str:
         words = ["msprobe", "op_generate", "--dump", dump, "--api", key, "--propagation", direction, "-o", "."]
-        # What was recorded runs nowhere: the script chooses the device then.
-        return shlex.join(words if candidate == RECORDED else [*words, "--device", candidate])
+        words += ["--load", load] if load else []
+        # What was recorded runs nowhere, and a script in the Python that starts it: it chooses the device then.
+        chooses = candidate == RECORDED or candidate.startswith("python:")
+        return shlex.join(words if chooses else [*words, "--device", candidate])
 
     return command

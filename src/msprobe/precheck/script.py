@@ -13,15 +13,36 @@ import numpy as np
 
 from msprobe.errors import InvalidInputError
 from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder, write_atomically
-from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo, UnreadableArgumentError
+from msprobe.precheck.arguments import (
+    Argument,
+    Items,
+    Mapping,
+    Plain,
+    TensorInfo,
+    UnreadableArgumentError,
+    tensors_of,
+)
 from msprobe.precheck.generate import CannotGenerateError, domain_of, generator_for, values_for
+from msprobe.precheck.known_names import is_known
 from msprobe.precheck.metrics import Array
-from msprobe.precheck.requests import ApiCall, Requests, open_requests
+from msprobe.precheck.mindspore_rows import is_checked
+from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
 from msprobe.precheck.standalone_text import text_of
 from msprobe.precheck.standards import Standard, standard_of
 from msprobe.store.values import read_values
 
-TYPES = {"pytorch": ("Functional", "Tensor", "Torch"), "mindspore": ("Mint", "MintFunctional", "Tensor")}
+TYPES = {
+    "pytorch": ("Functional", "Tensor", "Torch", "VF", "Ops", "Function"),
+    "mindspore": ("Mint", "MintFunctional", "Tensor"),
+}
+_NO_SCRIPT = {
+    "Distributed": "a collective needs other ranks",
+    "NPUDistributed": "a collective needs other ranks",
+    "NPU": "it calls torch_npu, whose function a script has no reference for; run_ut has one for some",
+    "MindSpeed": "it calls MindSpeed, which a script has no reference for",
+    "Aten": "level L2 records kernels and not how they are called; record level L1 or mix",
+    "Optimizer": "a step of an optimizer is no call of an API",
+}
 PROPAGATIONS = ("forward", "backward")
 MOST_ITERATIONS = 1000
 MOST_NAME_LENGTH = 30
@@ -40,7 +61,8 @@ _STANDARDS: dict[Standard, str] = {
 @dataclass(frozen=True)
 class ScriptRequest:
     """What is asked for. ``values``: ``recorded`` (those of the dump, or those that run_ut makes), or ``random``, drawn
-    between the recorded extremes at each of ``iterations``. ``load``: what the script imports first, as it has kernels.
+    between the recorded extremes at each of ``iterations``. ``load``: what the script imports first, as it has kernels;
+    ``reference``: ``FILE.py:FUNCTION`` that computes the same in double precision, where the call itself cannot.
     """
 
     api: str
@@ -55,6 +77,7 @@ class ScriptRequest:
     dtype: str = ""
     in_files: bool = False
     load: str = ""
+    reference: str = ""
 
 
 def write_script(requests: Requests, request: ScriptRequest) -> Path:
@@ -74,6 +97,8 @@ def write_script(requests: Requests, request: ScriptRequest) -> Path:
         "control": request.control,
         "dtype": request.dtype or None,
         "load": request.load,
+        "reference": request.reference,
+        "autocast": _autocast_of(call),
         "args": maker.args(),
         "kwargs": {name: maker.node(value, name) for name, value in call.kwargs.items()},
         "gradients": [maker.node(value, f"gradient.{n}") for n, value in enumerate(call.gradients or ())]
@@ -96,12 +121,49 @@ def _call_of(requests: Requests, request: ScriptRequest) -> ApiCall:
         raise InvalidInputError(f'"{requests.part.path}", record {request.api!r}: {problem}.') from None
     types = TYPES["mindspore" if requests.framework == "mindspore" else "pytorch"]
     if call.api.prefix not in types:
-        raise InvalidInputError(f"{request.api!r}: the type must be one of {', '.join(types)}.")
+        why = _NO_SCRIPT.get(call.api.prefix, f"the type must be one of {', '.join(types)}")
+        raise InvalidInputError(f"no script can be made of {request.api!r}: {why}.")
+    _demand_known(request, call, requests.framework)
     if request.propagation == "backward" and call.gradients is None:
         raise InvalidInputError(
             f'"{requests.part.path}" has no backward of {request.api!r}; choose propagation forward.'
         )
     return call
+
+
+def _demand_known(request: ScriptRequest, call: ApiCall, framework: str) -> None:
+    """Whoever runs a script trusts that it computes something: names of a stranger's dump run nothing else.
+
+    Raises InvalidInputError.
+    """
+    if framework == "mindspore":
+        if not is_checked(call.key):
+            raise InvalidInputError(f"no script can be made of {call.key!r}: it is no API that is run.")
+        return
+    if call.api.prefix == "Function" and not request.load:
+        raise InvalidInputError(
+            f"no script can be made of {call.key!r} alone: a record of an autograd Function has its class' name and no "
+            "more; give --load FILE.py, or a module, that has the class."
+        )
+    if not is_known(call.api.prefix, call.api.name):
+        raise InvalidInputError(
+            f"no script can be made of {call.key!r}: it is no API that is run (no list of torch's computations has it)."
+        )
+
+
+_HALVES = ("float16", "bfloat16")
+
+
+def _autocast_of(call: ApiCall) -> str | None:
+    """The half type in which the call was autocast, by the rule of the check; None if it was not."""
+    if "type" in call.api.name:
+        return None
+    given = [info for n, one in enumerate((*call.args, *call.kwargs.values())) for _, info in tensors_of(one, str(n))]
+    floats = list(dict.fromkeys(info.dtype for info in given if info.dtype in (*_HALVES, "float32")))
+    if len(floats) > 1:
+        return next(dtype for dtype in floats if dtype != "float32")
+    results = [one.dtype for one in flat(call.outputs) if isinstance(one, TensorInfo)]
+    return results[0] if floats and results and results[0] in _HALVES and results[0] != floats[0] else None
 
 
 def _near(name: str, keys: list[str]) -> str:

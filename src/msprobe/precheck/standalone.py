@@ -6,15 +6,17 @@ do not.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import contextlib
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from msprobe.precheck.standalone_side import Side
 
 PASS_UP_TO, WARNING_UP_TO = 32.0, 128.0
 _MANTISSA = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7, torch.float64: 52}
@@ -132,28 +134,20 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def function_of(content: dict[str, Any]) -> Callable[..., Any]:
-    """The function of the description."""
-    spaces: dict[str, Any] = {"Functional": torch.nn.functional, "Tensor": torch.Tensor, "Torch": torch}
-    found = spaces[content["type"]]
-    for part in content["name"].split("."):
-        places = [found, torch.linalg, torch.fft, torch.special] if found is torch else [found]
-        found = next(getattr(place, part) for place in places if hasattr(place, part))
-    return found if callable(found) else lambda tensor: found.__get__(tensor)
-
-
 def run(
-    call: Call, change: Callable[[torch.Tensor], torch.Tensor], fault: str = "", device: str = "cpu"
+    call: Call, change: Callable[[torch.Tensor], torch.Tensor], function: Callable[..., Any], side: Side | None = None
 ) -> list[tuple[str, Any]]:
-    """Results, or for propagation backward the gradients, with their names; brought to the CPU."""
+    """Results, or for propagation backward the gradients, with their names; brought to the CPU.
+
+    ``side``: who runs it; None for the CPU as it is.
+    """
     wanted: list[torch.Tensor] = []
     backward = call.content["propagation"] == "backward"
 
     def place(tensor: torch.Tensor) -> torch.Tensor:
-        moved = change(tensor.detach()).to(device)
+        moved = change(tensor.detach()).to(side.device if side else "cpu")
         moved = moved.clone() if moved is tensor or moved.data_ptr() == tensor.data_ptr() else moved
-        if fault == "tf32" and moved.dtype is torch.float32 and moved.numel():
-            moved = (moved.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
+        moved = side.faulty_input(moved) if side else moved
         if not (backward and tensor.requires_grad):
             return moved
         wanted.append(moved.requires_grad_())
@@ -161,10 +155,11 @@ def run(
 
     with torch.set_grad_enabled(backward):
         args, kwargs = each(call.args, place), each(call.kwargs, place)
-        result = function_of(call.content)(*args, **kwargs)
+        result = function(*(side.swapped(args) if side else args), **kwargs)
     outputs = leaves(args[0] if result is None else result)
+    spoil: Callable[[Any], Any] = side.spoiled if side else lambda value: value
     if not backward:
-        return [(str(number), spoiled(home(value), fault)) for number, value in enumerate(outputs)]
+        return [(str(number), spoil(home(value))) for number, value in enumerate(outputs)]
     given = leaves(call.gradients)
     pairs = [
         (output, gradient)
@@ -173,27 +168,22 @@ def run(
     ]
     sent = [change(gradient).to(output.device, output.dtype) for output, gradient in pairs]
     found = torch.autograd.grad([output for output, _ in pairs], wanted, sent, allow_unused=True)
-    return [(str(number), spoiled(home(value), fault)) for number, value in enumerate(found)]
+    return [(str(number), spoil(home(value))) for number, value in enumerate(found)]
+
+
+def run_on(call: Call, change: Callable[[torch.Tensor], torch.Tensor], sides: Sides, side: Side) -> list[Any]:
+    """The call as a side makes it: with its switches, under autocast where the recorded one was."""
+    autocast = None if sides.dtype else sides.autocast
+    if autocast is not None:
+        with contextlib.suppress(Exception), side.switched(autocast):
+            return run(call, change, side.calling(sides.function), side)
+    with side.switched():
+        return run(call, change, side.calling(sides.function), side)
 
 
 def home(value: Any) -> Any:
     """A tensor on the CPU."""
     return value.detach().cpu() if isinstance(value, torch.Tensor) else value
-
-
-def spoiled(value: Any, fault: str) -> Any:
-    """A result with the fault that was asked for."""
-    kind, _, amount = fault.partition("=")
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() == 0:
-        return value
-    if kind == "scale":
-        return value * (1 + float(amount))
-    flat = value.clone().contiguous()
-    if kind == "nan":
-        flat.view(-1)[0] = math.nan
-    if kind == "drop-tail":
-        flat.view(-1)[-max(1, flat.numel() // 16) :] = 0
-    return flat
 
 
 def wide(tensor: torch.Tensor) -> torch.Tensor:
@@ -203,7 +193,7 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def movement(call: Call, eps: float, bench: list[tuple[str, Any]]) -> list[Any]:
+def movement(call: Call, eps: float, bench: list[tuple[str, Any]], function: Callable[..., Any]) -> list[Any]:
     """How far each element of the reference moves when inputs are off by one unit of rounding."""
     moved: list[Any] = [None] * len(bench)
     for seed in range(2):
@@ -216,7 +206,7 @@ def movement(call: Call, eps: float, bench: list[tuple[str, Any]]) -> list[Any]:
             return tensor * (1 - eps * torch.randint(0, 2, tensor.shape, generator=random))
 
         with contextlib.suppress(Exception):
-            for number, ((_, old), (_, new)) in enumerate(zip(bench, run(call, off), strict=True)):
+            for number, ((_, old), (_, new)) in enumerate(zip(bench, run(call, off, function), strict=True)):
                 if isinstance(old, torch.Tensor) and old.is_floating_point():
                     distance = (old - new).abs().nan_to_num(0.0, 0.0, 0.0)
                     moved[number] = distance if moved[number] is None else torch.maximum(moved[number], distance)
@@ -301,27 +291,53 @@ def share(bad: torch.Tensor, of: torch.Tensor) -> float:
     return float((bad & of).sum()) / max(int(of.sum()), 1)
 
 
-def check(call: Call, options: argparse.Namespace, show: bool = True) -> str:
-    """Run both sides, print what differs, and return the verdict."""
-    dtype = getattr(torch, options.dtype) if options.dtype else None
+@dataclass
+class Sides:
+    """Who runs the call. ``function`` is what they call, ``reference`` what the reference does, which computes the
+    same in double precision; ``dtype``: another type of float arguments; ``autocast``: that of the recorded call.
+    """
+
+    device: Side
+    control: Side | None
+    function: Callable[..., Any]
+    reference: Callable[..., Any]
+    dtype: torch.dtype | None = None
+    autocast: torch.dtype | None = None
+
+
+class CannotRunError(Exception):
+    """A side raises, so there is nothing to be compared."""
+
+
+def check(call: Call, sides: Sides, show: bool = True) -> str:
+    """Run both sides, print what differs, and return the verdict. Raises CannotRunError."""
 
     def chosen(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(dtype) if dtype is not None and tensor.is_floating_point() else tensor
+        return tensor.to(sides.dtype) if sides.dtype is not None and tensor.is_floating_point() else tensor
 
-    device = run(call, chosen, options.inject, options.device)
-    bench = run(call, lambda tensor: wide(chosen(tensor)))
-    control = run(call, chosen, "", options.control) if options.control else []
+    try:
+        device = run_on(call, chosen, sides, sides.device)
+        control = run_on(call, chosen, sides, sides.control) if sides.control else []
+    except Exception as problem:
+        where = "the control" if "device" in locals() else sides.device.text
+        raise CannotRunError(f"{call.content['api']} cannot be run on {where}: {words_of(problem)}") from problem
+    try:
+        bench = run(call, lambda tensor: wide(chosen(tensor)), sides.reference)
+    except Exception as problem:
+        why = f"{words_of(problem)}; name a function that computes the same there with --reference FILE.py:FUNCTION"
+        raise CannotRunError(f"the reference, double precision on the CPU, cannot be run: {why}") from problem
     types = [value.dtype for _, value in device if isinstance(value, torch.Tensor) and value.is_floating_point()]
-    moved = movement(call, max((float(torch.finfo(one).eps) for one in types), default=2.0**-23), bench)
+    eps = max((float(torch.finfo(one).eps) for one in types), default=2.0**-23)
+    moved = movement(call, eps, bench, sides.reference)
     verdicts = []
     for number, ((name, ours), (_, theirs)) in enumerate(zip(device, bench, strict=True)):
         status, scaled, why = judge(ours, theirs, moved[number])
         beside: list[tuple[str, Any]] = []
-        if control:
+        if sides.control:
             _, other, _ = judge(control[number][1], theirs, moved[number])
             beside = [("Scaled error of the control", other)]
             if status != "pass" and scaled <= 2 * other:
-                status, why = "pass", f"the control on {options.control} is as far off"
+                status, why = "pass", f"the control on {sides.control.text} is as far off"
         verdicts.append(status)
         if show:
             if len(device) > 1:
@@ -331,6 +347,12 @@ def check(call: Call, options: argparse.Namespace, show: bool = True) -> str:
                 rows = metrics(ours, theirs, call.content["standard"])
             print_table([*rows, ("Scaled error", scaled), *beside, ("Verdict", f"{status} {why}".strip())])
     return next((word for word in ("error", "Warning") if word in verdicts), "pass")
+
+
+def words_of(problem: Exception) -> str:
+    """The class of an error, and the first line of its text."""
+    lines = str(problem).strip().splitlines()
+    return f"{type(problem).__name__}: {lines[0]}" if lines else type(problem).__name__
 
 
 def print_table(rows: list[tuple[str, Any]]) -> None:

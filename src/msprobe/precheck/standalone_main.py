@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import contextlib
-import importlib
 import json
 import sys
 import warnings
@@ -18,7 +16,8 @@ from typing import Any
 
 import torch
 
-from msprobe.precheck.standalone import Call, check, stored
+from msprobe.precheck.standalone import Call, CannotRunError, Sides, check, stored
+from msprobe.precheck.standalone_side import DTYPES, FAULTS, WORDS, Side, function_of, loaded, reference_function
 
 MOST_EMBEDDED_BYTES = 1 << 20
 # The dimensions of one length that are made smaller together: all, or those at one place, counted from the last one.
@@ -59,14 +58,14 @@ def is_in(group: Group, length: int, place: int) -> bool:
     return length == group[0] and group[1] in (None, place)
 
 
-def minimize(content: dict[str, Any], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def minimize(content: dict[str, Any], sides: Sides, folder: Path) -> dict[str, Any]:
     """The smallest call that still fails: dimensions get shorter and arguments are left out while it does."""
 
     def fails(candidate: dict[str, Any]) -> bool:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return check(Call(candidate, folder), options, show=False) == "error"
+                return check(Call(candidate, folder), sides, show=False) == "error"
         except Exception:
             return False
 
@@ -146,30 +145,29 @@ def shapes(node: Any) -> list[list[int]]:
 
 def main(content: dict[str, Any], path: str) -> int:
     """The command line of the script."""
-    parser = argparse.ArgumentParser(description=f"Reproduces {content['api']} ({content['propagation']}).")
-    parser.add_argument("--device", default=content.get("device") or best_device(), help="cpu, cuda:0, npu:0, ...")
-    parser.add_argument("--dtype", default=content.get("dtype"), help="of float arguments: float32, bfloat16, ...")
-    parser.add_argument("--control", default=content.get("control"), help="a trusted device, whose errors are allowed")
-    parser.add_argument("--inject", default=content.get("inject", ""), help="a fault: scale=1e-3, nan, drop-tail, tf32")
-    parser.add_argument("--load", default=content.get("load", ""), help="what has the kernels: a .py, a .so, a module")
-    parser.add_argument("--minimize", action="store_true", help="look for a smaller call that fails; write it beside")
+    parser = parser_of(content)
     options = parser.parse_args()
     try:
-        load(options.load)
-    except (ImportError, OSError) as problem:
-        parser.error(f"--load {options.load}: {problem}")
+        sides = sides_of(content, options)
+    except (ImportError, OSError, ValueError, LookupError) as problem:
+        parser.error(str(problem.args[0] if isinstance(problem, (ValueError, LookupError)) else problem))
     torch.manual_seed(content.get("seed", 1234))
     folder = Path(path).resolve().parent
     verdicts = []
     for iteration in range(content.get("iterations", 1)):
         print(f"iter: {iteration}:")
         print("Compare result:")
-        verdicts.append(check(Call(content, folder, iteration), options))
+        try:
+            verdicts.append(check(Call(content, folder, iteration), sides))
+        except (CannotRunError, OSError) as problem:
+            sys.stdout.flush()
+            print(f"{problem}.", file=sys.stderr)
+            return 2
     verdict = next((word for word in ("error", "Warning") if word in verdicts), "pass")
     print("Compare finished.")
-    print(f"Verdict: {verdict} ({content['api']}.{content['propagation']} on {options.device})")
+    print(f"Verdict: {verdict} ({content['api']}.{content['propagation']} on {sides.device.text})")
     if options.minimize and verdict == "error":
-        least = minimize({**content, **chosen_options(options)}, options, folder)
+        least = minimize({**content, **chosen_options(options)}, sides, folder)
         target = Path(path).with_suffix(".min.py")
         least = each_tensor(least, lambda info: written(info, target))
         target.write_text(Path(path).read_text(encoding="utf-8").partition("\nCALL = ")[0] + ending(least), "utf-8")
@@ -179,31 +177,51 @@ def main(content: dict[str, Any], path: str) -> int:
     return int(verdict == "error")
 
 
+OPTIONS = {
+    "device": f"cpu, cuda:0, npu:0, ...; behind it, each with a +: {WORDS}; or plugin:package.module:function, "
+    "called with (function, args, kwargs)",
+    "dtype": f"of float arguments: {', '.join(DTYPES)}",
+    "control": "a trusted device, whose errors are allowed",
+    "inject": f"a fault: {FAULTS}",
+    "load": "what has the kernels or classes: a .py, a .so, a module",
+    "reference": "FILE.py:FUNCTION that computes the same on the CPU in double precision, where the call itself cannot",
+}
+
+
+def parser_of(content: dict[str, Any]) -> argparse.ArgumentParser:
+    """The options of the script, whose defaults are part of the description."""
+    parser = argparse.ArgumentParser(
+        usage="%(prog)s [options]", description=f"Reproduces {content['api']} ({content['propagation']})."
+    )
+    for name, text in OPTIONS.items():
+        parser.add_argument(f"--{name}", default=content.get(name) or "", help=text.replace("%", "%%"))
+    parser.add_argument("--minimize", action="store_true", help="look for a smaller call that fails; write it beside")
+    return parser
+
+
+def sides_of(content: dict[str, Any], options: argparse.Namespace) -> Sides:
+    """Who runs the call, as the options say. Raises ValueError, LookupError, ImportError or OSError."""
+    try:
+        module = loaded(options.load)
+    except (ImportError, OSError) as problem:
+        raise ValueError(f"--load {options.load}: {problem}") from None
+    if options.dtype and options.dtype not in DTYPES:
+        raise ValueError(f"--dtype {options.dtype!r} is none of {', '.join(DTYPES)}")
+    function = function_of(content, module)
+    device = Side(options.device, options.inject)
+    return Sides(
+        device=device,
+        control=Side(options.control) if options.control else None,
+        function=function,
+        reference=reference_function(options.reference) if options.reference else function,
+        dtype=getattr(torch, DTYPES[options.dtype]) if options.dtype else device.dtype,
+        autocast=getattr(torch, content["autocast"]) if content.get("autocast") else None,
+    )
+
+
 def chosen_options(options: argparse.Namespace) -> dict[str, Any]:
     """What the command line said, as defaults of another script."""
-    return {name: getattr(options, name) for name in ("device", "dtype", "control", "inject", "load")}
-
-
-def load(what: str) -> None:
-    """Import what registers kernels with torch: a file of Python, a shared library, or an installed module."""
-    if what.endswith(".so"):
-        torch.ops.load_library(what)  # type: ignore[no-untyped-call]
-    elif what.endswith(".py"):
-        sys.path.insert(0, str(Path(what).resolve(strict=True).parent))
-        importlib.import_module(Path(what).stem)
-    elif what:
-        importlib.import_module(what)
-
-
-def best_device() -> str:
-    """The accelerator of this machine, or the CPU."""
-    with contextlib.suppress(ImportError):
-        __import__("torch_npu")
-    for kind in ("npu", "cuda", "xpu"):
-        module = getattr(torch, kind, None)
-        if module is not None and module.is_available():
-            return f"{kind}:0"
-    return "cpu"
+    return {name: getattr(options, name) for name in OPTIONS}
 
 
 def ending(content: dict[str, Any]) -> str:

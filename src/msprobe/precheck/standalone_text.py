@@ -6,7 +6,10 @@ import json
 from importlib.resources import files
 from typing import Any
 
-_PARTS = {"pytorch": ("standalone.py", "standalone_main.py"), "mindspore": ("mindspore/standalone.py",)}
+_PARTS = {
+    "pytorch": ("standalone.py", "standalone_side.py", "standalone_main.py"),
+    "mindspore": ("mindspore/standalone.py",),
+}
 
 
 def text_of(content: dict[str, Any], framework: str = "pytorch") -> str:
@@ -16,7 +19,7 @@ def text_of(content: dict[str, Any], framework: str = "pytorch") -> str:
     )
     # What further parts say of themselves is of this package.
     own = "\n".join(part.partition("from __future__ import annotations\n")[2] for part in rest)
-    lines = [line for line in own.splitlines(keepends=True) if not line.startswith("from msprobe")]
+    lines = [line for line in f"{first}\n{own}".splitlines(keepends=True) if not line.startswith("from msprobe")]
     text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
     start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, __file__))\n'
-    return f"{first}\n{''.join(lines)}\nCALL = json.loads('{text}')\n\n{start}"
+    return f"{''.join(lines)}\nCALL = json.loads('{text}')\n\n{start}"

@@ -48,11 +48,22 @@ THRESHOLDS: dict[str, Thresholds] = {
 }
 
 
-#: Types of 8 bits, by the beginning of their names. In 26.2 their results are judged by ULP, and what is computed from
-#: them absolutely; (largest exponent, stored digits) and the least exponent of their ULP.
-FLOAT8 = ("float8", "hifloat8")
+#: 8-bit floats: (largest exponent, stored digits) and the least exponent of the ULP that 26.2 counts in for all of
+#: them, which is that of hif8 (HiFloat8, a type of Ascend NPUs). Their results are judged by ULP there, and what is
+#: computed from them absolutely.
 FLOAT8_DIGITS = ((3, 3), (7, 2), (15, 1))
 FLOAT8_LEAST_EXPONENT = -22
+
+
+def is_float8(dtype: str) -> bool:
+    """True for the name of an 8-bit float: ``float8_e4m3fn``, and hif8 by any of its names."""
+    word = dtype.lower()
+    return "float8" in word or is_hif8(word)
+
+
+def is_hif8(dtype: str) -> bool:
+    """True for a name of HiFloat8: ``hif8``, ``hifloat8``, ``torch_npu.HiFloat8Tensor``."""
+    return dtype.lower().rpartition(".")[2].startswith(("hif8", "hifloat8"))
 
 
 def thresholds_of(dtype: str) -> Thresholds:
@@ -60,7 +71,7 @@ def thresholds_of(dtype: str) -> Thresholds:
 
     Of 8-bit floats one unit counts as in the half types.
     """
-    if dtype.startswith(FLOAT8):
+    if is_float8(dtype):
         return replace(THRESHOLDS["float32"], ulp_count_over=1)
     return THRESHOLDS.get(dtype, THRESHOLDS["float32"])
 

@@ -131,17 +131,44 @@ def test_an_operator_of_the_user_is_judged_by_what_it_says(tmp_path: Path) -> No
     (tmp_path / "ops.py").write_text("def double(x):\n    return 2 * x\n")
     table = tmp_path / "ops.yaml"
     table.write_text("operators: {npu_double: {forward: ops.py:double, description: twice}}")
-    operators = tuple(read_operators(table).items())
+    operators = tuple((name, *both) for name, both in read_operators(table).items())
     for candidate, status in (("cpu", "pass"), ("cpu+inject:scale=1e-3", "error")):
         found = check(tmp_path, "NPU.npu_double", [TENSOR], candidate=candidate, operators=operators)
         assert found.result[1] == status
     assert check(tmp_path, "NPU.npu_double", [TENSOR]).result[1] == "SKIP"
     task = Task("dump.json", operators=operators)
     assert Task.from_json(task.to_json()) == task
-    table.write_text("operators: {a: {forward: os.system}, b: {}, c: {forward: x.py:y, colour: red}}")
+    table.write_text(
+        "operators: {a: {forward: os.system}, b: {}, c: {forward: x.py:y, colour: red}, "
+        "d: {forward: x.py:y, backward: 3}}"
+    )
     with pytest.raises(InvalidInputError) as problem:
         read_operators(table)
-    assert all(word in str(problem.value) for word in ("os.system", '"b"', "colour"))
+    assert all(word in str(problem.value) for word in ("os.system", '"b"', "colour", '"d": "backward" is 3'))
+
+
+@pytest.mark.parametrize(("factor", "status"), [("2", "pass"), ("2.02", "error")])
+def test_the_backward_of_an_operator_of_the_user_is_that_of_the_reference(
+    tmp_path: Path, factor: str, status: str
+) -> None:
+    (tmp_path / "ops.py").write_text(
+        "import torch\n\n\ndef double(x, y):\n    return x * 2 + y\n\n\n"
+        f"def back(gradient, x, y):\n    return gradient * {factor}, gradient\n\n\n"
+        "class Double(torch.autograd.Function):\n    @staticmethod\n    def forward(context, x, y):\n"
+        "        return x * 2 + y\n    @staticmethod\n    def backward(context, gradient):\n"
+        "        return gradient * 2, gradient\n"
+    )
+    table = tmp_path / "ops.yaml"
+    table.write_text("operators: {Double: {forward: ops.py:double, backward: ops.py:back}}")
+    ((name, both),) = read_operators(table).items()
+    path = tmp_path / "dump.json"
+    given = {**TENSOR, "requires_grad": True}
+    forward = {"input_args": [given, given], "input_kwargs": {}, "output": [TENSOR]}
+    records = {"Function.Double.0.forward": forward, "Function.Double.0.backward": {"input": [TENSOR], "output": []}}
+    path.write_text(json.dumps({"framework": "pytorch", "dump_data_dir": None, "data": records}))
+    task = Task(str(path), candidate="cpu", operators=((name, *both),), load=str(tmp_path / "ops.py"))
+    answer = runner(task).run("Function.Double.0")
+    assert answer.result[1:3] == ["pass", status]
 
 
 @pytest.fixture(autouse=True)

@@ -190,8 +190,10 @@ def main(content: dict[str, Any], path: str) -> int:
     parser.add_argument("--device", default=content.get("device") or "", help="CPU, GPU or Ascend (MindSpore's own)")
     parser.add_argument("--inject", default="", metavar="SHARE", help="a fault: results are off by this share, as 1e-2")
     options = parser.parse_args()
-    if options.device:
-        mindspore.set_context(device_target={"cpu": "CPU", "npu": "Ascend"}.get(options.device, options.device))
+    kind, _, number = options.device.partition(":")
+    if kind:
+        target = {"cpu": "CPU", "cuda": "GPU", "npu": "Ascend"}.get(kind, kind)
+        mindspore.set_context(device_target=target, **({"device_id": int(number)} if number else {}))
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     details, results = [], []
     for iteration in range(content.get("iterations", 1)):

@@ -11,8 +11,9 @@ import torch.nn.functional
 
 from msprobe.capture.api_list import shipped_list
 from msprobe.capture.torch import private
+from msprobe.precheck.known_names import REFUSED, is_known
+from msprobe.precheck.standalone_side import function_of
 
-_REFUSED = frozenset("load save compile from_file __reduce_ex__ __setstate__ __torch_function__ share_memory_".split())
 # prefix -> (where its functions are, the group of the list)
 _SPACES: dict[str, tuple[Any, str]] = {
     "Functional": (torch.nn.functional, "functional"),
@@ -40,7 +41,7 @@ def find_function(prefix: str, name: str) -> Callable[..., Any]:
     listed = name in shipped_list("msprobe.capture.torch").get(group, ())
     found: Any = space
     for part in name.split("."):
-        if part in _REFUSED or not part.isidentifier():
+        if part in REFUSED or not part.isidentifier():
             raise UnknownApiError(f"{prefix}.{name} is no API that is run")
         # vars before getattr: a lazily imported submodule of torch stays where it is.
         found = getattr(found, part, None)
@@ -58,6 +59,19 @@ def find_function(prefix: str, name: str) -> Callable[..., Any]:
     if isinstance(found, type) or not (listed or _is_operation(found, prefix, name)):
         raise UnknownApiError(f"{prefix}.{name} is no API that is run: no list has it")
     return found  # type: ignore[no-any-return]
+
+
+def find_loaded(prefix: str, name: str, module: Any) -> Callable[..., Any]:
+    """An operator of torch.ops, or the class of a custom Function, as ``--load`` has brought it in.
+
+    Raises UnknownApiError.
+    """
+    if not is_known(prefix, name):
+        raise UnknownApiError(f"{prefix}.{name} is no API that is run")
+    try:
+        return function_of({"type": prefix, "name": name}, module)
+    except LookupError as problem:
+        raise UnknownApiError(str(problem.args[0])) from None
 
 
 def _is_operation(found: Any, prefix: str, name: str) -> bool:

@@ -13,6 +13,7 @@ from msprobe.errors import MsprobeError
 from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo
 from msprobe.precheck.generate import CannotGenerateError, domain_of, generator_for, values_for
 from msprobe.precheck.requests import ApiCall, Requests
+from msprobe.precheck.standards import is_hif8
 from msprobe.store.values import read_values
 
 _MOST_ELEMENTS = 1 << 31
@@ -125,6 +126,10 @@ class InputMaker:
     def _tensor(self, info: TensorInfo, path: str, call: ApiCall) -> torch.Tensor:
         dtype = getattr(torch, info.dtype, None)
         if not isinstance(dtype, torch.dtype):
+            if is_hif8(info.dtype):
+                raise InputError(
+                    "hif8 is a type of Ascend NPUs, which torch cannot make and the CPU cannot compute with"
+                )
             raise InputError(f"torch {torch.__version__} has no type {info.dtype!r}")
         if info.numel > _MOST_ELEMENTS:
             raise InputError(f"{info.numel} elements are more than one tensor of a check may have")

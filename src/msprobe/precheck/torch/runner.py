@@ -23,16 +23,25 @@ from msprobe.precheck.memory import check_memory
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
 from msprobe.precheck.standards import PROFILES, Profile
 from msprobe.precheck.torch import errors_kept, reference, spread
-from msprobe.precheck.torch.functions import RANDOM, UnknownApiError, find_function, function_of_npu, is_dropout
+from msprobe.precheck.torch.functions import (
+    RANDOM,
+    UnknownApiError,
+    find_function,
+    find_loaded,
+    function_of_npu,
+    is_dropout,
+)
 from msprobe.precheck.torch.inputs import InputError, InputMaker, Inputs
 from msprobe.precheck.torch.machine import Machine, Outcome, cpu, flat_outputs, run_call
 from msprobe.precheck.torch.recorded import RecordedResults, place_gradients
-from msprobe.precheck.torch.user_code import cleaned, load_function
+from msprobe.precheck.torch.user_code import cleaned, load_function, load_kernels, load_operator
 
 #: Results whose gradient is compared by 8.1.1, of calls with several.
 _ONE_GRADIENT = {"topk": 0, "npu_fusion_attention": 0}
 #: Vectors that these give may point the other way: sizes are compared.
 _UP_TO_SIGN = frozenset("eigh linalg_eigh svd linalg_svd qr linalg_qr eig linalg_eig geqrf pca_lowrank".split())
+#: Calls of kernels that are not torch's.
+_OF_USERS = ("Ops.", "Function.")
 _NO_BACKWARD = frozenset(("repeat_interleave", "masked_select"))
 
 
@@ -69,7 +78,8 @@ class TorchRunner:
         self._control = Machine(executor_of(task.control, "--control")) if task.control else None
         self._cpu = cpu()
         self._cleaning = load_function(task.cleaning, "--clean-output") if task.cleaning else None
-        self._operators = {name: load_function(text, "--operators") for name, text in task.operators}
+        self._module = load_kernels(task.load)
+        self._operators = {name: load_operator(*texts) for name, *texts in task.operators}
         if task.jit_compile and self._candidate.device.type == "npu":
             torch.npu.set_compile_mode(jit_compile=True)  # type: ignore[attr-defined]
         self.further = (task.seed, self._candidate.name, self._control.name if self._control else "")
@@ -101,6 +111,8 @@ class TorchRunner:
 
     def _function(self, prefix: str, name: str) -> Callable[..., Any]:
         """What the candidate calls: of an operator that the user has described that of torch_npu, where it is there."""
+        if f"{prefix}." in _OF_USERS:
+            return find_loaded(prefix, name, self._module)
         if name in self._operators:
             return function_of_npu(name) or self._operators[name]
         return find_function(prefix, name)
@@ -204,9 +216,12 @@ class TorchRunner:
         if self._profile.by_element:
             eps = _coarsest(device, inputs)
             if eps:
-                movement = reference.disturbed(function, wide, bench, eps, key, self._task.seed)
-                ordinary = self._ordinary(function, inputs, backward, autocast, device)
-                if ordinary is not None:
+                movement = reference.disturbed(bare, wide, bench, eps, key, self._task.seed)
+                # The kernel of a user is the one under suspicion on the CPU, too, and excuses nothing of itself.
+                own = key.startswith(_OF_USERS)
+                known = bare if own and api in self._operators else None if own else function
+                ordinary = known and self._ordinary(known, inputs, backward, autocast, None if own else device)
+                if ordinary:
                     reference.add_ordinary_errors(movement.moved, bench, ordinary, wide, eps)
         control = self._control.run(function, inputs, backward, autocast) if self._control is not None else None
         return Sides(inputs, bench, device, control, movement, autocast)
@@ -217,10 +232,14 @@ class TorchRunner:
         inputs: Inputs,
         backward: bool,
         autocast: torch.dtype | None,
-        device: Outcome,
+        device: Outcome | None,
     ) -> Outcome | None:
-        """The same call by the CPU's own kernel of the same type; None where it has none."""
-        if self._candidate.executor.text in ("cpu", "auto", "auto:0") and self._candidate.device.type == "cpu":
+        """The same call by the CPU's own kernel of the same type; None where it has none.
+
+        ``device``: what the candidate gave, if it called the same function.
+        """
+        on_cpu = self._candidate.executor.text in ("cpu", "auto", "auto:0") and self._candidate.device.type == "cpu"
+        if on_cpu and device is not None:
             return device
         with contextlib.suppress(Exception):
             return self._cpu.run(function, inputs, backward, autocast)

@@ -11,7 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from msprobe.errors import InvalidInputError
+from msprobe.precheck.standalone_side import loaded
+from msprobe.precheck.torch.inputs import Inputs
 
 
 def load_function(text: str, option: str) -> Callable[..., Any]:
@@ -33,6 +37,58 @@ def load_function(text: str, option: str) -> Callable[..., Any]:
     if not callable(found):
         raise InvalidInputError(f'{option} {text!r}: "{file}" has no function {name!r}.')
     return found  # type: ignore[no-any-return]
+
+
+def load_operator(forward: str, backward: str = "") -> Callable[..., Any]:
+    """An operator of ``--operators``, with its own backward where it has one. Raises InvalidInputError."""
+    function = load_function(forward, "--operators")
+    return with_backward(function, load_function(backward, "--operators")) if backward else function
+
+
+def with_backward(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with gradients of its own: ``backward(gradient, *args, **kwargs)`` gives that of each tensor among
+    the arguments that requires one, in order. ``gradient`` is that of the result; of several results, their tuple.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given: list[torch.Tensor] = []
+
+        def see(tensor: torch.Tensor, path: str) -> torch.Tensor:
+            given.extend([tensor] if tensor.requires_grad else [])
+            return tensor.detach()
+
+        bare = Inputs(list(args), kwargs)
+        bare.args, bare.kwargs = bare.map(see)
+        if not given or not torch.is_grad_enabled():
+            return forward(*args, **kwargs)
+
+        class WithBackward(torch.autograd.Function):
+            """The call as a node of the graph."""
+
+            @staticmethod
+            def forward(context: Any, *tensors: torch.Tensor) -> Any:
+                result = forward(*bare.args, **bare.kwargs)
+                return tuple(result) if isinstance(result, list) else result
+
+            @staticmethod
+            def backward(context: Any, *gradients: Any) -> Any:
+                found = backward(gradients[0] if len(gradients) == 1 else gradients, *bare.args, **bare.kwargs)
+                found = tuple(found) if isinstance(found, (list, tuple)) else (found,)
+                if len(found) != len(given):
+                    raise ValueError(f"the backward of --operators gives {len(found)} gradients, not {len(given)}")
+                return found
+
+        return WithBackward.apply(*given)  # type: ignore[no-untyped-call]
+
+    return call
+
+
+def load_kernels(what: str) -> Any:
+    """Import what ``--load`` names: a ``.py``, a ``.so`` with operators, or a module. Raises InvalidInputError."""
+    try:
+        return loaded(what)
+    except Exception as problem:
+        raise InvalidInputError(f"--load {what!r} cannot be loaded: {type(problem).__name__}: {problem}.") from None
 
 
 def cleaned(function: Callable[..., Any], api: str, cleaning: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,37 @@
+"""Names of APIs that a check or a script may run: a name of a stranger's dump leads to a computation, or nowhere."""
+
+from __future__ import annotations
+
+from msprobe.capture.api_list import shipped_list
+
+#: Parts of a name that are never run: they read or write files, load code, or change what an object is.
+REFUSED = frozenset("load save compile from_file __reduce_ex__ __setstate__ __torch_function__ share_memory_".split())
+# Beginnings of ``namespace_operator`` that are never run: the interpreter's own, and those that need other ranks.
+_REFUSED_OPERATORS = (
+    *("prim_", "aten_save", "aten_from_file", "debugprims_", "profiler_", "export_", "debug_mode_ops_"),
+    *("c10d_", "_c10d_functional", "symm_mem_", "_dtensor_", "image_read_file", "image_write_file"),
+)
+_GROUPS = {"Functional": "functional", "Tensor": "tensor", "Torch": "torch", "VF": "_VF"}
+
+
+def is_known(prefix: str, name: str) -> bool:
+    """True for a call that a script may make. Where torch is not installed, only those of the list are known."""
+    if not all(part.isidentifier() and part not in REFUSED for part in name.split(".")):
+        return False
+    if prefix == "Ops":
+        return not name.startswith(_REFUSED_OPERATORS)
+    if prefix == "Function":
+        return True
+    if name in shipped_list("msprobe.capture.torch").get(_GROUPS.get(prefix, ""), ()):
+        return True
+    import importlib
+
+    try:
+        functions = importlib.import_module("msprobe.precheck.torch.functions")
+    except ImportError:
+        return False
+    try:
+        functions.find_function(prefix, name)
+    except LookupError:
+        return False
+    return True
