@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -16,9 +17,10 @@ import torch
 from command_line import call
 
 from msprobe import engine
+from msprobe.errors import NotAvailableError
 from msprobe.precheck import cluster
 from msprobe.precheck.executors import executor_of
-from msprobe.precheck.job import Task
+from msprobe.precheck.job import Task, skipped
 from msprobe.precheck.pool import Pool
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import Machine
@@ -131,6 +133,62 @@ def test_shares_of_a_check_give_the_answers_of_one_worker(tmp_path: Path, monkey
     assert [answer.key for answer in found] == names
     assert [answer.result[1] for answer in found] == ["pass", "pass", "SKIP", "pass", "pass"]
     assert [len(share.calls) for share in shares] == [2, 2, 1]
+
+
+def test_a_worker_that_does_not_start_leaves_its_calls_to_the_others(tmp_path: Path, capsys: Any) -> None:
+    good = Task(str(dump(tmp_path, names := ["Torch.sin.0", "Torch.cos.0", "Torch.exp.0"])), candidate="cpu")
+    bad = Task(good.dump, candidate="python:/no/such/python")
+    found = list(Pool([bad, good], 60).answers([(name, False) for name in names]))
+    assert [(answer.key, answer.result[1]) for answer in found] == [(name, "pass") for name in names]
+    assert "1 of 2 workers could not be used" in capsys.readouterr().out
+    with pytest.raises(NotAvailableError, match="cannot be run"):
+        list(Pool([bad, bad], 60).answers([(name, False) for name in names]))
+
+
+def test_calls_of_a_node_that_is_lost_are_named_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    names = [f"Torch.{name}.0" for name in ("sin", "cos", "tan", "exp", "tanh", "erf", "abs", "neg")]
+    task = Task(str(tmp_path), candidate="cpu")
+    monkeypatch.setattr(cluster, "answer_to", lambda worker, task, call, timeout: skipped(call[0], "done", call[1]))
+
+    def run(function: Any, jobs: Any, workers: Any) -> Any:
+        for job in jobs:
+            if ("Torch.tan.0", False) in job.calls:
+                raise engine.WorkerLostError("a process that ran jobs has ended.")
+            yield function(job)
+
+    monkeypatch.setattr(engine, "run", run)
+    found = list(cluster.answers([task], [(name, False) for name in names], 60, engine.Workers(1)))
+    assert [answer.key for answer in found] == names
+    assert [answer.result[3] for answer in found] == [
+        "done",
+        "done",
+        *["a process that ran jobs has ended."] * 2,
+        *["done"] * 4,
+    ]
+    assert "Torch.tan.0 and 1 more is lost" in capsys.readouterr().out
+
+
+@pytest.mark.slow  # a cluster takes ten seconds to start
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray has no wheel for this Python")
+def test_a_process_of_a_cluster_that_is_killed_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that runs shares, not the worker below it."""
+    mark = tmp_path / "killed"
+    text = (
+        f"import pathlib; mark = pathlib.Path({str(mark)!r})\n"
+        "    if function.__name__ == 'cos' and not mark.exists():\n"
+        "        mark.touch(); os.kill(os.getppid(), signal.SIGKILL)"
+    )
+    candidate = plugin(tmp_path, monkeypatch, text)
+    names = [f"Torch.{name}.{number}" for number in range(3) for name in ("sin", "cos", "exp", "tanh")]
+    words = ["-n", "2", "--engine", "ray", "--candidate", candidate, "-o", tmp_path]
+    done = call("multi_run_ut", "-api_info", dump(tmp_path, names), *words)
+    assert done.returncode == 0, done.stderr
+    assert mark.exists()
+    (result,) = tmp_path.glob("*_result_*.csv")
+    rows = result.read_text(encoding="utf-8-sig").splitlines()[1:]
+    assert [row.split(",")[:2] for row in rows] == [[name, "pass"] for name in names]
 
 
 @pytest.mark.slow  # the compiler starts, for each variant

@@ -9,6 +9,8 @@ import argparse
 
 from msprobe.cli.parser import UsageError
 
+#: Answer to bad input.
+BAD_INPUT_STATUS = 2
 _SKIPPED = ("Distributed", "MindSpeed", "NPU")
 
 
@@ -29,6 +31,7 @@ def execute(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from msprobe import log
+    from msprobe.cli.run_ut import demand_calls
     from msprobe.precheck import mindspore_rows
     from msprobe.precheck.executors import executor_of
     from msprobe.precheck.job import Task
@@ -40,6 +43,7 @@ def execute(args: argparse.Namespace) -> int:
     candidate = args.candidate or (f"auto:{args.device}" if args.device.isdigit() else args.device)
     executor_of(candidate)
     requests = open_requests(args.api_info_file)
+    demand_calls(requests, None)
     of_mindspore = requests.framework == "mindspore"
     kind = "mindspore overflow" if of_mindspore else "overflow"
     task = Task(str(Path(args.api_info_file).absolute()), candidate=candidate, seed=args.seed, kind=kind)

@@ -206,7 +206,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         load=loaded(args.load),
         cleaning=args.clean_output and str(Path(args.clean_output).absolute()),
     )
-    _tell_of_modules(open_requests(args.api_info_file), args.modules)
+    demand_calls(open_requests(args.api_info_file, args.modules), args.modules)
     return CheckRequest(
         dump=args.api_info_file,
         output=args.out_path,
@@ -232,22 +232,24 @@ def loaded(what: str) -> str:
     return str(Path(what).resolve())
 
 
-def _tell_of_modules(requests: Requests, modules: bool) -> None:
+def demand_calls(requests: Requests, modules: bool | None) -> None:
     """A dump of level L0 has no calls of APIs, one of level L2 the kernels below them, which nothing can be called by.
 
-    Raises InvalidInputError for level L2.
+    ``modules``: passes of leaf modules are among the requests; None for a command that knows none. Raises
+    InvalidInputError where nothing can be checked.
     """
+    names = requests.part.names()
     if requests.part.header.get("level") == "L2":
-        from msprobe.errors import InvalidInputError
+        why = "is of level L2, which records kernels and no calls of APIs"
+    elif requests.keys or not any(name.startswith(("Module.", "Cell.")) for name in names):
+        return
+    else:
+        why = f"has no {'pass of a leaf module' if modules else 'calls of APIs (level L0)'}"
+    from msprobe.errors import InvalidInputError
 
-        raise InvalidInputError(
-            f'"{requests.part.path}" is of level L2, which records kernels and no calls of APIs; record level L1 or '
-            "mix, or L0 and give --modules."
-        )
-    if not requests.keys and not modules and any(name.startswith("Module.") for name in requests.part.names()):
-        from msprobe import log
-
-        log.warning("the dump has no calls of APIs (level L0): with --modules its leaf modules are checked.")
+    knows = modules is not None and requests.framework != "mindspore"
+    use = "give --modules, which checks its leaf modules, or " if knows and not modules else ""
+    raise InvalidInputError(f'"{requests.part.path}" {why}; {use}record level L1 or mix.')
 
 
 def candidates_of(args: argparse.Namespace) -> list[str]:

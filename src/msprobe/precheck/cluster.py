@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from msprobe import engine
+from msprobe import engine, log
 from msprobe.precheck.job import Answer, Task
-from msprobe.precheck.pool import Worker, answer_to
+from msprobe.precheck.pool import Worker, answer_to, skip_lost
 
 _MOST_CALLS_OF_A_SHARE = 32
 _SHARES_OF_A_WORKER = 4
@@ -39,17 +39,24 @@ def answers(
 ) -> Iterator[Answer]:
     """Check calls on the cluster; the answers come in the order of the calls.
 
-    Raises NotAvailableError where Ray is not installed or no cluster answers, WorkerLostError if a process of a node
-    ends in the middle: what was written until then is continued with ``-csv_path``.
+    The calls of a share whose process is lost three times in a row are skipped, and the others go on. Raises
+    NotAvailableError where Ray is not installed or no cluster answers.
     """
     size = min(_MOST_CALLS_OF_A_SHARE, math.ceil(len(calls) / (len(tasks) * _SHARES_OF_A_WORKER)))
     parts = [tuple(calls[start : start + size]) for start in range(0, len(calls), max(1, size))]
     shares = [Share(tasks[number % len(tasks)], part, timeout) for number, part in enumerate(parts)]
     try:
-        for found in engine.run(Share.check, shares, workers):
-            yield from found
-    except engine.WorkerLostError as lost:
-        raise engine.WorkerLostError(f"{lost.message} Continue the check with -csv_path.") from lost
+        while shares:
+            try:
+                for found in engine.run(Share.check, shares, workers):
+                    shares = shares[1:]
+                    yield from found
+            except engine.WorkerLostError as problem:
+                lost, shares = shares[0], shares[1:]
+                log.warning(
+                    f"the process of a node that checked {lost.calls[0][0]} and {len(lost.calls) - 1} more is lost."
+                )
+                yield from (skip_lost(lost.task, key, problem.message, backward) for key, backward in lost.calls)
     finally:
         for worker in _workers.values():
             worker.stop()

@@ -13,11 +13,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msprobe import log
 from msprobe.errors import MsprobeError, NotAvailableError
 from msprobe.precheck import mindspore_rows
 from msprobe.precheck.executors import executor_of
@@ -149,33 +151,68 @@ class Worker:
             process.wait()
 
 
+class _Jobs:
+    """Calls that wait for a worker, each a number and a key. One that is given back is taken by another worker."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._waiting = deque(enumerate(keys))
+        self._under_way = 0
+        self._changed = threading.Condition()
+        self._ended = False
+
+    def take(self) -> tuple[int, str] | None:
+        """The next one; None when all are done. Waits while one is under way, which may be given back."""
+        with self._changed:
+            while not self._ended and not self._waiting and self._under_way:
+                self._changed.wait()
+            if self._ended or not self._waiting:
+                return None
+            self._under_way += 1
+            return self._waiting.popleft()
+
+    def over(self, given_back: tuple[int, str] | None = None) -> None:
+        """One that was taken is done, or given back."""
+        with self._changed:
+            self._under_way -= 1
+            if given_back is not None:
+                self._waiting.appendleft(given_back)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Nobody takes any more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
 class Pool:
-    """Some workers that take calls from one queue. ``answers`` gives what they say in the order of the calls."""
+    """Some workers that take calls from one queue. ``answers`` gives what they say in the order of the calls.
+
+    A worker that does not start leaves its calls to the others.
+    """
 
     def __init__(self, tasks: Sequence[Task], timeout: float) -> None:
         self._tasks = tasks
         self._timeout = timeout
-        self._todo: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[int, Answer | MsprobeError]] = queue.SimpleQueue()
         self._workers: list[Worker] = []
-        self._ended = False
+        self._left = 0
+        self._not_started: list[MsprobeError] = []
+        self._counting = threading.Lock()
 
     def answers(self, calls: Sequence[tuple[str, bool]]) -> Iterator[Answer]:
         """Check calls, each a key and whether it has a backward record.
 
         Raises NotAvailableError if no worker starts.
         """
-        for number, (key, _) in enumerate(calls):
-            self._todo.put((number, key))
-        threads = []
-        for task in self._tasks[: max(1, len(calls))]:
-            self._todo.put(None)
-            worker = Worker(task)
-            self._workers.append(worker)
-            threads.append(threading.Thread(target=self._work, args=(worker, task, calls), daemon=True))
-        for thread in threads:
-            thread.start()
+        jobs = _Jobs([key for key, _ in calls])
+        tasks = self._tasks[: max(1, len(calls))]
+        self._workers = [Worker(task) for task in tasks]
+        self._left = len(tasks)
+        for worker, task in zip(self._workers, tasks, strict=True):
+            threading.Thread(target=self._work, args=(worker, task, calls, jobs), daemon=True).start()
         waiting: dict[int, Answer] = {}
+        finished = False
         try:
             for number in range(len(calls)):
                 while number not in waiting:
@@ -184,28 +221,35 @@ class Pool:
                         raise found
                     waiting[place] = found
                 yield waiting.pop(number)
+            finished = True
         finally:
-            self._ended = True
-            finished = not waiting and self._todo.empty()
+            jobs.end()
             for worker in self._workers:
                 worker.stop(kill=not finished)
+            if finished and self._not_started:
+                count = f"{len(self._not_started)} of {len(tasks)} workers"
+                log.warning(
+                    f"{count} could not be used, and the others did their calls: {self._not_started[0].message}"
+                )
 
-    def _work(self, worker: Worker, task: Task, calls: Sequence[tuple[str, bool]]) -> None:
-        while not self._ended:
-            job = self._todo.get()
-            if job is None:
-                return
+    def _work(self, worker: Worker, task: Task, calls: Sequence[tuple[str, bool]], jobs: _Jobs) -> None:
+        while (job := jobs.take()) is not None:
             number, key = job
             try:
                 self._done.put((number, answer_to(worker, task, calls[number], self._timeout)))
+                jobs.over()
             except MsprobeError as problem:
-                self._done.put((number, problem))
+                with self._counting:
+                    self._left -= 1
+                    self._not_started.append(problem)
+                    if not self._left:
+                        self._done.put((number, problem))
+                jobs.over(given_back=job)
                 return
             except Exception as problem:  # what is never to happen must not let the parent wait for ever
-                if not self._ended:
-                    self._done.put(
-                        (number, MsprobeError(f"checking {key} failed: {type(problem).__name__}: {problem}"))
-                    )
+                why = MsprobeError(f"checking {key} failed: {type(problem).__name__}: {problem}")
+                self._done.put((number, why))
+                jobs.over()
                 return
 
 
@@ -224,7 +268,7 @@ def answer_to(worker: Worker, task: Task, call: tuple[str, bool], timeout: float
             return answer_of(worker.ask(key, timeout))
     except WorkerFailedError as problem:
         message = f"{problem} Is there too little memory?" if problem.killed else str(problem)
-        return _lost(task, key, message, has_backward)
+        return skip_lost(task, key, message, has_backward)
 
 
 def _told(line: str) -> str:
@@ -235,7 +279,7 @@ def _told(line: str) -> str:
         return f"a worker did not start; it said {line[:200]!r}."
 
 
-def _lost(task: Task, key: str, message: str, has_backward: bool) -> Answer:
+def skip_lost(task: Task, key: str, message: str, has_backward: bool) -> Answer:
     """The answer for a call that cost a worker."""
     if task.kind == "mindspore":
         return mindspore_rows.skipped(key, message, has_backward)

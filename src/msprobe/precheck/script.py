@@ -335,13 +335,14 @@ def _demand_values(requests: Requests, config: OpConfig) -> None:
 
 
 def _extract(requests: Requests, config: OpConfig) -> None:
-    """Write the records of the call into a file of their own, with absolute paths of values."""
+    """Write the records of the call into a file of their own; values stay in the folder of the dump."""
     names = [f"{config.api}.{direction}" for direction in PROPAGATIONS]
     found = {name: requests.part.record(name) for name in names if name in requests.part}
     if not found:
         raise InvalidInputError(
             f'"{requests.part.path}" has no API {config.api!r}; {_near(config.api, requests.keys)}.'
         )
-    content = {"framework": requests.framework, "dump_data_dir": None, "data": found}
+    values = requests.part.header.get("dump_data_dir")
+    content = {"framework": requests.framework, "dump_data_dir": values, "data": found}
     make_folder(config.extract.parent)
     write_atomically(config.extract, json.dumps(content, indent=1).encode())

@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.store import layout
 
 _DATA = b'\n "data": {'
 _DATA_END = re.compile(rb"\n \}")
@@ -253,6 +254,8 @@ def _parse_whole(path: Path, text: bytes) -> JsonIndex:
     if not isinstance(found, dict):
         raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(found).__name__}.')
     data = found.pop("data", None)
+    if data is None:
+        found, data = _extracted(found)
     if not isinstance(data, dict):
         raise InvalidInputError(f'"{path}": "data" must be an object, found {_kind(data)}.')
     ours = found.pop("msprobe", {})
@@ -263,6 +266,17 @@ def _parse_whole(path: Path, text: bytes) -> JsonIndex:
         places.add(name, 0, position, position + len(piece))
         position += len(piece)
     return JsonIndex(found, ours if isinstance(ours, dict) else {}, places, b"".join(pieces))
+
+
+def _extracted(found: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Header and records of a file of single calls, as op_generate of mindstudio-probe writes it: without ``data``."""
+    records = {name: value for name, value in found.items() if name.endswith((".forward", ".backward"))}
+    if not records or not all(isinstance(value, dict) for value in records.values()):
+        return found, None
+    header = {name: value for name, value in found.items() if name not in records}
+    if '"data_name"' in json.dumps(records):
+        header.setdefault("dump_data_dir", layout.TENSOR_FOLDER)
+    return header, records
 
 
 def _piece(record: Any) -> bytes:

@@ -130,16 +130,34 @@ class DumpPart:
     def tensor_path(self, data_name: str) -> Path:
         """The file of the values named ``data_name`` in a record; it need not be there (see ``has_tensor``).
 
-        The file always lies in the folder beside ``dump.json``: dumps are moved, and a name from a file leads
-        nowhere else. Raises InvalidInputError for a name that would.
+        The file always lies in the folder beside ``dump.json``, or elsewhere in the folder of the dump where its name
+        is a path (of mindstudio-probe 8.1.1): dumps are moved, and a name from a file leads nowhere else. Raises
+        InvalidInputError for a name that would.
         """
         folder = self.folder / layout.TENSOR_FOLDER
-        if not data_name or "/" in data_name or "\0" in data_name or data_name in (".", ".."):
+        if "/" in data_name and "\0" not in data_name:
+            return self._path_inside(data_name)
+        if not data_name or "\0" in data_name or data_name in (".", ".."):
             raise InvalidInputError(f'"{self.path}": data_name {data_name!r} is not the name of a file.')
         path = folder / data_name
         if path.is_symlink() and path.resolve().parent != folder.resolve():
             raise InvalidInputError(f'"{path}" is a symbolic link that leads out of the dump.')
         return path
+
+    def _path_inside(self, given: str) -> Path:
+        """The file of a name that is a path: by its last part where that is beside, else where it says, if that is in
+        the folder of the dump.
+        """
+        name = given.rpartition("/")[2]
+        if name not in ("", ".", "..") and (beside := self.tensor_path(name)).is_file():
+            return beside
+        path = Path(given)
+        if path.is_absolute() and path.resolve().is_relative_to(self.folder.resolve()):
+            return path.resolve()
+        raise InvalidInputError(
+            f'"{self.path}": data_name {given!r} is not the name of a file in the folder of the dump, and nothing '
+            f'else is read; put the file into "{self.folder / layout.TENSOR_FOLDER}".'
+        )
 
     def has_tensor(self, data_name: str) -> bool:
         """True if the values were written; an interrupted dump may name files that were on their way."""

@@ -101,7 +101,15 @@ def test_modules_of_level_l0_are_checked_when_asked_for(tmp_path: Path) -> None:
     }
     dump = tmp_path / "dump.json"
     dump.write_text(json.dumps({"task": "statistics", "framework": "pytorch", "dump_data_dir": None, "data": data}))
-    assert "--modules" in call("run_ut", "-api_info", dump, "-o", tmp_path / "without").stdout
+    for command in ("run_ut", "run_overflow_check"):
+        without = call(command, "-api_info", dump, *(("-o", tmp_path / "without") if command == "run_ut" else ()))
+        assert without.returncode == 2
+        assert "has no calls of APIs (level L0)" in without.stderr
+        assert ("--modules" in without.stderr) == (command == "run_ut")
+    assert not (tmp_path / "without").exists()
+    none = dump.with_name("none.json")
+    none.write_text(json.dumps({"framework": "pytorch", "data": {"Module.net.Net.backward.0": {"input": [result]}}}))
+    assert "no pass of a leaf module" in call("run_ut", "-api_info", none, "-o", tmp_path, "--modules").stderr
     found = call("run_ut", "-api_info", dump, "-o", tmp_path, "--modules", "--candidate", "inject:scale=1e-3")
     assert found.returncode == 0
     (path,) = tmp_path.glob("*_result_*.csv")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import call
 
@@ -141,6 +143,28 @@ def test_a_mistake_in_config_op_is_one_line(dump: Path, fields: dict[str, Any], 
     assert found.returncode == 1
     assert said in found.stderr
     assert found.stderr.count("\n") == 1
+
+
+def test_what_8_1_1_has_extracted_is_read_with_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Its file has no "data", and whole paths of where the dump was."""
+    dump, values = tmp_path / "rank", tmp_path / "rank" / "dump_tensor_data"
+    values.mkdir(parents=True)
+    np.save(values / "x.npy", np.full((4, 3), 7, np.float32))
+    record = {"input_args": [{**INPUT, "data_name": "/where/it/was/x.npy"}], "input_kwargs": {}, "output": [TENSOR]}
+    (dump / "call.json").write_text(json.dumps({"Functional.relu.0.forward": record}))
+    fields = {"dump_json_path": "", "api_name": "Functional.relu.0", "extract_api_path": str(dump / "call.json")}
+    path = tmp_path / "config_op.json"
+    path.write_text(json.dumps({**fields, "data_mode": "real_data"}))
+    assert call("-f", "pytorch", "op_generate", "-i", path, "-o", tmp_path).returncode == 0
+    script = tmp_path / "Functional.relu.0.forward.py"
+    assert base64.b64encode(np.full((4, 3), 7, np.float32).tobytes()).decode() in script.read_text()
+    assert run(script, monkeypatch=monkeypatch) == 0
+    (values / "x.npy").rename(tmp_path / "x.npy")
+    gone = call("-f", "pytorch", "op_generate", "-i", path, "-o", tmp_path)
+    assert gone.returncode == 1
+    assert "put the file into" in gone.stderr
 
 
 def made(dump: Path, api: str, *words: object) -> Path:

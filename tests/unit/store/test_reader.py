@@ -316,6 +316,29 @@ def test_a_data_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
         part.tensor_path(name)
 
 
+def test_a_data_name_that_is_a_path_is_found_in_the_folder_of_the_dump(tmp_path: Path) -> None:
+    """mindstudio-probe 8.1.1 writes whole paths into what op_generate extracts, of where the dump was then."""
+    part = open_dump(write_reference(tmp_path / "rank")).part()
+    beside, elsewhere = (tmp_path / "rank" / folder / "in.pt" for folder in ("dump_tensor_data", "kept"))
+    for file in (beside, elsewhere):
+        file.parent.mkdir()
+        file.touch()
+    (tmp_path / "in.pt").touch()
+    (elsewhere.parent / "out.pt").symlink_to(tmp_path / "in.pt")
+    for name in ("/moved/since/dump_tensor_data/in.pt", "step0/rank/in.pt", str(elsewhere), "../../in.pt"):
+        assert part.tensor_path(name) == beside
+    beside.unlink()
+    assert part.tensor_path(str(elsewhere)) == elsewhere
+    for name in (
+        str(tmp_path / "in.pt"),
+        "/moved/in.pt",
+        str(elsewhere.parent / "out.pt"),
+        f"{tmp_path}/rank/../in.pt",
+    ):
+        with pytest.raises(InvalidInputError, match="put the file into"):
+            part.tensor_path(name)
+
+
 def test_a_link_out_of_the_dump_is_refused(tmp_path: Path) -> None:
     part = open_dump(write_reference(tmp_path / "rank")).part()
     tensors = tmp_path / "rank" / "dump_tensor_data"
