@@ -70,14 +70,19 @@ class HeardSteps:
 
     def end_step(self, begun: Any, error: BaseException | None) -> None:
         """See the protocol."""
-        dumped = begun.dumped if type(begun) is HeardStep else begun
+        heard = begun if type(begun) is HeardStep else None
+        first, rest = _divided(heard.ways) if heard is not None and error is None else ([], [])
+        if heard is not None and first:
+            self.bus.show(first, "after", heard.event, None)
+        dumped = heard.dumped if heard is not None else begun
         if dumped is not None:
             self.session.guard(self.dumper.end_step, dumped, error)
-        if type(begun) is HeardStep:
-            if error is None:
-                self.bus.show(begun.ways, "after", begun.event, None)
-            else:
-                self._fail(begun, error)
+        if heard is None:
+            return
+        if error is not None:
+            self._fail(heard, error)
+        elif rest:
+            self.bus.show(rest, "after", heard.event, None)
 
     def skip_step(self, begun: Any) -> None:
         """See the protocol. Listeners are told that it has failed."""
@@ -94,3 +99,9 @@ class HeardSteps:
     def _fail(self, begun: HeardStep, error: BaseException) -> None:
         event = begun.event
         self.bus.show_failure(begun.ways, Failure(event.name, event.step, event.rank, event, error))
+
+
+def _divided(ways: Sequence[Way]) -> tuple[list[Way], list[Way]]:
+    """Changers that come before the dump, which has what they have made of a step then, and all others."""
+    first = [way for way in ways if way.listening.changer is not None and not way.listening.behind]
+    return first, [way for way in ways if way not in first]

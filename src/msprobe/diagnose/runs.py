@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from msprobe.diagnose.all_steps import Place, Progress, Steps, Telling
-from msprobe.diagnose.findings import Status, Verdict
+from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.layout.annotation import read_annotations
 from msprobe.diagnose.layout.compare import ComparedLayouts, LayoutCounts, Layouts, notes_of_layouts
 from msprobe.diagnose.layout.detect import layouts_differ
@@ -47,6 +47,7 @@ def compare_runs(
     layout: StrPath | None = None,
     mappings: Mappings | None = None,
     keep: Keep | None = None,
+    is_known: Callable[[Finding], bool] = lambda _: False,
 ) -> Verdict:
     """Say where two recorded trainings part.
 
@@ -60,7 +61,7 @@ def compare_runs(
     ``mappings``: names of functions and modules of MindSpore and what they are in PyTorch, where these do not answer to
     each other by themselves (see :func:`msprobe.compare.mapping.load_mappings`).
     ``keep`` is given what is known of each step of a rank, and may go on looking at it; not if others than this process
-    compare them.
+    compare them. ``is_known``: a finding that is not to be told, nor to end the search.
     Raises PathError or InvalidInputError if one of them cannot be read, or ``noise`` has no part in common with the
     reference; NotAvailableError if what ``jobs`` and ``engine`` need is not installed.
     """
@@ -102,6 +103,7 @@ def compare_runs(
             compared = True
             following = common.steps[number + 1] if number + 1 < len(common.steps) else None
             suspects = [one for one in across_ranks(results) if one.shows_later not in excused]
+            suspects = [one for one in suspects if not is_known(one.finding)]
             suspects = name_unaveraged(results, suspects)
             answer, found = conclude(results, suspects, partial(steps.reach_in, following), following is not None)
             other_model = two_models(result.answering for result in results) if answer == "diverged" else ""

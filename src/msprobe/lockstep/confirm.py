@@ -30,6 +30,8 @@ _OF_CALLS = frozenset(
         "recompute",
     )
 )
+#: Other arguments and settings are a fact, whatever the results are put to.
+_HOW_CALLED = frozenset(("argument", "optimizer"))
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class Named:
     def in_words(self) -> str:
         """As a sentence has it."""
         return f"every call {self.entry}" if self.is_every_call else self.entry
+
+    def is_put_right(self, finding: Finding) -> bool:
+        """True for what stays to be told of a call whose results were put right: how it was called."""
+        entry = finding.entry or ""
+        return finding.kind in _HOW_CALLED and self.entry in (entry, of_every_number(entry))
 
     def is_of_same_api(self, entry: str | None) -> bool:
         """True for another call of the API of the one that is named."""
@@ -127,4 +134,4 @@ class Confirmed:
 
 def confirmed(named: Named, dump: StrPath) -> Confirmed:
     """Judge the training in which the call was put right, by its dump. Raises PathError or InvalidInputError."""
-    return Confirmed(named, compare_runs(dump, named.reference))
+    return Confirmed(named, compare_runs(dump, named.reference, is_known=named.is_put_right))

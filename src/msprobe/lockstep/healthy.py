@@ -39,6 +39,8 @@ class Healthy:
     def explains(self, suspect: Suspect) -> bool:
         """True if what is suspected is done, or seen, in such a region."""
         finding, judged = suspect.finding, suspect.judged
+        if suspect.shows_later or (finding.kind in ("weights", "initial_weights") and suspect.clear):
+            return False  # what outlives the step is no result that a region could end at
         if finding.kind == "missing_gradient" and _forward(finding.entry or "") in self._followed:
             return True  # it came back through the call that was made on own values
         if finding.kind == "argument" and finding.entry in self._coarse and _stands_out(judged):

@@ -22,6 +22,7 @@ from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.verdict.common import Rank, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import Compared, across_ranks
+from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.wording import Wording
 from msprobe.lockstep import account_files
@@ -80,6 +81,11 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
         ]
         left = {result.rank: result.left for result in results}
         results = running.add(results)
+        other_model = two_models(result.answering for result in results) if number == 0 else ""
+        if other_model and any(result.suspects for result in results):
+            compared = False
+            running.leave_out(step.candidate, other_model, len(results))
+            break
         compared = compared or any(result.summary["pairs"] for result in results)
         found.add(step, results, account["regions"])
     status = found.status if compared else "incomparable"
@@ -134,7 +140,7 @@ class _Findings:
             cause = finding.fact(Because)
             if cause is not None and cause.cause == "random":
                 self._random.setdefault(finding.entry or finding.where)
-            elif suspect.clear or suspect.matters or _is_of_another_type(suspect):
+            elif suspect.clear or suspect.matters or suspect.shows_later or _is_of_another_type(suspect):
                 self._keep(mark, suspect, step)
             elif finding.kind in ("argument", "choice"):
                 self._quiet.setdefault(mark, replace(finding, harmless=True))

@@ -61,9 +61,10 @@ class Experts(nn.Module):
 def train(ways: Collection[str] = (), steps: int = 1) -> dict[str, torch.Tensor]:
     """Train for some steps. What the model keeps."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.BatchNorm1d(WIDTH), Experts(ways), nn.Linear(WIDTH, 3))
+    first = nn.BatchNorm1d(WIDTH, momentum=0.5 if "momentum" in ways else 0.1)
+    model = nn.Sequential(first, Experts(ways), nn.Linear(WIDTH, 3))
     if "average" in ways:
-        model[0].running_mean.fill_(0.3)
+        first.running_mean.fill_(0.3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(steps):
         batch, goals = torch.randn(ROWS, WIDTH), torch.randint(0, 3, (ROWS,))
@@ -75,6 +76,18 @@ def train(ways: Collection[str] = (), steps: int = 1) -> dict[str, torch.Tensor]
         PrecisionDebugger.stop()
         PrecisionDebugger.step()
     return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def other_training() -> None:
+    """A step of something else."""
+    model = nn.Sequential(nn.GRU(3, 5, batch_first=True))
+    PrecisionDebugger.start(model)
+    found, _ = model(torch.randn(2, 4, 3))
+    for factor in range(12):
+        found = torch.tanh(found * (1.0 + factor)).cumsum(dim=1)
+    found.square().mean().backward()
+    PrecisionDebugger.stop()
+    PrecisionDebugger.step()
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +137,17 @@ def test_running_averages_are_put_right_for_good_and_named_once(tmp_path: Path) 
     assert len(counting) == 1
     assert "running_mean" in counting[0].message
     assert counting[0].step == 0
+
+
+def test_other_running_averages_are_no_harmless_difference(reference: Path, tmp_path: Path) -> None:
+    verdict = in_lockstep(partial(train, ("momentum",)), reference, tmp_path / "own")
+
+    assert entries(verdict) == {"Functional.batch_norm.0.forward"}
+    assert verdict.status == "diverged"
+
+
+def test_another_model_cannot_be_compared(reference: Path, tmp_path: Path) -> None:
+    verdict = in_lockstep(other_training, reference, tmp_path / "own")
+
+    assert verdict.status == "incomparable"
+    assert "is it the same model?" in verdict.reason
