@@ -13,6 +13,7 @@ from msprobe.diagnose.steps.argument_names import argument_given
 from msprobe.lockstep import optimizer_steps, pairing
 from msprobe.lockstep.account import Account
 from msprobe.lockstep.beside import Beside
+from msprobe.lockstep.gradients import Gradients
 from msprobe.lockstep.optimizer_steps import Part
 from msprobe.lockstep.pairing import Pairs
 from msprobe.lockstep.reference import (
@@ -20,7 +21,6 @@ from msprobe.lockstep.reference import (
     RecordedCall,
     RecordedStep,
     Slot,
-    Slots,
     has_other_arguments,
 )
 from msprobe.lockstep.regions import Mark, Own, Region, Regions
@@ -75,9 +75,7 @@ class Lockstep(Changer):
         # Asked in the step of an optimizer that has a closure.
         self._is_updating = is_updating
         self._step: OptimizerStep | None = None
-        self._gradients: dict[tuple[str, int], tuple[Slots, Slots]] = {}
-        # Gradients that came already: a graph that is walked twice brings others the second time.
-        self._came: set[tuple[str, str, str]] = set()
+        self._gradients: Gradients | None = None
 
     # ---------------------------------------------------------------- steps
 
@@ -87,15 +85,16 @@ class Lockstep(Changer):
         self._beside = Beside(self._values, self._recorded)
         self._pairs = None if self._recorded is None else Pairs(self._recorded, self._values)
         self._forget()
-        if self._recorded is not None:
+        if self._recorded is not None and self._pairs is not None:
             self._regions = Regions(self._recorded.unit)
-        if self._recorded is None:
+            self._gradients = Gradients(self._pairs, self._regions, self._beside, bool(self._only))
+        else:
             self.account.note("step_not_in_reference", event.step, "all calls")
 
     def step_end(self, event: Step) -> None:
         """Close it."""
-        if self._recorded is not None and self._pairs is not None:
-            self._look_for_missed_gradients()
+        if self._recorded is not None and self._pairs is not None and self._gradients is not None:
+            self._gradients.look_for_missed()
             self._regions.close(self._pairs.is_balanced)
             self.account.counts["steps"] += 1
             self.account.add_regions(event.step, self._regions)
@@ -106,8 +105,7 @@ class Lockstep(Changer):
 
     def _forget(self) -> None:
         self._open.clear()
-        self._gradients.clear()
-        self._came.clear()
+        self._gradients = None
         self._regions = Regions()
 
     # ---------------------------------------------------------------- calls
@@ -395,49 +393,13 @@ class Lockstep(Changer):
 
     def gradient(self, event: Any) -> NewGradient | None:  # type: ignore[override]
         """Put the recorded gradient in the place of its own."""
-        if not isinstance(event, Gradient) or self._pairs is None or self._recorded is None:
+        if self._gradients is None or not isinstance(event, Gradient) or not self._is_chosen(event.name):
             return None
-        mark = event.key, event.number
-        came = event.name, event.side, event.place
-        if came in self._came or not self._is_chosen(event.name):
-            return None
-        found = self._pairs.partner.get(mark) or (self._recorded.module_pass(event.name) if self._only else None)
-        if found is None:
-            return None
-        self._came.add(came)
-        slot = self._gradients_of(mark, found)[0 if event.side == "result" else 1].get(event.place)
-        if slot is None or slot.shape != self._values.shape(event.gradient):
-            return None
-        other = self._beside.other(event.gradient, slot)
-        if event.side == "result":
-            for region in self._regions.entered_from(mark):
-                agrees = other is None or self._beside.agrees(event.gradient, other, slot, region, gradient=True)
-                if agrees and not region.tells_by_gradients:
-                    continue
-                if agrees or not self._regions.goes_back(mark, region, self._pairs.has_unmade):
-                    region.end(event.name, agrees)
-        if self._regions.is_passed(mark, event.name) or other is None or not event.can_be_replaced:
+        other = self._gradients.other(event)
+        if other is None or not event.can_be_replaced:
             return None
         self.account.counts["gradients_replaced"] += 1
         return NewGradient(other)
-
-    def _gradients_of(self, mark: tuple[str, int], found: RecordedCall) -> tuple[Slots, Slots]:
-        assert self._recorded is not None
-        slots = self._gradients.get(mark)
-        if slots is None:
-            slots = self._gradients[mark] = self._recorded.gradients_of(found)
-        return slots
-
-    def _look_for_missed_gradients(self) -> None:
-        """The step is over: gradients that the reference has, and that no region has brought back."""
-        assert self._pairs is not None
-        for mark in self._regions.entries():
-            name = f"{mark[0]}.{mark[1]}.backward"
-            found = self._pairs.partner.get(mark)
-            for place in self._gradients_of(mark, found)[0] if found is not None else ():
-                if (name, "result", place) not in self._came:
-                    for region in self._regions.entered_from(mark):
-                        region.end(name, False)
 
     # ---------------------------------------------------------------- optimizers
 

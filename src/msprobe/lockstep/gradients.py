@@ -1,0 +1,65 @@
+"""Gradients on their way back in one step of one rank: judged where they end a region, and what takes their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msprobe.capture.events import Gradient
+from msprobe.lockstep.beside import Beside
+from msprobe.lockstep.pairing import Pairs
+from msprobe.lockstep.reference import RecordedCall, Slots
+from msprobe.lockstep.regions import Mark, Regions
+
+
+class Gradients:
+    """The gradients of a step. ``of_modules``: those of passes of modules have partners, too."""
+
+    def __init__(self, pairs: Pairs, regions: Regions, beside: Beside, of_modules: bool) -> None:
+        self._pairs = pairs
+        self._regions = regions
+        self._beside = beside
+        self._of_modules = of_modules
+        self._slots: dict[Mark, tuple[Slots, Slots]] = {}
+        # Gradients that came already: a graph that is walked twice brings others the second time.
+        self._came: set[tuple[str, str, str]] = set()
+
+    def other(self, event: Gradient) -> Any:
+        """What the reference has in the place of a gradient; None if it is the same, or goes on as it is."""
+        mark = event.key, event.number
+        came = event.name, event.side, event.place
+        if came in self._came:
+            return None
+        found = self._pairs.partner.get(mark)
+        if found is None and self._of_modules:
+            found = self._pairs.step.module_pass(event.name)
+        if found is None:
+            return None
+        self._came.add(came)
+        slot = self._of(mark, found)[0 if event.side == "result" else 1].get(event.place)
+        if slot is None or not self._beside.has_shape(event.gradient, slot):
+            return None
+        other = self._beside.other(event.gradient, slot)
+        if event.side == "result":
+            for region in self._regions.entered_from(mark):
+                agrees = other is None or self._beside.agrees(event.gradient, other, slot, region, gradient=True)
+                if agrees and not region.tells_by_gradients:
+                    continue
+                if agrees or not self._regions.goes_back(mark, region, self._pairs.has_unmade):
+                    region.end(event.name, agrees)
+        return None if self._regions.is_passed(mark, event.name) else other
+
+    def look_for_missed(self) -> None:
+        """The step is over: gradients that the reference has, and that no region has brought back."""
+        for mark in self._regions.entries():
+            name = f"{mark[0]}.{mark[1]}.backward"
+            found = self._pairs.partner.get(mark)
+            for place in self._of(mark, found)[0] if found is not None else ():
+                if (name, "result", place) not in self._came:
+                    for region in self._regions.entered_from(mark):
+                        region.end(name, False)
+
+    def _of(self, mark: Mark, found: RecordedCall) -> tuple[Slots, Slots]:
+        slots = self._slots.get(mark)
+        if slots is None:
+            slots = self._slots[mark] = self._pairs.step.gradients_of(found)
+        return slots
