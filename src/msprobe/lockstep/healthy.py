@@ -41,6 +41,8 @@ class Healthy:
         finding, judged = suspect.finding, suspect.judged
         if suspect.shows_later or (finding.kind in ("weights", "initial_weights") and suspect.clear):
             return False  # what outlives the step is no result that a region could end at
+        if finding.kind == "dtype":
+            return False  # a type of fewer digits rounds, and may still come to the same here
         if finding.kind == "missing_gradient" and _forward(finding.entry or "") in self._followed:
             return True  # it came back through the call that was made on own values
         if finding.kind == "argument" and finding.entry in self._coarse and _stands_out(judged):
