@@ -293,13 +293,15 @@ def test_the_script_of_a_call_tells_a_verdict_and_finds_the_smallest_call(statis
 
 
 def test_reproduce_writes_the_script_of_the_call_that_a_verdict_names(statistics: Path, tmp_path: Path) -> None:
-    finding = {"entry": "Torch.softmax.0.forward", "step": 0, "rank": "rank", "evidence": {}}
+    finding = {"entry": "Torch.softmax.0.forward", "kind": "structure", "step": 0, "rank": "rank", "evidence": {}}
     verdict = tmp_path / "verdict.json"
     verdict.write_text(json.dumps({"candidate": str(statistics.parents[2]), "findings": [finding]}))
-    assert call("reproduce", verdict, "-o", tmp_path).returncode == 0
+    made = call("reproduce", verdict, "-o", tmp_path)
+    assert made.returncode == 0
+    assert "One of the two runs alone makes this call, so the call itself is probably right" in made.stdout
     assert (tmp_path / "Torch.softmax.0.forward.py").is_file()
     wrong = call("reproduce", verdict, "--finding", 2, "-o", tmp_path)
-    assert wrong.returncode == 1
+    assert wrong.returncode == 2
     assert "has the findings 1 to 1" in wrong.stderr
 
 

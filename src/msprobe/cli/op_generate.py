@@ -22,11 +22,13 @@ from msprobe.paths import make_folder
 if TYPE_CHECKING:
     from msprobe.precheck.executors import ScriptWords
 
+#: A script ends with 1 where the call is wrong.
+BAD_INPUT_STATUS = 2
 _MINDSPORE_DEVICE = re.compile(r"(?:(?:cpu|cuda|npu)(?::\d+)?)?")
 _EPILOG = """\
 The script runs the call on a device and in double precision on the CPU, prints what differs and a verdict; its exit
-status is 1 if that is an error. Large values are written beside it. `python SCRIPT --minimize` looks for a smaller call
-that still fails, and writes it beside the script.
+status is 1 if that is an error, 2 if it cannot be run. Large values are written beside it. `python SCRIPT --minimize`
+looks for a smaller call that still fails, and writes it beside the script.
 """
 
 
@@ -37,7 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--config_input", metavar="FILE", help="config_op.json: which call of which dump")
     parser.add_argument("-o", "--api_output_path", required=True, metavar="DIR", help="folder for the script")
     parser.add_argument("--dump", metavar="FILE", help="dump.json, in place of -i")
-    parser.add_argument("--api", metavar="NAME", help="the call, as Functional.softmax.0")
+    parser.add_argument(
+        "--api", metavar="NAME", help="the call, as Functional.softmax.0, or its record (...0.backward)"
+    )
     parser.add_argument("--propagation", choices=("forward", "backward"), default="forward", help="forward (default)")
     parser.add_argument("--seed", type=int, default=1234, help="of values that the dump does not have (1234)")
     add_script_options(parser)
@@ -85,8 +89,12 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError("--dump needs --api: the name of a call, as Functional.softmax.0.")
     from msprobe.precheck.requests import open_requests
 
-    requests = open_requests(args.dump, modules=args.api.startswith("Module."))
-    return write_and_run(requests, args, args.api, args.propagation, args.seed, folder)
+    api, propagation = args.api, args.propagation
+    for direction in ("forward", "backward"):
+        if api.endswith(f".{direction}"):
+            api, propagation = api.removesuffix(f".{direction}"), direction
+    requests = open_requests(args.dump, modules=api.startswith("Module."))
+    return write_and_run(requests, args, api, propagation, args.seed, folder)
 
 
 def write_and_run(
@@ -96,9 +104,11 @@ def write_and_run(
     propagation: str,
     seed: int,
     folder: Path,
-    of_arguments: bool = False,
+    hint: str = "",
 ) -> int:
-    """Write the script of one call with the options of the command line, and run it for ``--minimize``."""
+    """Write the script of one call with the options of the command line, and run it for ``--minimize``. ``hint``: why
+    the call itself is probably right.
+    """
     from msprobe.precheck.executors import script_words
     from msprobe.precheck.requests import Requests
     from msprobe.precheck.script import ScriptRequest, write_script
@@ -127,7 +137,7 @@ def write_and_run(
     path = write_script(requests, request)
     if not requests.has_values:
         print("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
-    return run_script(path, args.minimize, of_arguments)
+    return run_script(path, args.minimize, hint)
 
 
 def _demand_plain(device: ScriptWords, args: argparse.Namespace) -> None:
@@ -150,22 +160,19 @@ def _reference(text: str) -> str:
     return f"{Path(file).resolve()}:{name}" if text else ""
 
 
-def run_script(path: Path, minimize: bool, of_arguments: bool = False) -> int:
-    """Print where the script is, and how it is run; run it for ``--minimize``. ``of_arguments``: it was asked for
-    because the call was given other arguments than the reference's.
-    """
+def run_script(path: Path, minimize: bool, hint: str = "") -> int:
+    """Print where the script is, and how it is run; run it for ``--minimize``. ``hint``: see :func:`write_and_run`."""
     from msprobe.report.phrases import clean
 
     print(clean(f"  {path}"))
+    if hint:
+        print(hint)
     if minimize:
         sys.stdout.flush()
-        return 0 if subprocess.run([sys.executable, str(path), "--minimize"], check=False).returncode in (0, 1) else 1
+        status = subprocess.run([sys.executable, str(path), "--minimize"], check=False).returncode
+        return 0 if status in (0, 1) else BAD_INPUT_STATUS
     script = clean(shlex.quote(str(path)))
-    if of_arguments:
-        print(
-            "The two runs called it with different arguments, so the call itself is probably right: compare the "
-            "arguments in the script with those of the reference, and look at the line that makes the call."
-        )
+    if hint:
         print(f"Run it all the same: python {script}")
         return 0
     print(f"Run it on the device under suspicion, exit status 1 if the call is wrong there: python {script}")

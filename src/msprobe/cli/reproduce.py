@@ -5,7 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from msprobe.cli.op_generate import BAD_INPUT_STATUS as BAD_INPUT_STATUS
 from msprobe.cli.op_generate import add_script_options, write_and_run
+
+_HINTS = {
+    "argument": (
+        "The two runs called it with different arguments, so the call itself is probably right: compare the arguments "
+        "in the script with those of the reference, and look at the line that makes the call."
+    ),
+    "structure": (
+        "One of the two runs alone makes this call, so the call itself is probably right: look at the line that makes "
+        "it, and at what the other run does there."
+    ),
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,5 +37,4 @@ def execute(args: argparse.Namespace) -> int:
 
     folder = usable_output(args.output_path)
     requests, api, propagation, kind = call_of_finding(args.verdict, args.finding, args.dump)
-    of_arguments = kind == "argument"
-    return write_and_run(requests, args, api, propagation, args.seed, Path(folder), of_arguments)
+    return write_and_run(requests, args, api, propagation, args.seed, Path(folder), _HINTS.get(kind, ""))

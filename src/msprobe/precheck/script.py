@@ -24,6 +24,7 @@ from msprobe.precheck.arguments import (
 )
 from msprobe.precheck.generate import CannotGenerateError, domain_of, generator_for, values_for
 from msprobe.precheck.known_names import is_known
+from msprobe.precheck.memory import available_bytes
 from msprobe.precheck.metrics import Array
 from msprobe.precheck.mindspore_rows import is_checked
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
@@ -47,6 +48,8 @@ PROPAGATIONS = ("forward", "backward")
 MOST_ITERATIONS = 1000
 MOST_NAME_LENGTH = 30
 _MOST_EMBEDDED_BYTES = 1 << 20
+# While values are made: those in double precision, what they are made of, and the text of them.
+_BYTES_OF_AN_ELEMENT = 24
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}\.\d+")
 _STANDARDS: dict[Standard, str] = {
     "binary": "Binary Equality Standard",
@@ -169,7 +172,7 @@ def _autocast_of(call: ApiCall) -> str | None:
 def _near(name: str, keys: list[str]) -> str:
     import difflib
 
-    found = difflib.get_close_matches(name, keys, 3)
+    found = difflib.get_close_matches(name, keys, 3) or [key for key in keys if name.lower() in key.lower()][:3]
     return f"did you mean {', '.join(found)}?".rstrip("?") if found else f"it has {len(keys)} others"
 
 
@@ -226,6 +229,12 @@ class _Maker:
     def _array(self, info: TensorInfo, path: str) -> Array:
         if info.file is not None and self._requests.has_values:
             return read_values(self._requests.part.tensor_path(info.file)).array
+        free = available_bytes()
+        if free is not None and _BYTES_OF_AN_ELEMENT * info.numel > free:
+            raise InvalidInputError(
+                f"{self._call.key}, argument {path}: its shape is {list(info.shape)}, and to make values for it takes "
+                f"more than the {free / 2**30:.3g} GiB of memory that are free here."
+            )
         try:
             random = generator_for(self._call.key, path, self._request.seed)
             return values_for(info, random, domain_of(self._call.api.name, path))

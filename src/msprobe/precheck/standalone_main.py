@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from msprobe.precheck.standalone import Call, CannotRunError, Sides, check, stored
+from msprobe.precheck.standalone import Call, CannotRunError, Sides, check, run, stored, wide
 from msprobe.precheck.standalone_side import DTYPES, FAULTS, WORDS, Side, function_of, loaded, reference_function
 
 MOST_EMBEDDED_BYTES = 1 << 20
@@ -147,12 +147,18 @@ def main(content: dict[str, Any], path: str) -> int:
     """The command line of the script."""
     parser = parser_of(content)
     options = parser.parse_args()
+    folder = Path(path).resolve().parent
+    trusted = reference_of(content, folder) if options.load and not options.reference else None
     try:
         sides = sides_of(content, options)
     except (ImportError, OSError, ValueError, LookupError) as problem:
         parser.error(str(problem.args[0] if isinstance(problem, (ValueError, LookupError)) else problem))
+    if trusted is not None and not same(trusted, reference_of(content, folder)):
+        parser.error(
+            f"--load {options.load}: its kernels stand in for double precision on the CPU as well, which is the "
+            "reference here; let them take the types in question only, and leave float64 to torch"
+        )
     torch.manual_seed(content.get("seed", 1234))
-    folder = Path(path).resolve().parent
     verdicts = []
     for iteration in range(content.get("iterations", 1)):
         print(f"iter: {iteration}:")
@@ -173,7 +179,10 @@ def main(content: dict[str, Any], path: str) -> int:
         target.write_text(Path(path).read_text(encoding="utf-8").partition("\nCALL = ")[0] + ending(least), "utf-8")
         print(f"Smallest failing call: {least['api']} with shapes {shapes([least['args'], least['kwargs']])}: {target}")
     elif options.minimize:
-        print("Nothing fails, so nothing is made smaller.")
+        print(
+            "Nothing fails, so nothing is made smaller. If the call was wrong in the training, run this where the "
+            "training ran, with its device, versions and kernels (--load)."
+        )
     return int(verdict == "error")
 
 
@@ -197,6 +206,24 @@ def parser_of(content: dict[str, Any]) -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", default=content.get(name) or "", help=text.replace("%", "%%"))
     parser.add_argument("--minimize", action="store_true", help="look for a smaller call that fails; write it beside")
     return parser
+
+
+def reference_of(content: dict[str, Any], folder: Path) -> list[Any] | None:
+    """What the call gives in double precision; None where it cannot be made, as its operator is not there yet."""
+    try:
+        torch.manual_seed(0)
+        return [value for _, value in run(Call(content, folder), wide, function_of(content))]
+    except Exception:
+        return None
+
+
+def same(one: list[Any], other: list[Any] | None) -> bool:
+    """True if two references agree but for the order of sums."""
+    return other is not None and all(
+        not (isinstance(left, torch.Tensor) and left.is_floating_point())
+        or torch.allclose(left, right, rtol=1e-9, atol=1e-12, equal_nan=True)
+        for left, right in zip(one, other, strict=True)
+    )
 
 
 def sides_of(content: dict[str, Any], options: argparse.Namespace) -> Sides:

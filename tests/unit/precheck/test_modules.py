@@ -124,5 +124,5 @@ def test_modules_of_level_l0_are_checked_when_asked_for(tmp_path: Path) -> None:
     assert call("reproduce", verdict, "-o", tmp_path).returncode == 0
     assert (tmp_path / "Module.fc.Linear.0.backward.py").is_file()
     refused = call("reproduce", verdict, "--finding", 2, "-o", tmp_path)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "is no leaf module" in refused.stderr

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from command_line import call
 
 from msprobe.precheck.job import Task
@@ -122,7 +123,7 @@ def test_an_extracted_call_is_enough(dump: Path, monkeypatch: pytest.MonkeyPatch
     assert call("op_generate", "-i", path, "-o", dump.parent).returncode == 0
     assert run(dump.parent / "Torch.softmax.0.forward.py", monkeypatch=monkeypatch) == 0
     refused = call("op_generate", "-i", config(dump, dump_json_path="", data_mode="real_data"), "-o", dump.parent)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "has no values of tensors" in refused.stderr
 
 
@@ -140,7 +141,7 @@ def test_an_extracted_call_is_enough(dump: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_a_mistake_in_config_op_is_one_line(dump: Path, fields: dict[str, Any], said: str) -> None:
     found = call("op_generate", "-i", config(dump, **fields), "-o", dump.parent)
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert said in found.stderr
     assert found.stderr.count("\n") == 1
 
@@ -163,7 +164,7 @@ def test_what_8_1_1_has_extracted_is_read_with_its_values(
     assert run(script, monkeypatch=monkeypatch) == 0
     (values / "x.npy").rename(tmp_path / "x.npy")
     gone = call("-f", "pytorch", "op_generate", "-i", path, "-o", tmp_path)
-    assert gone.returncode == 1
+    assert gone.returncode == 2
     assert "put the file into" in gone.stderr
 
 
@@ -246,7 +247,7 @@ def test_kernels_and_functions_of_a_user_are_loaded(dump: Path, monkeypatch: pyt
     assert "there is no kernel for it; name a function" in capsys.readouterr().err
     assert run(norm, "--reference", f"{kernels}:wide_norm", monkeypatch=monkeypatch) == 0
     alone = call("op_generate", "--dump", dump, "--api", "Function.Square.0", "-o", dump.parent)
-    assert alone.returncode == 1
+    assert alone.returncode == 2
     assert "its class' name and no more; give --load" in alone.stderr
     square = made(dump, "Function.Square.0", "--load", kernels, "--propagation", "backward")
     assert run(square, monkeypatch=monkeypatch) == 1
@@ -266,12 +267,40 @@ def test_a_call_that_was_autocast_is_so_in_its_script(dump: Path, monkeypatch: p
 @pytest.mark.parametrize("api", ["Torch.hub.load.0", "Torch.os.system.0", "Tensor.share_memory_.0", "Ops.aten_save.0"])
 def test_names_of_a_stranger_get_no_script(dump: Path, api: str) -> None:
     found = call("op_generate", "--dump", dump, "--api", api, "-o", dump.parent)
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert "it is no API that is run" in found.stderr
     assert not list(dump.parent.glob("*.py"))
 
 
 def test_a_type_that_no_script_is_made_of_has_its_reason(dump: Path) -> None:
     found = call("op_generate", "--dump", dump, "--api", "Distributed.all_reduce.0", "-o", dump.parent)
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert "a collective needs other ranks" in found.stderr
+
+
+def test_kernels_that_stand_in_for_the_reference_are_refused(
+    dump: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernels = dump.with_name("doubled_softmax.py")
+    kernels.write_text(
+        "import torch\noriginal = torch.softmax\n"
+        "torch.softmax = lambda x, *rest: original(x, *rest) * (2 if x.dtype in TYPES else 1)\n"
+        "TYPES = (torch.float32, torch.float64)\n"
+    )
+    script = made(dump, "Torch.softmax.0", "--load", kernels)
+    for types, status in (("(torch.float32, torch.float64)", 2), ("(torch.float32,)", 1)):
+        kernels.write_text(kernels.read_text().rpartition("TYPES")[0] + f"TYPES = {types}\n")
+        monkeypatch.setattr(torch, "softmax", torch.softmax)
+        monkeypatch.delitem(sys.modules, "doubled_softmax", raising=False)
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        assert run(script, monkeypatch=monkeypatch) == status
+        monkeypatch.undo()
+    assert "stand in for double precision" in capsys.readouterr().err
+
+
+def test_a_call_is_named_as_its_record_is_and_a_part_of_its_name_is_enough_to_be_told_of_it(dump: Path) -> None:
+    words = ("op_generate", "--dump", dump, "-o", dump.parent)
+    assert call(*words, "--api", "Torch.softmax.0.backward").returncode == 0
+    assert (dump.parent / "Torch.softmax.0.backward.py").exists()
+    assert "did you mean Torch.softmax.0" in call(*words, "--api", "softmax").stderr
