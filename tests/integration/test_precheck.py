@@ -14,6 +14,7 @@ import torch
 from command_line import Completed, call
 from torch import nn
 
+from msprobe.errors import InvalidInputError
 from msprobe.precheck import pool, worker
 from msprobe.pytorch import PrecisionDebugger, check_api
 
@@ -318,6 +319,7 @@ def test_overflow_on_both_sides_is_normal_and_on_one_is_not(tmp_path: Path, caps
     assert "The Torch.linalg.norm.0 overflow is a normal overflow." in said
     said = call("run_overflow_check", "-api_info", dump, "--candidate", "inject:nan@0").stdout
     assert "The Torch.linalg.norm.0 overflow is an abnormal overflow." in said
+    assert "Of 2 calls 1 (Torch.linalg.norm.0) overflow on one side only, 1 (Torch.exp.0) on both, 0 were" in said
 
 
 def test_names_of_a_stranger_run_nothing(tmp_path: Path) -> None:
@@ -419,5 +421,11 @@ def test_check_api_judges_a_call_of_a_program() -> None:
     healthy = check_api(nn.functional.linear, x, weight, bias=None)
     assert healthy
     assert (healthy.forward, healthy.backward, len(healthy.rows)) == ("pass", "pass", 3)
-    assert not check_api(nn.functional.linear, x, weight, candidate="inject:tf32")
+    wrong = check_api(nn.functional.linear, x, weight, candidate="inject:tf32")
+    assert not wrong
+    assert str(healthy) == "forward: pass, backward: pass"
+    assert "of 12 elements are off" in str(wrong)
     assert x.grad is None
+    for function, said in (("softmax", "found 'softmax'"), (nn.Linear(5, 3), "Linear is a module with parameters")):
+        with pytest.raises(InvalidInputError, match=said):
+            check_api(function, x)  # type: ignore[arg-type]

@@ -6,12 +6,14 @@ Prints a line for each call, and writes no file. Of a MindSpore dump the records
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 
 from msprobe.cli.parser import UsageError
 
 #: Answer to bad input.
 BAD_INPUT_STATUS = 2
 _SKIPPED = ("Distributed", "MindSpeed", "NPU")
+_MOST_NAMED = 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +36,7 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.cli.run_ut import demand_calls
     from msprobe.precheck import mindspore_rows
     from msprobe.precheck.executors import executor_of
-    from msprobe.precheck.job import Task
+    from msprobe.precheck.job import SKIPPED, Task
     from msprobe.precheck.pool import Pool
     from msprobe.precheck.requests import open_requests
     from msprobe.precheck.selection import Selection
@@ -50,8 +52,27 @@ def execute(args: argparse.Namespace) -> int:
     keys = [key for key in requests.keys if not Selection().refuse(key, _SKIPPED)]
     if of_mindspore:
         keys = [key for key in keys if mindspore_rows.is_checked(key)]
+    found: dict[str, list[str]] = {}
     for answer in Pool([task], args.timeout).answers([(key, False) for key in keys]):
         said = answer.notes or [f"The {answer.key} was skipped: {answer.result[3]}"]
+        found.setdefault(answer.result[1] if answer.notes else SKIPPED, []).append(answer.key)
         log.info(clean(said[0]))
+    log.info(clean(_in_all(found)))
     log.info("Successfully completed run_overflow_check")
     return 0
+
+
+def _in_all(found: Mapping[str, Sequence[str]]) -> str:
+    """All of it in a sentence, with the calls that matter by name. The calls that do not overflow are normal, too."""
+    from msprobe.precheck.job import ABNORMAL, NORMAL, SKIPPED
+
+    def named(word: str) -> str:
+        names = found.get(word, ())
+        more = ", ..." if len(names) > _MOST_NAMED else ""
+        return f"{len(names)} ({', '.join(names[:_MOST_NAMED])}{more})" if names else "0"
+
+    calls = sum(map(len, found.values()))
+    return (
+        f"Of {calls} calls {named(ABNORMAL)} overflow on one side only, {named(NORMAL)} on both, "
+        f"{len(found.get(SKIPPED, ()))} were skipped."
+    )

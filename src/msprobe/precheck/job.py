@@ -84,3 +84,14 @@ def skipped(
     rows = [Judged(f"{key}.{direction}.output.0", "SKIP", message) for direction in directions]
     result = [key, "SKIP", "SKIP" if has_backward else BLANK, message]
     return Answer(key, result, [row.cells(decimals, *further) for row in rows])
+
+
+#: What a check for overflow says of a call: on neither side, on both, on one of them; or it was not run.
+FINITE, NORMAL, ABNORMAL, SKIPPED = "finite", "normal", "abnormal", "SKIP"
+
+
+def overflow_answer(key: str, on_device: bool, on_cpu: bool) -> Answer:
+    """The answer of a check for overflow; its note is the line of 8.1.1, where a call without any is normal, too."""
+    if on_device != on_cpu:
+        return Answer(key, [key, ABNORMAL], notes=[f"The {key} overflow is an abnormal overflow."])
+    return Answer(key, [key, NORMAL if on_cpu else FINITE], notes=[f"The {key} overflow is a normal overflow."])

@@ -27,6 +27,7 @@ def page(ranking: Ranking, title: str, most: int) -> bytes:
         f"<h1>{escape(title)}</h1>",
         *_counts(ranking),
         *_failed(ranking.entries(most), len(ranking.failed)),
+        *_list("Warnings, the worst first", (f"{one.name}: {one.why}" for one in ranking.warnings(most))),
         *_list("Skipped", (f"{count} × {reason}" for reason, count in ranking.skipped.most_common())),
         *_list("Notes", ranking.notes),
         "</body></html>",

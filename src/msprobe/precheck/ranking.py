@@ -11,6 +11,9 @@ from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer
 from msprobe.precheck.requests import api_name
 
+#: With the standards of 8.1.1 and 26.2 healthy halves give many.
+_MOST_WARNINGS = 3
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -32,6 +35,8 @@ class Ranking:
     failed: list[Answer] = field(default_factory=list)
     warned: list[Answer] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
+    #: The first call that was skipped for each reason.
+    first_skipped: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def add(self, answer: Answer) -> None:
@@ -45,12 +50,13 @@ class Ranking:
             self.warned.append(answer)
         if answer.result[1] == "SKIP":
             self.skipped[answer.result[3]] += 1
+            self.first_skipped.setdefault(answer.result[3], answer.key)
         self.notes += [f"{answer.key}: {note}" for note in answer.notes]
 
     @property
     def worst_first(self) -> list[Answer]:
         """Failed calls, the largest error first; among equals in the order of the dump."""
-        return sorted(self.failed, key=lambda answer: -answer.worst)
+        return _worst_first(self.failed)
 
     def lines(self, top: int) -> list[str]:
         """The summary: one line of counts for each direction, and the ``top`` worst calls."""
@@ -59,13 +65,16 @@ class Ranking:
             parts = [f"{counts[word]} {word}" for word in ("pass", "warning", "error", "skip") if counts[word]]
             if parts:
                 found.append(f"{direction}: {', '.join(parts)}")
+        if not found:
+            found.append("no call was checked: there is none of an API to check")
         for reason, count in self.skipped.most_common(5):
-            found.append(f"  skipped {count}: {reason[:160]}")
-        by_api = Counter(_api_of(answer.key) for answer in self.failed)
-        if self.failed:
-            found.append(
-                "APIs with errors: " + ", ".join(f"{name} ({count})" for name, count in by_api.most_common(12))
-            )
+            first = self.first_skipped.get(reason, "")
+            found.append(f"  skipped {count} ({first}{', ...' if count > 1 else ''}): {reason[:160]}")
+        for word, answers in (("errors", self.failed), ("warnings", self.warned)):
+            by_api = Counter(_api_of(answer.key) for answer in answers)
+            if answers:
+                named = (f"{name} ({count})" for name, count in by_api.most_common(12))
+                found.append(f"APIs with {word}: {', '.join(named)}")
         for number, entry in enumerate(self.entries(top), 1):
             found.append(f"{number}. {entry.name}: {entry.why}")
             if entry.frame:
@@ -73,19 +82,33 @@ class Ranking:
             found.append(f"   reproduce: {entry.command}")
         if len(self.failed) > top:
             found.append(f"and {len(self.failed) - top} more calls with errors in the result file")
+        if self.warned and not self.failed:
+            for entry in self.warnings(min(top, _MOST_WARNINGS)):
+                found.append(f"warning: {entry.name}: {entry.why}")
         found += [f"note: {note}" for note in self.notes[:10]]
         return found
 
     def entries(self, most: int) -> list[Entry]:
         """The worst calls that failed."""
-        return [self._entry(answer) for answer in self.worst_first[:most]]
+        return [self._entry(answer, "error") for answer in self.worst_first[:most]]
 
-    def _entry(self, answer: Answer) -> Entry:
-        bad = next((row for row in answer.details if "error" in row), [answer.key, "error", ""])
-        why = bad[bad.index("error") + 1].strip() or "error"
+    def warnings(self, most: int) -> list[Entry]:
+        """The worst calls with a warning."""
+        return [self._entry(answer, "warning") for answer in _worst_first(self.warned)[:most]]
+
+    def _entry(self, answer: Answer, status: str) -> Entry:
+        # In the files of 8.1.1 it is "Warning", in those of 26.2 "warning".
+        lower = ([cell.lower() for cell in row] for row in answer.details)
+        places = (place for place, row in enumerate(lower) if status in row)
+        bad = next((answer.details[place] for place in places), [answer.key, status, ""])
+        why = bad[[cell.lower() for cell in bad].index(status) + 1].strip() or status
         direction = "backward" if ".backward." in bad[0] else "forward"
         frame = next((frame for frame in self.stack_of(answer.key) if "site-packages" not in frame), "")
         return Entry(bad[0], why, " ".join(frame.split())[:200], self.command_of(answer.key, direction))
+
+
+def _worst_first(answers: Sequence[Answer]) -> list[Answer]:
+    return sorted(answers, key=lambda answer: -answer.worst)
 
 
 def _api_of(key: str) -> str:

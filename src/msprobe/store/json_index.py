@@ -256,6 +256,8 @@ def _parse_whole(path: Path, text: bytes) -> JsonIndex:
     data = found.pop("data", None)
     if data is None:
         found, data = _extracted(found)
+    if data is None:
+        raise InvalidInputError(f'"{path}" is no dump.json: it has no "data"; give the dump.json of a step and rank.')
     if not isinstance(data, dict):
         raise InvalidInputError(f'"{path}": "data" must be an object, found {_kind(data)}.')
     ours = found.pop("msprobe", {})

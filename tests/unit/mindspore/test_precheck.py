@@ -102,6 +102,7 @@ def test_overflow_of_the_record_and_of_the_cpu(tmp_path: Path) -> None:
     assert "The Mint.exp.1 overflow is an abnormal overflow." in said
     assert "The Mint.exp.2 overflow is a normal overflow." in said
     assert "The Mint.exp.3 was skipped: its results have no Max and Min." in said
+    assert "Of 4 calls 1 (Mint.exp.1) overflow on one side only, 1 (Mint.exp.0) on both, 1 were skipped." in said
 
 
 def test_a_script_reproduces_a_call_and_tells_a_verdict(tmp_path: Path) -> None:

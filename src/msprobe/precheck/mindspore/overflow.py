@@ -10,7 +10,7 @@ import numpy as np
 from msprobe.errors import MsprobeError
 from msprobe.precheck.arguments import TensorInfo, UnreadableArgumentError
 from msprobe.precheck.generate import CannotGenerateError
-from msprobe.precheck.job import Answer, Task
+from msprobe.precheck.job import SKIPPED, Answer, Task, overflow_answer
 from msprobe.precheck.memory import check_memory
 from msprobe.precheck.mindspore.runner import CallError, MindSporeRunner, array_of, flat_values
 from msprobe.precheck.requests import ApiCall, flat
@@ -35,14 +35,13 @@ class OverflowRunner:
             recorded = _recorded_overflow(call)
             found = [array_of(value)[0] for value in flat_values(self._calls.outputs(call))]
         except (UnreadableArgumentError, CannotGenerateError, CallError) as problem:
-            return Answer(key, [], notes=[f"The {key} was skipped: {str(problem).rstrip('.')}."])
+            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {str(problem).rstrip('.')}."])
         except MsprobeError as problem:
-            return Answer(key, [], notes=[f"The {key} was skipped: {problem.message}"])
+            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {problem.message}"])
         except Exception as problem:
             text = " ".join(str(problem).split())[:300]
-            return Answer(key, [], notes=[f"The {key} was skipped: {type(problem).__name__}: {text}"])
-        word = "a normal overflow" if recorded == any(map(_overflows, found)) else "an abnormal overflow"
-        return Answer(key, [], notes=[f"The {key} overflow is {word}."])
+            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {type(problem).__name__}: {text}"])
+        return overflow_answer(key, recorded, any(map(_overflows, found)))
 
 
 def _recorded_overflow(call: ApiCall) -> bool:

@@ -31,6 +31,12 @@ class ApiReport:
     def __bool__(self) -> bool:
         return "error" not in (self.forward, self.backward)
 
+    def __str__(self) -> str:
+        """The statuses, and why of each row that has not passed."""
+        told = [f"forward: {self.forward}", *([f"backward: {self.backward}"] if self.backward.strip() else [])]
+        bad = [row for row in self.rows if row["Status"] not in ("pass", " ", "")]
+        return "\n".join([", ".join(told), *(f"  {row['API Name']}: {row['Message'].strip()}" for row in bad)])
+
 
 def check_api(
     function: Callable[..., Any],
@@ -44,10 +50,18 @@ def check_api(
 
     Tensors may be on any device and are not changed; gradients of those that require one are compared as well, for
     random gradients of the results. ``candidate`` is an executor as of ``msprobe run_ut --candidate``. Raises
-    InvalidInputError for a candidate or standard that there is not, and what the function itself raises.
+    InvalidInputError for a candidate or standard that there is not, for what is no function, and for a module, whose
+    parameters stay in their own type; and what the function itself raises.
     """
     from msprobe.precheck.executors import executor_of
 
+    if isinstance(function, torch.nn.Module):
+        raise InvalidInputError(
+            f"check_api checks a function of tensors, and {type(function).__name__} is a module with parameters of its "
+            "own; give its function and parameters, as check_api(torch.nn.functional.linear, x, module.weight)."
+        )
+    if not callable(function):
+        raise InvalidInputError(f"check_api checks a function, found {function!r}; give torch.softmax, say.")
     executor_of(candidate, "candidate")
     if standard not in PROFILES:
         raise InvalidInputError(f"standard {standard!r} is none of {', '.join(PROFILES)}.")

@@ -259,7 +259,8 @@ def _device_of(executor: Executor) -> torch.device:
         if kind == "cpu":
             return torch.device("cpu")
     if not _is_there(kind):
-        raise NotAvailableError(f"the device {executor.device!r} of {executor.text!r} is not available here.")
+        of = f" of {executor.text!r}" if executor.text != executor.device else ""
+        raise NotAvailableError(f"the device {executor.device!r}{of} is not available here.")
     device = torch.device(f"{kind}:{number}" if number and kind != "cpu" else kind)
     if kind in ("cuda", "npu", "xpu"):
         module = getattr(torch, kind)

@@ -9,7 +9,7 @@ import torch
 from msprobe.errors import MsprobeError
 from msprobe.precheck.arguments import UnreadableArgumentError
 from msprobe.precheck.executors import executor_of
-from msprobe.precheck.job import Answer, Task
+from msprobe.precheck.job import SKIPPED, Answer, Task, overflow_answer
 from msprobe.precheck.memory import check_memory
 from msprobe.precheck.requests import open_requests
 from msprobe.precheck.torch.functions import UnknownApiError, find_function
@@ -42,14 +42,12 @@ class OverflowRunner:
             device = self._candidate.run(function, inputs, False).outputs
             bench = self._cpu.run(function, inputs, False).outputs
         except (UnreadableArgumentError, UnknownApiError, InputError) as problem:
-            return Answer(key, [], notes=[f"The {key} was skipped: {problem}."])
+            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {str(problem).rstrip('.')}."])
         except MsprobeError as problem:
-            return Answer(key, [], notes=[f"The {key} was skipped: {problem.message}"])
+            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {problem.message}"])
         except Exception as problem:
-            return Answer(key, [], notes=[f"The {key} was skipped: {text_of(problem)}."])
-        same = _overflows(device) == _overflows(bench)
-        word = "a normal overflow" if same else "an abnormal overflow"
-        return Answer(key, [], notes=[f"The {key} overflow is {word}."])
+            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {text_of(problem).rstrip('.')}."])
+        return overflow_answer(key, _overflows(device), _overflows(bench))
 
 
 def _overflows(outputs: list[Any]) -> bool:

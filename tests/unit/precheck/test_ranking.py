@@ -1,0 +1,34 @@
+"""What `run_ut` prints of the calls that it has checked."""
+
+from __future__ import annotations
+
+from msprobe.precheck.job import Answer, skipped
+from msprobe.precheck.page import page
+from msprobe.precheck.ranking import Ranking
+
+
+def ranking() -> Ranking:
+    return Ranking(lambda _: [], lambda key, direction: f"reproduce {key} {direction}")
+
+
+def test_calls_with_warnings_are_named_with_why() -> None:
+    found = ranking()
+    for number, (word, worst) in enumerate((("Warning", 40.0), ("warning", 100.0), ("pass", 1.0))):
+        key = f"Functional.gelu.{number}"
+        why = f"{number + 1} of 8 elements are off" if word != "pass" else " "
+        found.add(Answer(key, [key, word, " ", ""], [[f"{key}.forward.output.0", word, why]], worst=worst))
+    assert found.lines(10) == [
+        "forward: 1 pass, 2 warning",
+        "APIs with warnings: Functional.gelu (2)",
+        "warning: Functional.gelu.1.forward.output.0: 2 of 8 elements are off",
+        "warning: Functional.gelu.0.forward.output.0: 1 of 8 elements are off",
+    ]
+    assert b"Warnings, the worst first</h2><ul><li>Functional.gelu.1" in page(found, "a check", 10)
+
+
+def test_a_dump_without_calls_is_told_and_skipped_calls_are_named() -> None:
+    found = ranking()
+    assert found.lines(10) == ["no call was checked: there is none of an API to check"]
+    for number in range(2):
+        found.add(skipped(f"Tensor.to.{number}", "it is never checked", False))
+    assert found.lines(10) == ["forward: 2 skip", "  skipped 2 (Tensor.to.0, ...): it is never checked"]
