@@ -98,6 +98,7 @@ def _compare(args: argparse.Namespace) -> int:
     from msprobe.diagnose.runs import are_one_dump
     from msprobe.diagnose.verdict.readable import readable_verdict
     from msprobe.engine import Workers
+    from msprobe.lockstep.comparing import compared
     from msprobe.store.reader import open_dumps
 
     asked = [row for row in formats.with_flag("two dumps") if getattr(args, row.word)]
@@ -131,7 +132,9 @@ def _compare(args: argparse.Namespace) -> int:
                 mappings=mappings, keep=kept,
             )  # fmt: skip
 
-        verdict, candidate, reference = readable_verdict(compare, candidate, reference)
+        verdict, candidate, reference = readable_verdict(
+            lambda one, other: compared(one, other, tell, compare), candidate, reference
+        )
         written: list[Path] = []
         # Where nothing could be compared, nobody knows which steps differ.
         steps = None if args.all_steps or verdict.status == "incomparable" else verdict.apart

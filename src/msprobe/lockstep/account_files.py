@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msprobe.errors import InvalidInputError
 from msprobe.lockstep.account import Account
-from msprobe.lockstep.recording import Recording
 from msprobe.lockstep.reference import RecordedStep
 from msprobe.lockstep.regions import NAMES
 from msprobe.paths import StrPath, create_folder, write_atomically
@@ -27,10 +26,17 @@ def check_apart(folder: StrPath, reference: Dump) -> None:
         )
 
 
+class Steps(Protocol):
+    """Where recorded steps come from."""
+
+    def step(self, step: int, rank: int | None) -> RecordedStep | None:
+        """See :class:`msprobe.lockstep.listener.Steps`."""
+
+
 class Begun:
     """The recorded steps; with the first that is asked for goes what an earlier run has left of this rank."""
 
-    def __init__(self, folder: StrPath, recording: Recording) -> None:
+    def __init__(self, folder: StrPath, recording: Steps) -> None:
         self._folder = folder
         self._recording = recording
         self._begun = False

@@ -228,6 +228,7 @@ def compare(
     """
     from msprobe.diagnose.runs import compare_runs
     from msprobe.diagnose.verdict.readable import readable_verdict
+    from msprobe.lockstep.comparing import compared
     from msprobe.store.reader import open_dump, open_dumps
 
     open_dumps((candidate, reference) if noise is None else (candidate, reference, noise))
@@ -235,7 +236,7 @@ def compare(
     def run(one: StrPath, other: StrPath) -> diagnosed.Verdict:
         return compare_runs(one, other, progress, noise=noise, layout=layout, jobs=jobs)
 
-    verdict, one, other = readable_verdict(run, candidate, reference)
+    verdict, one, other = readable_verdict(lambda one, other: compared(one, other, progress, run), candidate, reference)
     values = _values(verdict)
     # Paths as they were given: what could be read of them is in the notes.
     values |= {"candidate": str(candidate), "reference": str(reference)}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.lockstep import comparing
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store.reader import Dump, open_dump, open_dumps
 from msprobe.store.whereabouts import where_instead
@@ -120,7 +121,9 @@ def compared(candidate: Dump, reference: Dump, progress: Progress | None = None,
             keep=kept,
         )
 
-    verdict, left, right = readable_verdict(compare, candidate, reference)
+    verdict, left, right = readable_verdict(
+        lambda one, other: comparing.compared(one, other, progress, compare), candidate, reference
+    )
     return Dumps(open_dump(left), open_dump(right), verdict, wanted.mappings, wanted.matches, kept, wanted.noise)
 
 
@@ -157,6 +160,8 @@ def _verdict_file(path: Path) -> Path | None:
     """The result of ours that a path is, or holds."""
     if path.name in VERDICT_FILES or fnmatch(path.name, _ANOMALY_FILES):
         return path
+    if comparing.has_verdict(path):
+        return path / VERDICT_FILES[0]
     if path.is_dir() and not _has_dump(path):
         found = [path / name for name in VERDICT_FILES if (path / name).is_file()]
         # The name has the time, so that the last is the newest.

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 import torch
 
+import msprobe
 from msprobe.errors import InvalidInputError
 from msprobe.listeners import Changer, Changes, Result, Wants
 from msprobe.lockstep import account_files
+from msprobe.lockstep.comparing import has_verdict
 from msprobe.lockstep.verdict import judge_lockstep
 from msprobe.pytorch import PrecisionDebugger
+from msprobe.view.opening import open_source
 
 from .trainings import entries, in_lockstep, record, train
 
@@ -154,6 +157,11 @@ def test_the_last_rank_to_end_judges_and_writes_the_verdict(tmp_path: Path) -> N
     assert content["status"] == "diverged"
     assert content["findings"][0]["entry"] == "Functional.gelu.0.forward"
     assert (tmp_path / "own" / "verdict.json").stat().st_mode & 0o777 == 0o640
+    # `compare` and `view` of that dump say the same: in lockstep nothing reaches the loss, and it would be harmless.
+    assert msprobe.compare(tmp_path / "own", reference).status == "diverged"
+    assert open_source([tmp_path / "own"]).overview()["verdict"]["status"] == "diverged"
+    (tmp_path / "own" / "verdict.json").unlink()
+    assert not has_verdict(tmp_path / "own")
 
 
 def test_a_dump_that_was_not_recorded_in_lockstep_is_no_candidate(tmp_path: Path) -> None:

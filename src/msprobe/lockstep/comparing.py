@@ -1,0 +1,46 @@
+"""Comparing two dumps of which the candidate may have run in lockstep with the reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from msprobe.diagnose.findings import Verdict
+from msprobe.paths import StrPath
+from msprobe.store.reader import open_dump
+
+_FILE = "verdict.json"
+_MOST_BYTES = 1 << 28
+
+
+def has_verdict(folder: StrPath) -> bool:
+    """True for the folder that ``msprobe lockstep`` wrote: its verdict is beside the steps. What ``msprobe confirm``
+    wrote is an ordinary dump, as all but one call is the program's own there.
+    """
+    path = Path(folder) / _FILE
+    try:
+        if next(Path(folder).glob("lockstep_rank*.json"), None) is None or path.stat().st_size > _MOST_BYTES:
+            return False
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    summary = found.get("summary") if isinstance(found, dict) else None
+    return isinstance(summary, dict) and "lockstep" in summary
+
+
+def compared(
+    candidate: StrPath,
+    reference: StrPath,
+    progress: Callable[[str], None] | None,
+    otherwise: Callable[[StrPath, StrPath], Verdict],
+) -> Verdict:
+    """What ``msprobe lockstep`` says of two dumps if the candidate is its, as there no difference reaches another call
+    or the loss; else what ``otherwise`` says of them. Raises PathError or InvalidInputError.
+    """
+    folder = open_dump(candidate).path
+    if not has_verdict(folder):
+        return otherwise(candidate, reference)
+    from msprobe.lockstep.verdict import judge_lockstep
+
+    return judge_lockstep(folder, open_dump(reference).path, progress)
