@@ -242,8 +242,6 @@ class Lockstep(Changer):
             given = {}  # the tensor that is written to must be the program's own
         if not given and not written:
             return None
-        if region is not None and given:
-            region.root.is_put_right = True
         self.account.note("inputs_replaced", event.step, event.name)
         values = self._values
         args = [values.put(one, f"input.{n}", given) for n, one in enumerate(event.args)]
@@ -286,6 +284,8 @@ class Lockstep(Changer):
                 value = tensor if again is None else again.get(path)
                 if value is not None and value.requires_grad and not tensor.requires_grad:
                     value = value.detach()
+                if tensor.requires_grad:
+                    region.root.note_gradient(slot is None or value is tensor)
                 joined = self._followed(event, region, tensor, value, slot, len(results) == 1)
                 if joined is not None:
                     self.account.counts["results_replaced"] += 1
@@ -299,8 +299,6 @@ class Lockstep(Changer):
             if other is not None:
                 given[path] = other
                 pairs.append((tensor, other))
-                if region is not None:
-                    region.root.is_put_right = True
         if not given:
             return None
         self.account.counts["results_replaced"] += 1

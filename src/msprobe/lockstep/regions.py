@@ -52,8 +52,9 @@ class Region:
     into: Region | None = None
     #: A result has another shape than in the reference.
     is_reshaped: bool = False
-    #: What the reference has was put in the place of one of its values.
+    #: Gradients come back through calls that were put right, and through calls that were not.
     is_put_right: bool = False
+    is_own: bool = False
     #: Something in it requires a gradient, so that gradients of parameters tell of it.
     has_gradient: bool = False
     #: It began with a call that the reference makes with other shapes.
@@ -67,7 +68,14 @@ class Region:
     @property
     def tells_by_gradients(self) -> bool:
         """True if gradients that agree are its own, and not come back through what was put right."""
-        return bool(self.ends) or not self.is_put_right
+        return bool(self.ends) or self.is_own or not self.is_put_right
+
+    def note_gradient(self, is_own: bool) -> None:
+        """Gradients will come back through a call of it; ``is_own``: its result was not put right."""
+        if is_own:
+            self.is_own = True
+        else:
+            self.is_put_right = True
 
     def allowed(self, unit: float, gradient: bool = False) -> float:
         """How far an end may be apart by rounding, relative. ``unit``: that of its own type."""
@@ -218,6 +226,7 @@ class Regions:
         one.passes = _common(one.passes, other.passes)
         one.is_reshaped |= other.is_reshaped
         one.is_put_right |= other.is_put_right
+        one.is_own |= other.is_own
         one.has_gradient |= other.has_gradient
         one.is_of_other_shapes |= other.is_of_other_shapes
         one.calls.update(other.calls)
