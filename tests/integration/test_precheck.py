@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from command_line import Completed, call
 from torch import nn
 
 from msprobe.errors import InvalidInputError
-from msprobe.precheck import pool, worker
+from msprobe.precheck import pool, sample_check, worker
+from msprobe.precheck.torch import samples
 from msprobe.pytorch import PrecisionDebugger, check_api
 
 # Tests that are about the processes that check: all others have one worker inside of the test's own process.
@@ -426,6 +429,73 @@ def test_check_api_judges_a_call_of_a_program() -> None:
     assert str(healthy) == "forward: pass, backward: pass"
     assert "of 12 elements are off" in str(wrong)
     assert x.grad is None
-    for function, said in (("softmax", "found 'softmax'"), (nn.Linear(5, 3), "Linear is a module with parameters")):
-        with pytest.raises(InvalidInputError, match=said):
-            check_api(function, x)  # type: ignore[arg-type]
+
+
+def test_check_api_takes_modules_and_leaves_random_numbers_alone() -> None:
+    before = torch.get_rng_state()
+    lstm = nn.LSTM(4, 3)
+    given = {name: one.clone() for name, one in lstm.state_dict().items()}
+    torch.set_rng_state(before)
+    found = check_api(lstm, torch.ones(2, 1, 4))
+    assert found.backward == "pass"
+    assert len(found.rows) == 3 + len(given) + 1  # results, gradients of parameters, and of what needs none
+    assert check_api(nn.Dropout(0.5), torch.ones(200)).forward == "pass"
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(one, given[name]) for name, one in lstm.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("function", "words", "said"),
+    [
+        ("linear", {}, "found 'linear'"),
+        (torch.sin, {"candidate": "python:/x"}, "run_ut can use another"),
+        (torch.sin, {"candidate": "recorded"}, "is no device"),
+        (torch.sin, {"standard": "x"}, "is none of strict"),
+    ],
+)
+def test_check_api_refuses_what_it_cannot_do(function: Any, words: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        check_api(function, torch.ones(2), **words)
+
+
+class FewSamples:
+    """What torch's own entries for operators have that is used here; importing them all takes some ten seconds."""
+
+    aliases = ()
+    supports_autograd = True
+
+    def __init__(self, name: str, function: Any) -> None:
+        self.name, self.op, self.formatted_name = name, function, name.replace(".", "_")
+
+    def supported_dtypes(self, device: str) -> list[torch.dtype]:
+        return [torch.float32, torch.bfloat16]
+
+    supported_backward_dtypes = supported_dtypes
+
+    def sample_inputs(self, device: str, dtype: torch.dtype, requires_grad: bool) -> Any:
+        for size in (3, 4):
+            first, second = (torch.randn(size, size).to(dtype).requires_grad_(requires_grad) for _ in range(2))
+            yield SimpleNamespace(input=first, args=(second,), kwargs={})
+
+
+def test_samples_are_checked_without_a_dump_and_reproduced_by_what_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [FewSamples("nn.functional.linear", nn.functional.linear), FewSamples("mul", torch.mul)]
+    monkeypatch.setattr(samples, "operators", lambda: known)
+    monkeypatch.setattr(sample_check, "Worker", InThisProcess)
+    words = ("op_check", "--ops", "linear,mul", "--dtypes", "fp32,bf16", "--control", "cpu")
+    healthy = call(*words, "-o", tmp_path / "healthy")
+    assert healthy.returncode == 0, healthy.stderr
+    assert "forward: 8 pass" in healthy.stdout
+    assert "api_precision_compare_result" in healthy.stdout
+    assert "the candidate is the CPU" in healthy.stdout
+    bad = call(*words, "--candidate", "cpu+inject:scale=1e-1", "-o", tmp_path / "bad")
+    assert bad.returncode == 1
+    compared = rows(tmp_path / "bad", "result", "api_precision_compare")[1:]
+    assert {row[1] for row in compared} == {"error"}
+    command = bad.stdout.partition("reproduce: msprobe ")[2].splitlines()[0]
+    again = call(*shlex.split(command), "-o", tmp_path / "again")
+    assert again.returncode == 1, again.stderr
+    missing = call("op_check", "--ops", "linea", "-o", tmp_path)
+    assert "did you mean linear" in missing.stderr

@@ -20,7 +20,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--candidate", default="auto", metavar="WHO", help="who is checked; `msprobe run_ut -h` lists them"
     )
-    parser.add_argument("--control", default="", metavar="WHO", help="who plays the trusted device")
+    parser.add_argument(
+        "--control",
+        default="",
+        metavar="WHO",
+        help="who plays the trusted device: its errors are allowed",
+    )
     parser.add_argument("--dtypes", default="fp32", metavar="A,B", help="types of the samples: fp32,bf16,fp16 (fp32)")
     parser.add_argument("--samples", type=int, default=3, metavar="N", help="samples of each operator and type (3)")
     parser.add_argument("-o", "--out_path", default="./", metavar="DIR", help="folder of the results (./)")
@@ -60,9 +65,9 @@ def execute(args: argparse.Namespace) -> int:
         kind="samples",
     )
     with progress("checking") as tell:
-        files, ranking = check_samples(task, folder, args.num_splits, args.timeout, tell)
+        paths, ranking = check_samples(task, folder, args.num_splits, args.timeout, tell)
     for line in ranking.lines(args.top):
         print(clean(line))
-    for path in (files.result, files.details):
+    for path in paths:
         print(clean(f"  {path}"))
     return int(bool(ranking.failed))

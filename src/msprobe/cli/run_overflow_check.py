@@ -30,6 +30,10 @@ def execute(args: argparse.Namespace) -> int:
     """Check all calls and print what was found."""
     if args.device.lstrip("-").isdigit() and int(args.device) < 0:
         raise UsageError(f"argument -d/--device: must be >= 0, found {args.device}.")
+    if args.timeout <= 0:
+        raise UsageError("--timeout must be above 0.")
+    if args.candidate == "recorded":
+        raise UsageError("--candidate recorded: run_overflow_check runs calls; leave it out, or name a device.")
     from pathlib import Path
 
     from msprobe import log
@@ -47,6 +51,8 @@ def execute(args: argparse.Namespace) -> int:
     requests = open_requests(args.api_info_file)
     demand_calls(requests, None)
     of_mindspore = requests.framework == "mindspore"
+    if of_mindspore and args.candidate:
+        raise UsageError("of a MindSpore dump the record says what overflowed on the device; leave --candidate out.")
     kind = "mindspore overflow" if of_mindspore else "overflow"
     task = Task(str(Path(args.api_info_file).absolute()), candidate=candidate, seed=args.seed, kind=kind)
     keys = [key for key in requests.keys if not Selection().refuse(key, _SKIPPED)]

@@ -64,6 +64,8 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
             f'--candidate {RECORDED} judges the results that a dump has; "{request.dump}" has none of their values: '
             "record it with task tensor."
         )
+    if requests.framework == "mindspore":
+        mindspore_rows.demand_known(request.candidates, request.task, request.save_errors)
     files = CheckFiles.existing(request.resume) if request.resume else CheckFiles.fresh(Path(request.output))
     task = replace(
         request.task, dump=str(Path(request.dump).absolute()), decimals=request.settings.decimals, error_folder=""
@@ -73,7 +75,11 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
         task = replace(task, error_folder=str(folder.absolute()))
     keys = without_repeated(requests, requests.keys) if request.filtered else requests.keys
     if requests.framework == "mindspore":
-        task = replace(task, kind="mindspore", control="")
+        task = replace(task, kind="mindspore")
+        others = sorted({key.rpartition(".")[0] for key in keys if not mindspore_rows.is_checked(key)})
+        if others:
+            more = f" and {len(others) - 8} more" if len(others) > 8 else ""
+            log.info(f"not checked with MindSpore, and without a row: {', '.join(others[:8])}{more}.")
         keys = [key for key in keys if mindspore_rows.is_checked(key)]
         writer = CheckWriter(files, mindspore_rows.RESULT_HEADER, mindspore_rows.DETAILS_HEADER)
     else:

@@ -101,7 +101,8 @@ def executor_of(text: str, option: str = "--candidate") -> Executor:
 
 def _allowed(option: str) -> str:
     """What an option takes. ``--device`` is that of a script, ``--control`` runs calls."""
-    more = {"--device": "; plugin:package.module:function", "--control": _ALLOWED_ELSEWHERE.removesuffix("; recorded")}
+    plugin = "; plugin:package.module:function"
+    more = {"--device": plugin, "candidate": plugin, "--control": _ALLOWED_ELSEWHERE.removesuffix("; recorded")}
     return _ALLOWED + more.get(option, _ALLOWED_ELSEWHERE)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from msprobe.compare.number_types import EPSILON
+from msprobe.errors import InvalidInputError
 from msprobe.precheck.columns import Judged
-from msprobe.precheck.job import Answer
+from msprobe.precheck.executors import Executor, Fault, executor_of
+from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.metrics import Array
 
 RESULT_HEADER = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
@@ -21,6 +24,7 @@ MAX_ABS_BELOW = 0.001
 _EPSILON = 1e-8
 #: Units of rounding of half types: results are compared with the reference rounded to their type.
 _HALF_EPS = {name: EPSILON[name.lower()] for name in ("Float16", "BFloat16", "float16", "bfloat16")}
+_FAULTS = ("scale", "nan", "inf", "drop-tail")
 _API_TYPES = ("Mint", "MintFunctional")
 _TENSOR_APIS = frozenset(
     """add_ add addmm_ all allclose any bool byte ceil clamp contiguous copy_ cos clone cumprod expand_as flatten float
@@ -34,6 +38,52 @@ def is_checked(key: str) -> bool:
     """True for calls that are checked; the others have no row."""
     prefix, _, rest = key.partition(".")
     return prefix in _API_TYPES or (prefix == "Tensor" and rest.rpartition(".")[0] in _TENSOR_APIS)
+
+
+def demand_known(candidates: Sequence[str], task: Task, save_errors: bool) -> None:
+    """Calls of MindSpore run where that itself runs, beside double precision: all that is asked for beyond is refused.
+
+    Raises InvalidInputError.
+    """
+    mistakes = [
+        f"--candidate {text!r} (allowed: auto, cpu, python:PATH, recorded, and +inject: of {', '.join(_FAULTS)})"
+        for text in candidates
+        if not _is_known(executor_of(text))
+    ]
+    given = {
+        "--control": task.control,
+        "--modules": task.modules,
+        "--load": task.load,
+        "--operators": task.operators,
+        "--clean-output": task.cleaning,
+        "--repeat": task.repeat > 1,
+        "--gradcheck": task.formula,
+        "-save_error_data": save_errors,
+    }
+    mistakes += [name for name, value in given.items() if value]
+    if mistakes:
+        raise InvalidInputError(f"not for a MindSpore dump, leave it out: {'; '.join(mistakes)}.")
+
+
+def _is_known(plan: Executor) -> bool:
+    bare = Executor(plan.text, plan.device, fault=plan.fault, python=plan.python)
+    kind = plan.device.partition(":")[0]
+    return plan == bare and kind in ("cpu", "auto") and (plan.fault is None or plan.fault.kind in _FAULTS)
+
+
+def spoiled(value: tuple[Any, str], fault: Fault | None) -> tuple[Any, str]:
+    """A result, an array and the word of its type, with the fault that was asked for."""
+    array, word = value
+    if fault is None or not isinstance(array, np.ndarray) or array.dtype.kind != "f" or not array.size:
+        return value
+    if fault.kind == "scale":
+        return (array * (1 + fault.amount)).astype(array.dtype), word
+    flat = array.flatten()
+    if fault.kind == "drop-tail":
+        flat[-max(1, flat.size // 16) :] = 0
+    else:
+        flat[fault.place % flat.size] = float(fault.kind)
+    return flat.reshape(array.shape), word
 
 
 @dataclass

@@ -50,8 +50,15 @@ REQUIRED = (
 _COLUMN = {metric: column for column, metric in METRIC_COLUMNS.items()}
 _COMPARED = frozenset(("torch.float16", "torch.bfloat16", "torch.float32"))
 _NOT_COMPARED = frozenset(("torch.float64", "torch.complex64", "torch.complex128"))
-_OF_BENCHMARK = ("small_value", "rmse", "max_relative", "mean_relative", "balance")
-_OF_OTHERS = ("non_finite", "ulp_share", "unequal")
+#: The metrics that each standard needs.
+_NEEDED: dict[Standard, tuple[str, ...]] = {
+    "ulp": ("ulp_mean", "ulp_share"),
+    "absolute": ("non_finite", "relative_share", "absolute_share"),
+    "benchmark": ("small_value", "rmse", "max_relative", "mean_relative", "balance"),
+    "binary": ("unequal",),
+    "thousandth": ("thousandth",),
+    "accumulative": ("non_finite", "relative_share", "absolute_share", "balance"),
+}
 #: What a verdict of the details file is about, and where the number behind it stands.
 _IN_WORDS = {
     "小值域": "errors of small values",
@@ -240,8 +247,8 @@ def compare_row(ours: dict[str, str], theirs: dict[str, str] | None, profile: Pr
     if profile.levels and is_float8(dtype):
         row.standard = "ulp"
     sides = _Sides(ours, theirs, dtype.rpartition(".")[2], api, profile)
-    if row.standard != "benchmark" and dtype in _COMPARED and sides.has_benchmark_alone:
-        row.standard = "benchmark"
+    if dtype in _COMPARED:
+        row.standard = sides.measured(row.standard)
     try:
         row.status = _JUDGES[row.standard](sides, row.cells)
     except _MissingNumberError as problem:
@@ -285,12 +292,16 @@ class _Sides:
             what = f"is {text!r}" if text else "is blank"
             raise _MissingNumberError(f"{column} of the {side} {what}.") from None
 
-    @property
-    def has_benchmark_alone(self) -> bool:
-        """True for files of 26.2, which have the metrics of one standard for all results of float types."""
-        rows = (self.ours, self.theirs)
-        filled = all(row[_COLUMN[metric]].strip() for row in rows for metric in _OF_BENCHMARK)
-        return filled and not any(row[_COLUMN[metric]].strip() for row in rows for metric in _OF_OTHERS)
+    def measured(self, standard: Standard) -> Standard:
+        """The standard; another one where only that was measured: 26.2 does so, and samples have names of their own."""
+
+        def has(one: Standard) -> bool:
+            rows = (self.ours, self.theirs)
+            return all(row[_COLUMN[metric]].strip() for row in rows for metric in _NEEDED[one])
+
+        others: tuple[Standard, ...] = ("ulp", "absolute", "benchmark")
+        found = [one for one in others if has(one)]
+        return found[0] if len(found) == 1 and not has(standard) else standard
 
     def ratio(self, metric: str) -> float:
         """The candidate's error in errors of the control, which count as no less than the type's smallest."""

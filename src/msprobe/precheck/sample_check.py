@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+from msprobe import log
 from msprobe.errors import NotAvailableError
+from msprobe.precheck import precision_compare
 from msprobe.precheck.job import Task
 from msprobe.precheck.pool import START_SECONDS, Pool, Worker, WorkerFailedError
 from msprobe.precheck.ranking import Ranking
@@ -17,8 +20,8 @@ LIST = "?"
 
 def check_samples(
     task: Task, folder: Path, workers: int, timeout: float, tell: Callable[[str], None] = lambda text: None
-) -> tuple[CheckFiles, Ranking]:
-    """Check all samples that the task asks for, and write the files. Raises MsprobeError."""
+) -> tuple[list[Path], Ranking]:
+    """Check all samples that the task asks for, and write the files; gives their paths. Raises MsprobeError."""
     asked = Worker(task)
     try:
         keys = asked.ask(LIST, START_SECONDS)["notes"]
@@ -27,21 +30,28 @@ def check_samples(
     finally:
         asked.stop()
     files = CheckFiles.fresh(folder)
-    writer = CheckWriter(files)
+    writer = CheckWriter(files, with_control=bool(task.control))
     writer.begin()
     ranking = Ranking(lambda name: (), _command_of(task))
     for number, answer in enumerate(Pool([task] * workers, timeout).answers([(key, False) for key in keys])):
         tell(f"samples, {number + 1} of {len(keys)}")
-        writer.add(answer.result, answer.details)
+        if not number and task.candidate.startswith(("auto", "inject")) and answer.details[0][27].startswith("cpu"):
+            log.warning("there is no accelerator: the candidate is the CPU. Choose another with --candidate.")
+        writer.add(answer.result, answer.details, answer.control)
         ranking.add(answer)
-    return files, ranking
+    paths = [files.result, files.details]
+    if task.control:
+        paths += precision_compare.compare(files.details, files.control, folder, task.standard, files.stamp)
+    return paths, ranking
 
 
 def _command_of(task: Task) -> Callable[[str, str], str]:
-    _, dtypes, most = task.dump.split(":")
+    _, _, most = task.dump.split(":")
+    words = ["--samples", most, "--candidate", task.candidate, "--standard", task.standard, "--seed", str(task.seed)]
+    words += ["--control", task.control] if task.control else []
 
     def command(key: str, direction: str) -> str:
-        group = key.split(".")[1].rpartition("_")[0]
-        return f"msprobe op_check --ops {group} --dtypes {dtypes} --samples {most} --candidate '{task.candidate}'"
+        group, _, dtype = key.split(".")[1].rpartition("_")
+        return shlex.join(["msprobe", "op_check", "--ops", group, "--dtypes", dtype, *words])
 
     return command

@@ -71,9 +71,30 @@ def test_a_recorded_result_that_is_off_is_an_error(tmp_path: Path) -> None:
             tensor(data_name="a.npy"), tensor(data_name="b.npy"), output=[tensor(data_name="c.npy")]
         )
     }
-    assert call("run_ut", "-api_info", write(tmp_path, data, "x"), "-o", tmp_path).returncode == 0
+    found = call("run_ut", "-api_info", write(tmp_path, data, "x"), "-o", tmp_path)
+    assert found.returncode == 0
     assert rows(tmp_path, "result")[1][1] == "error"
     assert float(rows(tmp_path, "details")[1][5]) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_a_fault_is_found_and_what_mindspore_does_not_know_is_refused(tmp_path: Path) -> None:
+    """All of these were accepted in silence, and nothing was done about them."""
+    dump = write(tmp_path, {"Mint.sin.0.forward": forward(tensor()), "Tensor.__mul__.0.forward": forward(tensor())})
+    found = call("run_ut", "-api_info", dump, "-o", tmp_path, "--candidate", "inject:nan@5")
+    assert [row[1] for row in rows(tmp_path, "result")[1:]] == ["error"]
+    assert "without a row: Tensor.__mul__." in found.stdout
+    for words, said in (
+        (("--candidate", "cpu+threads=1", "--repeat", "3"), "--candidate 'cpu+threads=1' (allowed: auto, cpu"),
+        (("--candidate", "cpu+threads=1", "--repeat", "3"), "; --repeat."),
+        (("--candidate", "inject:swap"), "inject:swap"),
+        (("-save_error_data", "--control", "cpu"), "--control; -save_error_data"),
+    ):
+        refused = call("run_ut", "-api_info", dump, "-o", tmp_path / "none", *words)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+    for device in ("cpu+threads=1", "inject:scale=1e-2"):
+        refused = call("op_generate", "--dump", dump, "--api", "Mint.sin.0", "-o", tmp_path, "--device", device)
+        assert (refused.returncode, "takes a device alone" in refused.stderr) == (2, True)
 
 
 def test_a_check_goes_on_where_it_was_cut_and_a_failing_api_has_its_row(tmp_path: Path) -> None:

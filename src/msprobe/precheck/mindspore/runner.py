@@ -16,10 +16,11 @@ from mindspore import mint
 from msprobe.errors import MsprobeError
 from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo, UnreadableArgumentError
 from msprobe.precheck.columns import direction_status
+from msprobe.precheck.executors import executor_of
 from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.memory import check_memory
-from msprobe.precheck.mindspore_rows import Row, judge, skipped
+from msprobe.precheck.mindspore_rows import Row, judge, skipped, spoiled
 from msprobe.precheck.requests import ApiCall, flat, open_requests
 from msprobe.store.values import read_values
 
@@ -42,6 +43,7 @@ class MindSporeRunner:
     def __init__(self, task: Task) -> None:
         mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
         self._task = task
+        self._fault = executor_of(task.candidate).fault
         self.requests = open_requests(task.dump)
 
     def run(self, key: str) -> Answer:
@@ -70,10 +72,14 @@ class MindSporeRunner:
         recorded = self._recorded(call)
         if recorded is None:
             recorded = [array_of(value) for value in flat_values(_run(function, tested))]
+        name = f"{call.key}.forward.output"
         rows = [
-            judge(f"{call.key}.forward.output.{place}", array_of(ours), theirs)
+            judge(f"{name}.{place}", array_of(ours), spoiled(theirs, self._fault))
             for place, (ours, theirs) in enumerate(zip(outputs, recorded, strict=False))
         ]
+        if len(outputs) != len(recorded):
+            message = f"the record has {len(recorded)} results, the reference {len(outputs)}."
+            rows.append(Row(f"{name}.{len(rows)}", "error", message))
         forward, backward, message = direction_status(rows, "Warning"), "", ""
         if call.gradients is not None:
             try:
@@ -93,7 +99,7 @@ class MindSporeRunner:
             given = [self._made(one, f"gradient.{n}", call, wide) for n, one in enumerate(call.gradients or ())]
             sides.append([array_of(value) for value in _gradients(function, inputs, given)])
         return [
-            judge(f"{call.key}.backward.output.{place}", ours, theirs)
+            judge(f"{call.key}.backward.output.{place}", ours, spoiled(theirs, self._fault))
             for place, (ours, theirs) in enumerate(zip(*sides, strict=True))
         ]
 

@@ -10,6 +10,7 @@ import torch
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.columns import DETAILS_HEADER
+from msprobe.precheck.executors import executor_of
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.job import Task
 from msprobe.precheck.standards import PROFILES
@@ -18,10 +19,11 @@ from msprobe.precheck.torch.machine import run_call
 from msprobe.precheck.torch.runner import TorchRunner
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ApiReport:
     """What was found of one call: ``forward`` and ``backward`` (``pass``, ``Warning``, ``error``, ``SKIP`` or blank),
-    and a row for each result and gradient, by the columns of the details file. True where nothing is an error.
+    and a row for each result and gradient, by the columns of the details file. True where nothing is an error; printed,
+    it says what is wrong.
     """
 
     forward: str
@@ -37,6 +39,9 @@ class ApiReport:
         bad = [row for row in self.rows if row["Status"] not in ("pass", " ", "")]
         return "\n".join([", ".join(told), *(f"  {row['API Name']}: {row['Message'].strip()}" for row in bad)])
 
+    def __repr__(self) -> str:
+        return f"<{self}>"  # all rows of a call would fill a notebook
+
 
 def check_api(
     function: Callable[..., Any],
@@ -49,24 +54,35 @@ def check_api(
     """Run ``function(*args, **kwargs)`` on the candidate and in double precision on the CPU, and compare.
 
     Tensors may be on any device and are not changed; gradients of those that require one are compared as well, for
-    random gradients of the results. ``candidate`` is an executor as of ``msprobe run_ut --candidate``. Raises
-    InvalidInputError for a candidate or standard that there is not, for what is no function, and for a module, whose
-    parameters stay in their own type; and what the function itself raises.
+    random gradients of the results. A module is called with copies of its parameters and buffers, the first argument of
+    the rows. ``candidate`` is an executor as of ``msprobe run_ut --candidate``, but for ``recorded`` and ``python:``.
+    The random numbers of the program stay what they are. Raises InvalidInputError for what is no function, and for a
+    candidate or standard that there is not, and what the function itself raises.
     """
-    from msprobe.precheck.executors import executor_of
+    with torch.random.fork_rng(devices=[]):
+        return _report(function, args, kwargs, candidate, standard, seed)
 
-    if isinstance(function, torch.nn.Module):
-        raise InvalidInputError(
-            f"check_api checks a function of tensors, and {type(function).__name__} is a module with parameters of its "
-            "own; give its function and parameters, as check_api(torch.nn.functional.linear, x, module.weight)."
-        )
+
+def _report(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    candidate: str,
+    standard: str,
+    seed: int,
+) -> ApiReport:
     if not callable(function):
         raise InvalidInputError(f"check_api checks a function, found {function!r}; give torch.softmax, say.")
-    executor_of(candidate, "candidate")
+    if executor_of(candidate, "candidate").python is not None:
+        raise InvalidInputError(f"candidate {candidate!r}: check_api runs in this Python; run_ut can use another.")
     if standard not in PROFILES:
         raise InvalidInputError(f"standard {standard!r} is none of {', '.join(PROFILES)}.")
-    name = getattr(function, "__name__", type(function).__name__)
+    name = getattr(function, "__name__", type(function).__name__).strip("<>")
     key = f"Call.{name}.0"
+    if isinstance(function, torch.nn.Module):
+        args = ({**dict(function.named_parameters()), **dict(function.named_buffers())}, *args)
+        function = _with_parameters(function)
+
     inputs = Inputs(list(args), dict(kwargs))
 
     def see(tensor: torch.Tensor, path: str) -> torch.Tensor:
@@ -78,9 +94,18 @@ def check_api(
     if inputs.wanted:
         inputs.gradients = _gradients(function, inputs, key, seed)
     runner = TorchRunner(Task("", standard=standard, candidate=candidate, seed=seed), None)
-    answer = runner.check(key, name, function, inputs, bool(inputs.wanted), [])
+    answer = runner.check(key, name.lower(), function, inputs, bool(inputs.wanted), [])
     rows = tuple(dict(zip(DETAILS_HEADER, row, strict=True)) for row in answer.details)
     return ApiReport(answer.result[1], answer.result[2], rows)
+
+
+def _with_parameters(module: torch.nn.Module) -> Callable[..., Any]:
+    """The module as a function whose first argument are its parameters and buffers by name."""
+
+    def call(parameters: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        return torch.func.functional_call(module, parameters, args, kwargs)
+
+    return call
 
 
 def _gradients(function: Callable[..., Any], inputs: Inputs, key: str, seed: int) -> list[Any]:

@@ -6,6 +6,7 @@ They are in a private module of torch, ``torch.testing._internal.common_methods_
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import importlib.util
 import sys
@@ -150,12 +151,16 @@ def _chosen(found: list[Any], names: list[str]) -> list[Any]:
     chosen = [one for one in found if any(_is_called(one, name) for name in names)]
     missing = [name for name in names if not any(_is_called(one, name) for one in found)]
     if missing:
-        raise NotAvailableError(f"torch {torch.__version__} has no samples of {', '.join(missing)}.")
+        known = sorted({one.name.rpartition(".")[2] for one in found})
+        near = [close for name in missing for close in difflib.get_close_matches(name, known, 3)]
+        hint = f"; did you mean {', '.join(dict.fromkeys(near))}" if near else ""
+        raise NotAvailableError(f"torch {torch.__version__} has no samples of {', '.join(missing)}{hint}.")
     return chosen
 
 
 def _is_called(operator: Any, name: str) -> bool:
-    return name in (operator.name, operator.name.rpartition(".")[2], *(alias.name for alias in operator.aliases))
+    own = (operator.name, operator.name.rpartition(".")[2], operator.formatted_name)
+    return name in (*own, *(alias.name for alias in operator.aliases))
 
 
 def _group(operator: Any, dtype: torch.dtype) -> str:
