@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,10 +139,10 @@ def healthy(most: int) -> None:
             )
 
 
-def faults(most: int) -> None:
+def faults(most: int, wanted: Sequence[str]) -> None:
     """Print how many samples with a fault are found, in single precision, and which were left as they were."""
     plain = sweep("fp32", "cpu", most)
-    for fault in FAULTS:
+    for fault in wanted:
         answers = sweep("fp32", f"cpu+inject:{fault}", most)
         planted = [key for key, answer in answers.items() if _changed(plain[key], answer, fault)]
         missed = [key for key in planted if not answers[key].answer.failed]
@@ -181,12 +182,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("parts", nargs="*", default=["speed", "overhead", "healthy", "faults"])
     parser.add_argument("--samples", type=int, default=1, help="of each operator (1)")
+    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=FAULTS, help="of the part faults (all)")
     options = parser.parse_args()
     for part in options.parts:
         if part in ("speed", "overhead"):
             {"speed": speed, "overhead": overhead}[part]()
         else:
-            {"healthy": healthy, "faults": faults}[part](options.samples)
+            healthy(options.samples) if part == "healthy" else faults(options.samples, options.faults)
     return 0
 
 

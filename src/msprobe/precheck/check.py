@@ -84,9 +84,7 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
         writer = CheckWriter(files, mindspore_rows.RESULT_HEADER, mindspore_rows.DETAILS_HEADER)
     else:
         writer = CheckWriter(files, with_control=bool(task.control))
-    ranking = Ranking(
-        _stacks(requests), reproduction_command(str(requests.part.path), request.candidates[0], task.load)
-    )
+    ranking = Ranking(_stacks(requests), reproduction_command(str(requests.part.path), request.candidates[0], task))
     for answer in _done_before(writer):
         ranking.add(answer)
     todo = [key for key in keys if key not in writer.done]

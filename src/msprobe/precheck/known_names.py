@@ -11,7 +11,7 @@ _REFUSED_OPERATORS = (
     *("prim_", "aten_save", "aten_from_file", "debugprims_", "profiler_", "export_", "debug_mode_ops_"),
     *("c10d_", "_c10d_functional", "symm_mem_", "_dtensor_", "image_read_file", "image_write_file"),
 )
-_GROUPS = {"Functional": "functional", "Tensor": "tensor", "Torch": "torch", "VF": "_VF"}
+_GROUPS = {"Functional": "functional", "Tensor": "tensor", "Torch": "torch", "VF": "_VF", "NPU": "torch_npu"}
 
 
 def is_known(prefix: str, name: str) -> bool:

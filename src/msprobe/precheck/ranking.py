@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from msprobe.precheck.executors import RECORDED
-from msprobe.precheck.job import Answer
+from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.requests import api_name
 
 #: With the standards of 8.1.1 and 26.2 healthy halves give many.
@@ -116,12 +116,14 @@ def _api_of(key: str) -> str:
     return f"{name.prefix}.{name.name}"
 
 
-def reproduction_command(dump: str, candidate: str, load: str = "") -> Callable[[str, str], str]:
+def reproduction_command(dump: str, candidate: str, task: Task) -> Callable[[str, str], str]:
     """How a call of this dump is reproduced with a script of its own."""
 
     def command(key: str, direction: str) -> str:
         words = ["msprobe", "op_generate", "--dump", dump, "--api", key, "--propagation", direction, "-o", "."]
-        words += ["--load", load] if load else []
+        words += ["--load", task.load] if task.load else []
+        references = {name: forward for name, forward, _ in task.operators}
+        words += ["--reference", references[name]] if (name := api_name(key).name) in references else []
         # What was recorded runs nowhere, and a script in the Python that starts it: it chooses the device then.
         chooses = candidate == RECORDED or candidate.startswith("python:")
         return shlex.join(words if chooses else [*words, "--device", candidate])

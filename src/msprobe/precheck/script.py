@@ -33,13 +33,12 @@ from msprobe.precheck.standards import Standard, standard_of
 from msprobe.store.values import read_values
 
 TYPES = {
-    "pytorch": ("Functional", "Tensor", "Torch", "VF", "Ops", "Function"),
+    "pytorch": ("Functional", "Tensor", "Torch", "VF", "NPU", "Ops", "Function"),
     "mindspore": ("Mint", "MintFunctional", "Tensor"),
 }
 _NO_SCRIPT = {
     "Distributed": "a collective needs other ranks",
     "NPUDistributed": "a collective needs other ranks",
-    "NPU": "it calls torch_npu, whose function a script has no reference for; run_ut has one for some",
     "MindSpeed": "it calls MindSpeed, which a script has no reference for",
     "Aten": "level L2 records kernels and not how they are called; record level L1 or mix",
     "Optimizer": "a step of an optimizer is no call of an API",

@@ -326,6 +326,10 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
     except Exception as problem:
         why = f"{words_of(problem)}; name a function that computes the same there with --reference FILE.py:FUNCTION"
         raise CannotRunError(f"the reference, double precision on the CPU, cannot be run: {why}") from problem
+    if len(device) < len(bench):
+        raise CannotRunError(f"{call.content['api']} gives {len(device)} results, the reference {len(bench)}")
+    # The reference of a fused function has the first results alone.
+    device, control = device[: len(bench)], control[: len(bench)]
     types = [value.dtype for _, value in device if isinstance(value, torch.Tensor) and value.is_floating_point()]
     eps = max((float(torch.finfo(one).eps) for one in types), default=2.0**-23)
     moved = movement(call, eps, bench, sides.reference)

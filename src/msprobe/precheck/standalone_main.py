@@ -240,10 +240,25 @@ def sides_of(content: dict[str, Any], options: argparse.Namespace) -> Sides:
         device=device,
         control=Side(options.control) if options.control else None,
         function=function,
-        reference=reference_function(options.reference) if options.reference else function,
+        reference=reference_of(content, options, function),
         dtype=getattr(torch, DTYPES[options.dtype]) if options.dtype else device.dtype,
         autocast=getattr(torch, content["autocast"]) if content.get("autocast") else None,
     )
+
+
+def reference_of(
+    content: dict[str, Any], options: argparse.Namespace, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """What the reference calls. Raises ValueError."""
+    if options.reference:
+        return reference_function(options.reference)
+    if content["type"] != "NPU":
+        return function
+    # A script of such a call has a table of what some of them compute.
+    known: dict[str, Callable[..., Any]] = globals().get("FORWARD", {})
+    if content["name"] not in known:
+        raise ValueError(f"torch_npu.{content['name']} runs on an NPU alone: name a --reference FILE.py:FUNCTION")
+    return known[content["name"]]
 
 
 def chosen_options(options: argparse.Namespace) -> dict[str, Any]:

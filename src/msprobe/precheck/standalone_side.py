@@ -208,6 +208,8 @@ def function_of(content: dict[str, Any], module: Any = None) -> Callable[..., An
         return operator_of(name)
     if kind == "Function":
         return class_of(name, module).apply  # type: ignore[no-any-return]
+    if kind == "NPU":
+        return of_npu(name)
     spaces: dict[str, Any] = {"Functional": torch.nn.functional, "Tensor": torch.Tensor, "Torch": torch}
     spaces["VF"] = getattr(torch, "_VF", None)
     found = spaces[kind]
@@ -217,6 +219,15 @@ def function_of(content: dict[str, Any], module: Any = None) -> Callable[..., An
     if found is None:
         raise LookupError(f"torch {torch.__version__} has no {kind}.{name}")
     return found if callable(found) else lambda tensor: found.__get__(tensor)
+
+
+def of_npu(name: str) -> Callable[..., Any]:
+    """A function of torch_npu. Raises LookupError."""
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module("torch_npu"), name)
+    except (ImportError, AttributeError) as problem:
+        raise LookupError(f"torch_npu.{name} is called, which is not here: {problem}") from None
+    return found
 
 
 def operator_of(name: str) -> Callable[..., Any]:

@@ -14,9 +14,10 @@ _PARTS = {
 
 def text_of(content: dict[str, Any], framework: str = "pytorch") -> str:
     """The script of the call that is described, for ``pytorch`` or ``mindspore``."""
-    first, *rest = (
-        files("msprobe.precheck").joinpath(name).read_text("utf-8") for name in _PARTS.get(framework, _PARTS["pytorch"])
-    )
+    names = _PARTS.get(framework, _PARTS["pytorch"])
+    if content["type"] == "NPU":  # what the reference computes in place of kernels of torch_npu
+        names = (*names[:-1], "torch/fused.py", names[-1])
+    first, *rest = (files("msprobe.precheck").joinpath(name).read_text("utf-8") for name in names)
     # What further parts say of themselves is of this package.
     own = "\n".join(part.partition("from __future__ import annotations\n")[2] for part in rest)
     lines = [line for line in f"{first}\n{own}".splitlines(keepends=True) if not line.startswith("from msprobe")]

@@ -6,6 +6,7 @@ import base64
 import json
 import runpy
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ class Square(torch.autograd.Function):
 CALLS = {
     "Ops.msprobe_of_tests_my_norm.0": ([TENSOR, {"type": "int", "value": 2}], TENSOR),
     "Function.Square.0": ([INPUT], TENSOR),
+    "NPU.npu_fast_gelu.0": ([INPUT], TENSOR),
+    "NPU.npu_dynamic_quant.0": ([INPUT], TENSOR),
     "Functional.relu.0": ([INPUT], {**TENSOR, "dtype": "torch.bfloat16"}),
     "Torch.hub.load.0": ([{"type": "str", "value": "a/b"}], TENSOR),
     "Torch.os.system.0": ([{"type": "str", "value": "true"}], TENSOR),
@@ -256,6 +259,25 @@ def test_kernels_and_functions_of_a_user_are_loaded(dump: Path, monkeypatch: pyt
     found = {name: runner(task).run(name).result[1:3] for name in list(CALLS)[:2]}
     assert found["Function.Square.0"] == ["pass", "error"]
     assert found["Ops.msprobe_of_tests_my_norm.0"] == ["SKIP", "SKIP"]
+
+
+def test_fused_functions_of_torch_npu_bring_their_reference(
+    dump: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    script = made(dump, "NPU.npu_fast_gelu.0")
+    assert run(script, monkeypatch=monkeypatch) == 2
+    assert "torch_npu.npu_fast_gelu is called, which is not here" in capsys.readouterr().err
+    # A kernel with a result more than the reference, which is right for positive numbers alone.
+    module = types.ModuleType("torch_npu")
+    module.npu_fast_gelu = lambda x: (x / (1 + torch.exp(-1.702 * x)), None)  # type: ignore[attr-defined]
+    module.npu_dynamic_quant = lambda x: x.round()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch_npu", module)
+    assert run(script, monkeypatch=monkeypatch) == 0
+    module.npu_fast_gelu = torch.relu  # type: ignore[attr-defined]
+    assert run(script, monkeypatch=monkeypatch) == 1
+    unknown = made(dump, "NPU.npu_dynamic_quant.0")
+    assert run(unknown, monkeypatch=monkeypatch) == 2
+    assert "runs on an NPU alone: name a --reference" in capsys.readouterr().err
 
 
 def test_a_call_that_was_autocast_is_so_in_its_script(dump: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
