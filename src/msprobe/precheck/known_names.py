@@ -13,6 +13,20 @@ _REFUSED_OPERATORS = (
 )
 _GROUPS = {"Functional": "functional", "Tensor": "tensor", "Torch": "torch", "VF": "_VF", "NPU": "torch_npu"}
 
+#: Calls that draw random numbers: two runs give other numbers, so only how they are spread is compared.
+RANDOM = frozenset(
+    """bernoulli bernoulli_ rand randn randint randint_like rand_like randn_like randperm normal normal_ uniform_
+    multinomial poisson exponential_ cauchy_ geometric_ log_normal_ random_ gumbel_softmax rrelu rrelu_
+    fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices
+    svd_lowrank pca_lowrank binomial uniform exponential cauchy geometric log_normal
+    random""".split()
+)
+
+
+def is_dropout(name: str) -> bool:
+    """True for dropout in all its forms."""
+    return "dropout" in name
+
 
 def is_known(prefix: str, name: str) -> bool:
     """True for a call that a script may make. Where torch is not installed, only those of the list are known."""

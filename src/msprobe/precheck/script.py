@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from msprobe.precheck.arguments import (
     tensors_of,
 )
 from msprobe.precheck.generate import CannotGenerateError, domain_of, generator_for, values_for
-from msprobe.precheck.known_names import is_known
+from msprobe.precheck.known_names import RANDOM, is_dropout, is_known
 from msprobe.precheck.memory import available_bytes
 from msprobe.precheck.metrics import Array
 from msprobe.precheck.mindspore_rows import is_checked
@@ -85,6 +85,8 @@ class ScriptRequest:
 def write_script(requests: Requests, request: ScriptRequest) -> Path:
     """Write the script of one call, and the files of large values beside it. Raises MsprobeError."""
     call = _call_of(requests, request)
+    if call.api.name.endswith("scaled_dot_product_attention"):
+        call = _without_dropout(call)
     maker = _Maker(requests, call, request)
     content = {
         "api": call.key,
@@ -142,6 +144,11 @@ def _demand_known(request: ScriptRequest, call: ApiCall, framework: str) -> None
         if not is_checked(call.key):
             raise InvalidInputError(f"no script can be made of {call.key!r}: it is no API that is run.")
         return
+    if call.api.name.rpartition(".")[2] in RANDOM or (is_dropout(call.api.name) and not _drops_nothing(call)):
+        raise InvalidInputError(
+            f"no script can be made of {call.key!r}: it draws random numbers, so two healthy runs differ; run_ut "
+            "compares how its results are spread."
+        )
     if call.api.prefix == "Function" and not request.load:
         raise InvalidInputError(
             f"no script can be made of {call.key!r} alone: a record of an autograd Function has its class' name and no "
@@ -151,6 +158,20 @@ def _demand_known(request: ScriptRequest, call: ApiCall, framework: str) -> None
         raise InvalidInputError(
             f"no script can be made of {call.key!r}: it is no API that is run (no list of torch's computations has it)."
         )
+
+
+def _drops_nothing(call: ApiCall) -> bool:
+    """True for a dropout that is off: ``(input, p, training)`` in all its forms."""
+    given = {**dict(zip(("p", "training"), call.args[1:3], strict=False)), **call.kwargs}
+    plain = {name: value.value for name, value in given.items() if isinstance(value, Plain)}
+    return plain.get("p") == 0 or plain.get("training", plain.get("train")) is False
+
+
+def _without_dropout(call: ApiCall) -> ApiCall:
+    """Attention that drops nothing, as the check runs it: what is dropped is drawn."""
+    args = [*call.args[:4], *(Plain("float", 0.0) for _ in call.args[4:5]), *call.args[5:]]
+    kwargs = {name: Plain("float", 0.0) if name == "dropout_p" else value for name, value in call.kwargs.items()}
+    return replace(call, args=tuple(args), kwargs=kwargs)
 
 
 _HALVES = ("float16", "bfloat16")

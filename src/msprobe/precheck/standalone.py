@@ -330,8 +330,11 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
         raise CannotRunError(f"{call.content['api']} gives {len(device)} results, the reference {len(bench)}")
     # The reference of a fused function has the first results alone.
     device, control = device[: len(bench)], control[: len(bench)]
-    types = [value.dtype for _, value in device if isinstance(value, torch.Tensor) and value.is_floating_point()]
-    eps = max((float(torch.finfo(one).eps) for one in types), default=2.0**-23)
+    seen = [value for _, value in device] + leaves(call.gradients)
+    types = [value.dtype for value in seen if isinstance(value, torch.Tensor) and value.is_floating_point()]
+    # A call under autocast rounds to its type, also where its gradients have that of the arguments.
+    types += [sides.dtype or sides.device.autocast or sides.autocast or torch.float64]
+    eps = max(float(torch.finfo(one).eps) for one in types)
     moved = movement(call, eps, bench, sides.reference)
     verdicts = []
     for number, ((name, ours), (_, theirs)) in enumerate(zip(device, bench, strict=True)):

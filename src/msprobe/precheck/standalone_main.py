@@ -240,13 +240,13 @@ def sides_of(content: dict[str, Any], options: argparse.Namespace) -> Sides:
         device=device,
         control=Side(options.control) if options.control else None,
         function=function,
-        reference=reference_of(content, options, function),
+        reference=chosen_reference(content, options, function),
         dtype=getattr(torch, DTYPES[options.dtype]) if options.dtype else device.dtype,
         autocast=getattr(torch, content["autocast"]) if content.get("autocast") else None,
     )
 
 
-def reference_of(
+def chosen_reference(
     content: dict[str, Any], options: argparse.Namespace, function: Callable[..., Any]
 ) -> Callable[..., Any]:
     """What the reference calls. Raises ValueError."""

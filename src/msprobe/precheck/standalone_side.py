@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -213,9 +214,13 @@ def function_of(content: dict[str, Any], module: Any = None) -> Callable[..., An
     spaces: dict[str, Any] = {"Functional": torch.nn.functional, "Tensor": torch.Tensor, "Torch": torch}
     spaces["VF"] = getattr(torch, "_VF", None)
     found = spaces[kind]
-    for part in name.split("."):
-        places = [found, torch.linalg, torch.fft, torch.special] if found is torch else [found]
-        found = next((getattr(place, part) for place in places if hasattr(place, part)), None)
+    *parents, last = name.split(".")
+    for part in parents:
+        found = getattr(found, part, None)
+    # Functions of these modules are recorded without their names; one is called like its module.
+    places = [found, torch.linalg, torch.fft, torch.special] if found is torch else [found]
+    all_found = [getattr(place, last) for place in places if hasattr(place, last)]
+    found = next((one for one in all_found if not isinstance(one, ModuleType)), None)
     if found is None:
         raise LookupError(f"torch {torch.__version__} has no {kind}.{name}")
     return found if callable(found) else lambda tensor: found.__get__(tensor)

@@ -50,7 +50,19 @@ CALLS = {
     "Function.Square.0": ([INPUT], TENSOR),
     "NPU.npu_fast_gelu.0": ([INPUT], TENSOR),
     "NPU.npu_dynamic_quant.0": ([INPUT], TENSOR),
-    "Functional.relu.0": ([INPUT], {**TENSOR, "dtype": "torch.bfloat16"}),
+    "Functional.dropout.0": ([INPUT, {"type": "float", "value": 0.5}], TENSOR),
+    "Functional.dropout.1": ([INPUT, {"type": "float", "value": 0.5}, {"type": "bool", "value": False}], TENSOR),
+    "Functional.scaled_dot_product_attention.0": (
+        [TENSOR, TENSOR, TENSOR, None, {"type": "float", "value": 0.5}],
+        TENSOR,
+    ),
+    "Torch.rand.0": ([{"type": "int", "value": 3}], TENSOR),
+    "Torch.fft.0": ([INPUT], {**TENSOR, "dtype": "torch.complex64"}),
+    "Functional.relu.0": ([INPUT], TENSOR),
+    "Functional.bilinear.0": (
+        [INPUT, INPUT, {**INPUT, "shape": [2, 3, 3]}],
+        {**TENSOR, "dtype": "torch.bfloat16", "shape": [4, 2]},
+    ),
     "Torch.hub.load.0": ([{"type": "str", "value": "a/b"}], TENSOR),
     "Torch.os.system.0": ([{"type": "str", "value": "true"}], TENSOR),
     "Tensor.share_memory_.0": ([TENSOR], TENSOR),
@@ -281,9 +293,27 @@ def test_fused_functions_of_torch_npu_bring_their_reference(
 
 
 def test_a_call_that_was_autocast_is_so_in_its_script(dump: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    text = made(dump, "Functional.relu.0").read_text()
-    assert '"autocast": "bfloat16"' in text
+    """And judged as one: its gradients have the type of its arguments, and the rounding of the half type."""
+    script = made(dump, "Functional.bilinear.0", "--propagation", "backward")
+    assert '"autocast": "bfloat16"' in script.read_text()
+    assert run(script, monkeypatch=monkeypatch) == 0
+    assert run(script, "--inject", "scale=1", monkeypatch=monkeypatch) == 1
     assert '"autocast": null' in made(dump, "Functional.linear.0").read_text()
+
+
+@pytest.mark.parametrize("api", ["Functional.dropout.0", "Torch.rand.0"])
+def test_calls_that_draw_random_numbers_get_no_script(dump: Path, api: str) -> None:
+    found = call("op_generate", "--dump", dump, "--api", api, "-o", dump.parent)
+    assert found.returncode == 1
+    assert "it draws random numbers" in found.stderr
+
+
+@pytest.mark.parametrize("api", ["Functional.dropout.1", "Functional.scaled_dot_product_attention.0", "Torch.fft.0"])
+def test_calls_that_draw_nothing_and_calls_named_like_a_module_pass(
+    dump: Path, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(made(dump, api), monkeypatch=monkeypatch) == 0
+    assert runner(Task(str(dump), candidate="cpu")).run(api).result[1] == "pass"
 
 
 @pytest.mark.parametrize("api", ["Torch.hub.load.0", "Torch.os.system.0", "Tensor.share_memory_.0", "Ops.aten_save.0"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -45,7 +46,8 @@ def find_function(prefix: str, name: str) -> Callable[..., Any]:
             raise UnknownApiError(f"{prefix}.{name} is no API that is run")
         # vars before getattr: a lazily imported submodule of torch stays where it is.
         found = getattr(found, part, None)
-    if found is None and prefix == "Torch":
+    if (found is None or isinstance(found, ModuleType)) and prefix == "Torch":
+        found = None
         # Functions of these are recorded without the name of their module.
         for space in (torch.linalg, torch.fft, torch.special, torch.nn.functional, torch.sparse):
             found = found or getattr(space, name, None)
@@ -110,18 +112,3 @@ def function_of_npu(name: str) -> Callable[..., Any] | None:
         return None
     found: Callable[..., Any] | None = getattr(torch_npu, name, None)
     return found
-
-
-#: Calls that draw random numbers: two runs give other numbers, so only how they are spread is compared.
-RANDOM = frozenset(
-    """bernoulli bernoulli_ rand randn randint randint_like rand_like randn_like randperm normal normal_ uniform_
-    multinomial poisson exponential_ cauchy_ geometric_ log_normal_ random_ gumbel_softmax rrelu rrelu_
-    fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices
-    svd_lowrank pca_lowrank binomial uniform exponential cauchy geometric log_normal
-    random""".split()
-)
-
-
-def is_dropout(name: str) -> bool:
-    """True for dropout in all its forms."""
-    return "dropout" in name

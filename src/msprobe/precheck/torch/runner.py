@@ -19,18 +19,12 @@ from msprobe.precheck.columns import BLANK, Judged, direction_status
 from msprobe.precheck.executors import RECORDED, executor_of
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.judge import Pair, Value, judge
+from msprobe.precheck.known_names import RANDOM, is_dropout
 from msprobe.precheck.memory import check_memory
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
 from msprobe.precheck.standards import PROFILES, Profile
 from msprobe.precheck.torch import errors_kept, reference, spread
-from msprobe.precheck.torch.functions import (
-    RANDOM,
-    UnknownApiError,
-    find_function,
-    find_loaded,
-    function_of_npu,
-    is_dropout,
-)
+from msprobe.precheck.torch.functions import UnknownApiError, find_function, find_loaded, function_of_npu
 from msprobe.precheck.torch.inputs import InputError, InputMaker, Inputs
 from msprobe.precheck.torch.machine import Machine, Outcome, cpu, flat_outputs, run_call
 from msprobe.precheck.torch.recorded import RecordedResults, place_gradients
