@@ -157,6 +157,8 @@ def run(
         args, kwargs = each(call.args, place), each(call.kwargs, place)
         result = function(*(side.swapped(args) if side else args), **kwargs)
     outputs = leaves(args[0] if result is None else result)
+    if side is not None:
+        side.gave = [value.dtype for value in outputs if isinstance(value, torch.Tensor)]
     spoil: Callable[[Any], Any] = side.spoiled if side else lambda value: value
     if not backward:
         return [(str(number), spoil(home(value))) for number, value in enumerate(outputs)]
@@ -332,9 +334,9 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
     device, control = device[: len(bench)], control[: len(bench)]
     seen = [value for _, value in device] + leaves(call.gradients)
     types = [value.dtype for value in seen if isinstance(value, torch.Tensor) and value.is_floating_point()]
-    # A call under autocast rounds to its type, also where its gradients have that of the arguments.
-    types += [sides.dtype or sides.device.autocast or sides.autocast or torch.float64]
-    eps = max(float(torch.finfo(one).eps) for one in types)
+    # A call under autocast rounds to the type of its results, also where its gradients have that of the arguments.
+    types += [one for one in sides.device.gave if one.is_floating_point]
+    eps = max((float(torch.finfo(one).eps) for one in types), default=2.0**-23)
     moved = movement(call, eps, bench, sides.reference)
     verdicts = []
     for number, ((name, ours), (_, theirs)) in enumerate(zip(device, bench, strict=True)):

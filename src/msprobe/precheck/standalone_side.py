@@ -38,6 +38,8 @@ class Side:
         self.mkldnn, self.deterministic, self.compiled = True, False, False
         self.dtype: torch.dtype | None = None
         self.autocast: torch.dtype | None = None
+        #: The types of the results of the last call.
+        self.gave: list[torch.dtype] = []
         first, *words = ("cpu",) if text.startswith("plugin:") else text.split("+")
         if text.startswith("plugin:"):
             self.plugin = plugin_of(text)
