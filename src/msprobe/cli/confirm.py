@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msprobe.cli.lockstep import BAD_INPUT_STATUS, run_against
 from msprobe.cli.lockstep import split as split
+from msprobe.cli.parser import finding_number
 from msprobe.errors import InvalidInputError, MsprobeError
 
 
@@ -27,7 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "they agree now, so this call explains all; 1 they do not; 2 the input is bad or they cannot be compared."
     )
     parser.add_argument("verdict", metavar="VERDICT", help="verdict.json of `msprobe compare` or `msprobe lockstep`")
-    parser.add_argument("--finding", type=step_number, default=1, metavar="N", help="which of its findings (1)")
+    parser.add_argument(
+        "--finding", type=finding_number, default=1, metavar="N", help="which of its findings, from 1 (1)"
+    )
     parser.add_argument(
         "--every-call",
         action="store_true",

@@ -26,6 +26,13 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
+def finding_number(text: str) -> int:
+    """Which finding of a verdict is meant, as the command line counts them."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no finding; give a whole number from 1")
+    return int(text)
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser without abbreviations whose errors are one line."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msprobe.cli.op_generate import BAD_INPUT_STATUS as BAD_INPUT_STATUS
 from msprobe.cli.op_generate import add_script_options, write_and_run
+from msprobe.cli.parser import finding_number
 
 _HINTS = {
     "argument": (
@@ -23,7 +24,9 @@ _HINTS = {
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("verdict", metavar="VERDICT", help="verdict.json, as `msprobe compare A B -o OUT` writes it")
-    parser.add_argument("--finding", type=int, default=1, metavar="N", help="which of its findings, from 1 (1)")
+    parser.add_argument(
+        "--finding", type=finding_number, default=1, metavar="N", help="which of its findings, from 1 (1)"
+    )
     parser.add_argument("--dump", metavar="PATH", help="the dump, if it was moved since (the verdict's candidate)")
     parser.add_argument("-o", "--output_path", default=".", metavar="DIR", help="folder for the script (.)")
     parser.add_argument("--seed", type=int, default=1234, help="of values that the dump does not have (1234)")

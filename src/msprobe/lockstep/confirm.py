@@ -79,8 +79,10 @@ def named_call(verdict: StrPath, number: int, is_every_call: bool = False) -> Na
     findings = content.get("findings") if isinstance(content, dict) else None
     if not isinstance(findings, list) or not isinstance(content.get("reference"), str):
         raise InvalidInputError(f'"{path}" is no verdict of two dumps: it has no findings or no reference.')
+    if not findings:
+        raise InvalidInputError(f'"{path}" has no findings: there is nothing to put right.')
     if not 1 <= number <= len(findings) or not isinstance(findings[number - 1], dict):
-        raise InvalidInputError(f'"{path}" has {len(findings)} findings, and no finding {number}.')
+        raise InvalidInputError(f'"{path}" has the findings 1 to {len(findings)}, and no finding {number}.')
     found: dict[str, Any] = findings[number - 1]
     entry, kind = found.get("entry"), found.get("kind")
     if kind not in _OF_CALLS or (found.get("evidence") or {}).get("side") == "reference":

@@ -241,10 +241,16 @@ def _notes_of(account: dict[str, Any]) -> list[str]:
     lone, shapes = counts.get("without_partner"), counts.get("other_shape")
     if lone:
         names = _listed(named.get("without_partner", []))
-        notes.append(Wording("{} calls have no partner in the reference and kept their own results: {}", lone, names))
+        text = "{} calls have no partner in the reference and kept their own results: {}"
+        if lone == 1:
+            text = "{} call has no partner in the reference and kept its own results: {}"
+        notes.append(Wording(text, lone, names))
     if shapes:
         names = _listed(named.get("other_shape", []))
-        notes.append(Wording("{} results have another shape than in the reference and were kept: {}", shapes, names))
+        text = "{} results have another shape than in the reference and were kept: {}"
+        if shapes == 1:
+            text = "{} result has another shape than in the reference and was kept: {}"
+        notes.append(Wording(text, shapes, names))
     return notes
 
 

@@ -66,6 +66,8 @@ class ChosenCalls:
             if entry in self._matched:
                 continue
             near = difflib.get_close_matches(entry.split(".0.")[0], self._seen, n=3, cutoff=0.4)
+            alike = difflib.get_close_matches(entry, {key.rpartition(".")[2] for key in self._seen}, n=3)
+            near += [key for key in sorted(self._seen) if key.rpartition(".")[2] in alike]
             near += [key for key in sorted(self._seen) if entry.lower() in key.lower()][:3]
             hint = f"; near are {', '.join(dict.fromkeys(near))}" if near else ""
             lines.append(f'free_benchmark: {field} matched no API: "{entry}"{hint}')

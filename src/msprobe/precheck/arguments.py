@@ -92,7 +92,9 @@ def argument_of(content: Any, depth: int = 0) -> Argument:
         if "format" in content:
             return Plain(kind, content["format"])
     if "unsupported" in content:
-        raise UnreadableArgumentError(f"the recorder could not describe it ({content['unsupported']})")
+        # What a framework raised may go on for lines, of its C++ stack for one.
+        why = next(iter(str(content["unsupported"]).splitlines()), "")
+        raise UnreadableArgumentError(f"the recorder could not describe it ({why.rstrip('. ')})")
     return Mapping({str(name): argument_of(item, depth + 1) for name, item in content.items()})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import call
 
 import msprobe
 from msprobe.errors import InvalidInputError
@@ -171,3 +172,25 @@ def test_a_dump_that_was_not_recorded_in_lockstep_is_no_candidate(tmp_path: Path
     (tmp_path / "reference" / "lockstep_rank.json").write_text('{"counts": [1]}')
     with pytest.raises(InvalidInputError, match="is no file of lockstep"):
         account_files.read(reference)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--finding", "x"], "'x' is no finding; give a whole number from 1"),
+        (["--finding", "2"], "has the findings 1 to 1, and no finding 2"),
+        (["empty.json"], "has no findings: there is nothing to put right"),
+    ],
+)
+def test_a_finding_that_there_is_not_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, count in (("verdict.json", 1), ("empty.json", 0)):
+        content = {"reference": "dump", "findings": [{"kind": "computation"}] * count}
+        (tmp_path / name).write_text(json.dumps(content))
+    verdict = [] if words[0].endswith("json") else ["verdict.json"]
+    done = call("confirm", *verdict, *words, "--", "train.py")
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -111,9 +111,10 @@ def test_a_scope_takes_exactly_its_names(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_what_matched_nothing_is_named_with_what_is_near(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(tmp_path, lambda: torch.relu(torch.ones(3)), pert_mode="no_change", list=["relu", "Torch.reul"])
+    run(tmp_path, lambda: torch.relu(torch.ones(3)), pert_mode="no_change", list=["relu", "Torch.reul", "rellu"])
     said = capsys.readouterr().out
     assert 'list matched no API: "Torch.reul"; near are Torch.relu' in said
+    assert 'list matched no API: "rellu"; near are Torch.relu' in said
     assert '"relu"' not in said
 
 

@@ -19,6 +19,10 @@ NOTES: dict[str, str] = {
     "{} calls have no partner in the reference and kept their own results: {}": (
         "{0} 次调用在标杆侧没有对应调用，保留各自的结果：{1}"
     ),
+    "{} call has no partner in the reference and kept its own results: {}": (
+        "{0} 次调用在标杆侧没有对应调用，保留自己的结果：{1}"
+    ),
+    "{} result has another shape than in the reference and was kept: {}": "{0} 个结果的 shape 与标杆侧不同，予以保留：{1}",
     "{} results have another shape than in the reference and were kept: {}": "{0} 个结果的 shape 与标杆侧不同，予以保留：{1}",
     # how two tensors differ
     "relative difference {}": "相对差异 {0}",
