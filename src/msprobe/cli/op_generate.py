@@ -137,7 +137,7 @@ def write_and_run(
     path = write_script(requests, request)
     if not requests.has_values:
         print("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
-    return run_script(path, args.minimize, hint)
+    return run_script(path, args.minimize, hint, requests.framework != "mindspore")
 
 
 def _demand_plain(device: ScriptWords, args: argparse.Namespace) -> None:
@@ -160,8 +160,10 @@ def _reference(text: str) -> str:
     return f"{Path(file).resolve()}:{name}" if text else ""
 
 
-def run_script(path: Path, minimize: bool, hint: str = "") -> int:
-    """Print where the script is, and how it is run; run it for ``--minimize``. ``hint``: see :func:`write_and_run`."""
+def run_script(path: Path, minimize: bool, hint: str = "", can_minimize: bool = True) -> int:
+    """Print where the script is, and how it is run; run it for ``--minimize``, which scripts of MindSpore do not have.
+    ``hint``: see :func:`write_and_run`.
+    """
     from msprobe.report.phrases import clean
 
     print(clean(f"  {path}"))
@@ -176,5 +178,6 @@ def run_script(path: Path, minimize: bool, hint: str = "") -> int:
         print(f"Run it all the same: python {script}")
         return 0
     print(f"Run it on the device under suspicion, exit status 1 if the call is wrong there: python {script}")
-    print(f"Look for a smaller call that fails: python {script} --minimize")
+    if can_minimize:
+        print(f"Look for a smaller call that fails: python {script} --minimize")
     return 0

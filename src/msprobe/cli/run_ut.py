@@ -206,7 +206,10 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         load=loaded(args.load),
         cleaning=args.clean_output and str(Path(args.clean_output).absolute()),
     )
-    demand_calls(open_requests(args.api_info_file, args.modules), args.modules)
+    requests = open_requests(args.api_info_file, args.modules)
+    demand_calls(requests, args.modules)
+    if requests.framework == "mindspore":
+        _tell_what_is_of_pytorch(args)
     return CheckRequest(
         dump=args.api_info_file,
         output=args.out_path,
@@ -250,6 +253,27 @@ def demand_calls(requests: Requests, modules: bool | None) -> None:
     knows = modules is not None and requests.framework != "mindspore"
     use = "give --modules, which checks its leaf modules, or " if knows and not modules else ""
     raise InvalidInputError(f'"{requests.part.path}" {why}; {use}record level L1 or mix.')
+
+
+def _tell_what_is_of_pytorch(args: argparse.Namespace) -> None:
+    """Calls of MindSpore are checked on its own CPU, by the rules of 8.1.1: options that say otherwise do nothing."""
+    given = {
+        "--candidate": args.candidate and args.candidate != "recorded",
+        "-d": args.device,
+        "--control": args.control,
+        "--standard": args.standard not in ("strict", "8.1.1"),
+        "--repeat": args.repeat > 1,
+        "--gradcheck": args.gradcheck,
+        "--modules": args.modules,
+        "--operators": args.operators,
+        "--load": args.load,
+        "--clean-output": args.clean_output,
+    }
+    unused = [option for option, is_given in given.items() if is_given]
+    if unused:
+        from msprobe import log
+
+        log.warning(f"{', '.join(unused)}: not used, as the dump is of MindSpore, whose calls are checked on its CPU.")
 
 
 def candidates_of(args: argparse.Namespace) -> list[str]:

@@ -47,7 +47,10 @@ def test_calls_of_several_types_pass_and_an_unknown_one_is_skipped(tmp_path: Pat
         "Functional.add.0.forward": forward(tensor(), tensor()),
         "Mint.add.0.backward": {"input": [tensor()], "output": []},
     }
-    assert call("-f", "mindspore", "run_ut", "-api_info", write(tmp_path, data), "-o", tmp_path).returncode == 0
+    words = ("-api_info", write(tmp_path, data), "-o", tmp_path, "--repeat", 2, "--control", "cpu")
+    done = call("-f", "mindspore", "run_ut", *words)
+    assert done.returncode == 0
+    assert "--control, --repeat: not used, as the dump is of MindSpore" in done.stdout
     found = rows(tmp_path, "result")
     assert found[0] == ["API Name", "Forward Test Success", "Backward Test Success", "Message"]
     assert [row[:3] for row in found[1:]] == [
@@ -132,7 +135,9 @@ def test_a_script_reproduces_a_call_and_tells_a_verdict(tmp_path: Path) -> None:
         "Mint.matmul.0.backward": {"input": [tensor(shape=[3, 2])], "output": []},
     }
     words = ("--dump", write(tmp_path, data), "--api", "Mint.matmul.0", "--propagation", "backward")
-    assert call("-f", "mindspore", "op_generate", *words, "-o", tmp_path).returncode == 0
+    made = call("-f", "mindspore", "op_generate", *words, "-o", tmp_path)
+    assert made.returncode == 0
+    assert "--minimize" not in made.stdout
     for fault, status in (("0", "pass"), ("0.5", "error")):
         command = [sys.executable, tmp_path / "Mint.matmul.0.backward.py", "--inject", fault]
         found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -143,3 +148,15 @@ def test_a_script_reproduces_a_call_and_tells_a_verdict(tmp_path: Path) -> None:
     minimized = call("op_generate", *words, "-o", tmp_path, "--minimize")
     assert minimized.returncode == 2
     assert "PyTorch only" in minimized.stderr
+
+
+def test_a_script_on_a_device_that_there_is_not_ends_with_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from msprobe.precheck.mindspore import standalone
+
+    monkeypatch.setattr(sys, "argv", ["script.py", "--device", "nosuch:0"])
+    with pytest.raises(SystemExit) as ending:
+        standalone.main({"api": "Mint.matmul.0", "propagation": "forward"}, "script.py")
+    assert ending.value.code == 2
+    assert "error: --device nosuch:0: " in capsys.readouterr().err

@@ -193,7 +193,12 @@ def main(content: dict[str, Any], path: str) -> int:
     kind, _, number = options.device.partition(":")
     if kind:
         target = {"cpu": "CPU", "cuda": "GPU", "npu": "Ascend"}.get(kind, kind)
-        mindspore.set_context(device_target=target, **({"device_id": int(number)} if number else {}))
+        try:
+            mindspore.set_context(device_target=target, **({"device_id": int(number)} if number else {}))
+        except Exception as problem:
+            parser.error(
+                f"--device {options.device}: {(str(problem).strip() or type(problem).__name__).splitlines()[0]}"
+            )
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     details, results = [], []
     for iteration in range(content.get("iterations", 1)):
