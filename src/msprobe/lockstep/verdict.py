@@ -40,8 +40,10 @@ _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompu
 
 
 def judge_and_write(candidate: StrPath, reference: StrPath) -> tuple[Verdict, Path]:
-    """Judge, and write ``verdict.json`` beside the candidate's steps. Raises PathError or InvalidInputError."""
-    verdict = judge_lockstep(candidate, reference)
+    """Judge, and write ``verdict.json`` beside the candidate's steps, with whole paths, as it is read from any folder.
+    Raises PathError or InvalidInputError.
+    """
+    verdict = judge_lockstep(Path(candidate).resolve(), Path(reference).resolve())
     return verdict, write_verdict(Path(candidate) / FILE, verdict)
 
 

@@ -143,12 +143,11 @@ def test_without_values_of_optimizers_calls_still_get_the_reference_s_weights(tm
     assert "Optimizer.AdamW.0.forward" in entries(verdict)
 
 
-def test_the_last_rank_to_end_judges_and_writes_the_verdict(tmp_path: Path) -> None:
+def test_the_last_rank_to_end_judges_and_writes_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     reference = record(train, tmp_path / "reference")
     config = tmp_path / "config.json"
-    config.write_text(
-        json.dumps({"task": "lockstep", "dump_path": str(tmp_path / "own"), "lockstep": {"reference": str(reference)}})
-    )
+    config.write_text(json.dumps({"task": "lockstep", "dump_path": "own", "lockstep": {"reference": "reference"}}))
     PrecisionDebugger(str(config))
     train(("gelu",))
     PrecisionDebugger.reset()
@@ -157,6 +156,7 @@ def test_the_last_rank_to_end_judges_and_writes_the_verdict(tmp_path: Path) -> N
 
     assert content["status"] == "diverged"
     assert content["findings"][0]["entry"] == "Functional.gelu.0.forward"
+    assert (content["candidate"], content["reference"]) == (str((tmp_path / "own").resolve()), str(reference.resolve()))
     assert (tmp_path / "own" / "verdict.json").stat().st_mode & 0o777 == 0o640
     # `compare` and `view` of that dump say the same: in lockstep nothing reaches the loss, and it would be harmless.
     assert msprobe.compare(tmp_path / "own", reference).status == "diverged"
