@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msprobe import log
 from msprobe.capture.api_list import shipped_list
+from msprobe.config.fields import known_names
 from msprobe.config.load import read_file
 from msprobe.config.mistakes import Mistake, Source, raise_mistakes, shown
 from msprobe.config.online import address_mistakes, address_of, missing_address
 from msprobe.config.other_tasks import RunUtFields
-from msprobe.config.sections import Section, read_section
+from msprobe.config.sections import Section, read_section, unknown_field_warnings
 from msprobe.config.settings import Online
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.selection import Selection
@@ -42,7 +44,12 @@ def load_settings(path: str | None) -> Settings:
     name, document = read_file(path)
     source = Source(name, document, {})
     title = next((one for one in _SECTIONS if one in document.value), _SECTIONS[0])
-    section = read_section(RunUtFields, document.value.get(title), (title,), source)
+    raw = document.value.get(title)
+    if raw is None:
+        log.warning(f'{name}: it has no section "{title}", and nothing else of it is used here.')
+    for line in unknown_field_warnings(raw, (title,), known_names(RunUtFields), {}, source):
+        log.warning(line)
+    section = read_section(RunUtFields, raw, (title,), source)
     mistakes = [*section.mistakes, *_mistakes(section, title, source)]
     if mistakes:
         raise_mistakes(mistakes, name, InvalidInputError)

@@ -7,7 +7,7 @@ import pytest
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.executors import Executor, Fault, executor_of
-from msprobe.precheck.settings import load_settings
+from msprobe.precheck.settings import Settings, load_settings
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,13 @@ def test_the_section_of_26_2_is_that_of_8_1_1(tmp_path: Path) -> None:
     assert "black_list" in selection.refuse("Functional.relu.0")
     assert selection.refuse("Functional.linear.0") == ""
     assert "white_list" in selection.refuse("Torch.matmul.0")
+
+
+def test_what_nothing_reads_of_the_settings_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"task": "tensor", "run_ut": {"white_lists": ["relu"]}}))
+    assert load_settings(str(path)).selection == Settings().selection
+    assert 'field "run_ut.white_lists": unknown field, ignored; did you mean "white_list"' in capsys.readouterr().out
+    path.write_text(json.dumps({"task": "tensor"}))
+    load_settings(str(path))
+    assert 'it has no section "run_ut"' in capsys.readouterr().out
