@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import forked
 import pytest
 
 SCRIPT = """
+import os
+import signal
 import sys
 import torch
 from torch import nn
@@ -28,6 +31,8 @@ def passes():
     loss = nn.functional.smooth_l1_loss(y, torch.ones_like(y), beta=0.5 if "loss" in bugs else 1.0)
     if "raise" in bugs:
         raise RuntimeError("no more")
+    if "die" in bugs and optimizer.state:
+        os.kill(os.getpid(), signal.SIGKILL)
     optimizer.zero_grad()
     loss.backward()
     return loss
@@ -63,6 +68,8 @@ for _ in range(2):
     if "scale" in bugs and rank == 0:
         y = y * 1.05
     y.square().mean().backward()
+    for parameter in model.parameters() if kind == "ddp" else ():
+        dist.all_reduce(parameter.grad, op=dist.ReduceOp.MAX if "max" in bugs else dist.ReduceOp.SUM)
     optimizer.step()
     optimizer.zero_grad()
 dist.barrier()
@@ -124,7 +131,8 @@ def test_two_ranks_are_each_put_right_and_judged(kind: str, tmp_path: Path) -> N
     assert recorded.returncode == 0, recorded.stderr
 
     healthy = msprobe(tmp_path, "lockstep", "reference", "-o", "healthy", *script)
-    wrong = msprobe(tmp_path, "lockstep", "reference", "-o", "wrong", *script, "gelu", "scale", "lr")
+    bugs = ["gelu", "scale", "lr", *(["max"] if kind == "ddp" else [])]
+    wrong = msprobe(tmp_path, "lockstep", "reference", "-o", "wrong", *script, *bugs)
 
     assert healthy.returncode == 0, healthy.stdout + healthy.stderr
     assert wrong.returncode == 1, wrong.stderr
@@ -133,7 +141,21 @@ def test_two_ranks_are_each_put_right_and_judged(kind: str, tmp_path: Path) -> N
         (1, "Functional.gelu.0.forward"),
         (0, "Optimizer.AdamW.0.forward"),
         (1, "Optimizer.AdamW.0.forward"),
+        *([(0, "Distributed.all_reduce.0.forward"), (1, "Distributed.all_reduce.0.forward")] if kind == "ddp" else []),
     }
+    if kind == "ddp":
+        # What a collective leaves is put right where it was called.
+        every = json.loads((tmp_path / "wrong" / "verdict.json").read_text())["findings"]
+        place = next(n for n, one in enumerate(every, 1) if one["entry"] == "Distributed.all_reduce.0.forward")
+        words = ["confirm", "wrong", "--finding", str(place), "--every-call", "-o", "own"]
+        found = msprobe(tmp_path, *words, *script, "max")
+        assert found.returncode == 0, found.stdout + found.stderr
+        # A rank that the reference does not have is not put right, and does not take what another one has.
+        for folder in (tmp_path / "reference").glob("step*/rank0"):
+            shutil.rmtree(folder)
+        alone = msprobe(tmp_path, "lockstep", "reference", "-o", "alone", *script)
+        assert alone.returncode == 0, alone.stdout + alone.stderr
+        assert "not in the reference, so not put right" in " ".join(alone.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -174,6 +196,20 @@ def test_a_script_that_fails_is_judged_as_far_as_it_went(place: Path) -> None:
     assert "RuntimeError: no more" in done.stderr
     assert "the script ended with status 1" in done.stderr
     assert findings(place / "failed")[0]["entry"] == "Functional.softplus.0.forward"
+
+
+def test_a_reference_that_was_killed_is_run_against_as_far_as_it_went(place: Path) -> None:
+    (place / "killed.json").write_text((place / "reference.json").read_text().replace('"reference"', '"killed"'))
+    assert msprobe(place, "run", "--config", "killed.json", "--", "train.py", "die").returncode == -9
+
+    done = msprobe(place, "lockstep", "killed", "-o", "of_killed", "--", "train.py")
+    wrong = msprobe(place, "lockstep", "killed", "-o", "of_killed", "--", "train.py", "softplus")
+
+    assert done.returncode == 0, done.stderr
+    assert "AGREE as far as they go" in done.stdout
+    assert "the reference was interrupted in step 1" in " ".join(done.stdout.split())
+    assert wrong.returncode == 1
+    assert findings(place / "of_killed")[0]["evidence"]["steps"] == [0, 1]
 
 
 @pytest.mark.slow  # two trainings of a Llama in processes of their own: 15 s

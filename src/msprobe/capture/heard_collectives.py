@@ -10,7 +10,7 @@ from typing import Any
 
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import Collective, Failure, Origin
-from msprobe.capture.routes import Way
+from msprobe.capture.routes import Way, ways_around_dump
 
 
 class HeardCollective:
@@ -63,11 +63,12 @@ class HeardCollectives:
     def end_collective(self, begun: Any, results: Any, facts: Mapping[str, Any], result: Any = None) -> None:
         """See the protocol."""
         dumped = begun.dumped if type(begun) is HeardCollective else begun
+        event = _event_of(begun)
+        early, late = ways_around_dump(begun.ways) if event is not None else ((), ())
+        self.bus.show(early, "after", event, results)
         if dumped is not None:
             self.session.guard(self.dumper.end_collective, dumped, results, facts, result)
-        event = _event_of(begun)
-        if event is not None:
-            self.bus.show(begun.ways, "after", event, results)
+        self.bus.show(late, "after", event, results)
 
     def fail_collective(self, begun: Any, error: BaseException) -> None:
         """See the protocol."""

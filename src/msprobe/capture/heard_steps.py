@@ -9,7 +9,7 @@ from typing import Any
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import Failure, OptimizerStep, Origin
 from msprobe.capture.optimizer_steps import Step
-from msprobe.capture.routes import Way
+from msprobe.capture.routes import Way, ways_around_dump
 
 SKIPPED = "the step was skipped: the gradients are not finite"
 
@@ -71,7 +71,7 @@ class HeardSteps:
     def end_step(self, begun: Any, error: BaseException | None) -> None:
         """See the protocol."""
         heard = begun if type(begun) is HeardStep else None
-        first, rest = _divided(heard.ways) if heard is not None and error is None else ([], [])
+        first, rest = ways_around_dump(heard.ways) if heard is not None and error is None else ([], [])
         if heard is not None and first:
             self.bus.show(first, "after", heard.event, None)
         dumped = heard.dumped if heard is not None else begun
@@ -99,9 +99,3 @@ class HeardSteps:
     def _fail(self, begun: HeardStep, error: BaseException) -> None:
         event = begun.event
         self.bus.show_failure(begun.ways, Failure(event.name, event.step, event.rank, event, error))
-
-
-def _divided(ways: Sequence[Way]) -> tuple[list[Way], list[Way]]:
-    """Changers that come before the dump, which has what they have made of a step then, and all others."""
-    first = [way for way in ways if way.listening.changer is not None and not way.listening.behind]
-    return first, [way for way in ways if way not in first]

@@ -70,6 +70,12 @@ class Way:
         return not self.modules or any(matches(self.modules, path) for path in paths)
 
 
+def ways_around_dump(ways: Sequence[Way]) -> tuple[list[Way], list[Way]]:
+    """Those to changers that come before the dump, which has what follows, and all others."""
+    early = [way for way in ways if way.listening.changer is not None and not way.listening.behind]
+    return early, [way for way in ways if way not in early]
+
+
 def ways_of(active: Sequence[Listening], kind: Kind, key: str) -> tuple[Way, ...]:
     """How what goes by ``key`` reaches the listeners, those that change something first."""
     found: list[Way] = []

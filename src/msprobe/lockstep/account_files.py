@@ -64,15 +64,16 @@ def end(folder: StrPath, rank: int | None, world: int, account: Account) -> bool
 
 
 def read(folder: StrPath) -> dict[str, Any]:
-    """What the ranks of a dump tell, together: counts, names of calls by what became of them, and by step and rank (a
-    number as text, empty in a single process) the regions, and the pairs of calls that have other names. Raises
-    InvalidInputError if there are none, or one cannot be read.
+    """What the ranks of a dump tell, together: how many they are, counts, names of calls by what became of them, and by
+    step and rank (a number as text, empty in a single process) the regions, and the pairs of calls that have other
+    names. Raises InvalidInputError if there are none, or one cannot be read.
     """
     counts: Counter[str] = Counter()
     named: dict[str, list[str]] = {}
     regions: dict[tuple[int, str], list[dict[str, Any]]] = {}
     pairs: dict[tuple[int, str], dict[str, str]] = {}
-    for path in sorted(Path(folder).glob("lockstep_rank*.json")):
+    files = sorted(Path(folder).glob("lockstep_rank*.json"))
+    for path in files:
         try:
             found = json.loads(path.read_bytes())
             counts.update({str(word): int(count) for word, count in found["counts"].items()})
@@ -94,6 +95,7 @@ def read(folder: StrPath) -> dict[str, Any]:
         "named": {word: names[:_MOST_NAMED] for word, names in named.items()},
         "regions": regions,
         "pairs": pairs,
+        "ranks": len(files),
     }
 
 

@@ -89,7 +89,7 @@ class Lockstep(Changer):
             self._regions = Regions(self._recorded.unit)
             self._gradients = Gradients(self._pairs, self._regions, self._beside, bool(self._only))
         else:
-            self.account.note("step_not_in_reference", event.step, "all calls")
+            self.account.note("step_not_in_reference", event.step, f"rank {event.rank or 0}")
 
     def step_end(self, event: Step) -> None:
         """Close it."""

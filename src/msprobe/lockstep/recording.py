@@ -92,11 +92,9 @@ class Recording:
         if own not in self.dump.steps:
             return None
         ranks = self.dump.ranks(own)
-        if rank is None or len(ranks) == 1:
-            # A single process may be rank 0 of one.
-            found = ranks[0] if rank is None or rank == 0 or rank in ranks else None
-        else:
-            found = rank if rank in ranks else None
+        # A single process may be rank 0 of one.
+        alone = ranks[0] if len(ranks) == 1 and ranks[0] in (0, "rank") else None
+        found = rank if rank in ranks else alone if not rank else None
         return None if found is None else RecordedStep(self.dump.part(own, found))
 
 

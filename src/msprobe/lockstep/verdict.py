@@ -29,7 +29,7 @@ from msprobe.lockstep import account_files
 from msprobe.lockstep.healthy import Healthy
 from msprobe.paths import StrPath
 from msprobe.report.verdict_file import write_verdict
-from msprobe.store.reader import open_dump
+from msprobe.store.reader import Dump, open_dump
 
 FILE = "verdict.json"
 _MOST_FINDINGS = 100
@@ -91,7 +91,13 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
         compared = compared or any(result.summary["pairs"] for result in results)
         found.add(step, results, account["regions"])
     status = found.status if compared else "incomparable"
-    notes = [*common.notes, *found.notes(), *_notes_of(account), *running.notes()]
+    notes = [
+        *common.notes,
+        *_notes_on_ranks(account["ranks"], other),
+        *found.notes(),
+        *_notes_of(account),
+        *running.notes(),
+    ]
     reasons = [] if compared else (running.reasons() or ["no call of one dump answers to any of the other"])
     summary = running.summary(len(common.steps) + len(common.without_rank), common.of_one_side)
     summary["lockstep"] = account["counts"]
@@ -237,10 +243,24 @@ def _one_of_a_line(findings: Iterable[Finding]) -> list[Finding]:
     ]
 
 
+def _notes_on_ranks(count: int, reference: Dump) -> list[str]:
+    """``count``: of ranks that ran."""
+    recorded = max((len(reference.ranks(step)) for step in reference.steps), default=0)
+    if count >= recorded:
+        return []
+    told = "{} of {} ranks of the reference ran: what ranks exchange, as gradients, differs by it"
+    return [Wording(told, count, recorded)]
+
+
 def _notes_of(account: dict[str, Any]) -> list[str]:
     counts, named = account["counts"], account["named"]
     notes: list[str] = []
     lone, shapes = counts.get("without_partner"), counts.get("other_shape")
+    if counts.get("step_not_in_reference"):
+        names = _listed(named.get("step_not_in_reference", []))
+        notes.append(
+            Wording("not in the reference, so not put right, and what ranks exchange may differ by it: {}", names)
+        )
     if lone:
         names = _listed(named.get("without_partner", []))
         text = "{} calls have no partner in the reference and kept their own results: {}"

@@ -194,3 +194,16 @@ def test_a_finding_that_there_is_not_is_one_sentence(
     assert done.returncode == 2
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("recorded", "made"), [(2, 1), (1, 2)])
+def test_of_trainings_of_different_lengths_the_common_steps_are_judged(
+    recorded: int, made: int, tmp_path: Path
+) -> None:
+    reference = record(partial(train, ends=recorded), tmp_path / "reference")
+
+    verdict = in_lockstep(partial(train, ("gelu",), ends=made), reference, tmp_path / "wrong")
+
+    assert [one.kind for one in verdict.findings if one.entry is None] == ["step_count"] * (recorded > made)
+    assert entries(verdict) - {"None"} == {"Functional.gelu.0.forward", "Functional.gelu.1.forward"}
+    assert verdict.summary["lockstep"]["steps"] == 1

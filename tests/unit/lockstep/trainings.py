@@ -82,8 +82,9 @@ def train(
     dtype: torch.dtype = torch.float32,
     autocast: bool = False,
     seed: int = 0,
+    ends: int | None = None,
 ) -> None:
-    """Train with the debugger there is."""
+    """Train with the debugger there is; ``ends``: the step that it ends before."""
     torch.manual_seed(0)
     model = Model(bugs, checkpointed, dropout).to(dtype)
     batches = torch.randn(steps * passes, 6, 8).to(dtype)
@@ -91,7 +92,7 @@ def train(
     torch.manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3 if "lr" in bugs else 1e-3)
     number = 0
-    for _ in range(steps):
+    for _ in range(steps if ends is None else ends):
         PrecisionDebugger.start(model)
         for _ in range(passes):
             with torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext():

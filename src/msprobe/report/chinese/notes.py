@@ -16,6 +16,12 @@ NOTES: dict[str, str] = {
     "step {}, rank {}": "step {0}，rank {1}",
     # a training in lockstep
     "random, not judged, as seed or state of the generator differ: {}": "随机调用，不作判断（种子或生成器状态不同）：{0}",
+    "not in the reference, so not put right, and what ranks exchange may differ by it: {}": (
+        "标杆侧没有，因此未替换，rank 之间交换的数据可能因此不同：{0}"
+    ),
+    "{} of {} ranks of the reference ran: what ranks exchange, as gradients, differs by it": (
+        "标杆侧有 {1} 个 rank，只运行了 {0} 个：rank 之间交换的数据（如梯度）因此不同"
+    ),
     "{} calls have no partner in the reference and kept their own results: {}": (
         "{0} 次调用在标杆侧没有对应调用，保留各自的结果：{1}"
     ),
