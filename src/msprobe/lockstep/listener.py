@@ -98,7 +98,7 @@ class Lockstep(Changer):
             self._regions.close(self._pairs.is_balanced)
             self.account.counts["steps"] += 1
             self.account.add_regions(event.step, self._regions)
-            self._recorded.part.close()
+            self._recorded.close()
         self._recorded = self._pairs = None
         self._beside = Beside(self._values)
         self._forget()

@@ -10,6 +10,7 @@ from msprobe.compare.entry_names import read_name
 from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.tolerance.units import coarsest_of_many
+from msprobe.lockstep.read_once import ReadOnce
 from msprobe.store.part import DumpPart
 
 
@@ -65,6 +66,7 @@ class RecordedStep:
 
     def __init__(self, part: DumpPart) -> None:
         self.part = part
+        self._files = ReadOnce(part)
         #: The calls, collectives among them, by name without number, in their order.
         self.calls: dict[str, list[RecordedCall]] = {}
         #: The names of module passes that something ran in.
@@ -102,7 +104,12 @@ class RecordedStep:
 
     def array(self, slot: Slot) -> Any:
         """The values of a tensor as an array of numpy; None if they were not written or cannot be read."""
-        return self.part.array(slot.file) if slot.file else None
+        return self._files.array(slot.file) if slot.file else None
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self._files.forget()
+        self.part.close()
 
     @property
     def has_passes(self) -> bool:

@@ -8,15 +8,18 @@ against the file before anything is allocated; large files are mapped, not read.
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import mmap
 import os
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +29,8 @@ from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, Array, ElementType, to
 from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
 
 _MOST_DESCRIPTION_BYTES = 1 << 24
+_MOST_COMMON_BYTES = 1 << 10  # a description of a plain tensor has a few hundred
+_ENCRYPTED = 1
 _MOST_DIMENSIONS = 64  # torch's own limit; numpy 1 reads 32 of them
 _MOST_REPEATED = 1 << 28  # elements of a tensor that says of itself that it repeats its few (an expanded one)
 _LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
@@ -126,8 +131,11 @@ def _read_archive(path: StrPath, file: io.BufferedReader, archive: zipfile.ZipFi
     root = described[0][: -len("data.pkl")]
     if entries[described[0]].file_size > _MOST_DESCRIPTION_BYTES:
         raise InvalidInputError(f'"{path}": the description (data.pkl) is too large for a plain tensor.')
-    order = archive.read(root + "byteorder").decode() if root + "byteorder" in entries else "little"
-    found, _ = read_pickle(memoryview(archive.read(described[0])), _FUNCTIONS, _storage_of)
+    order = "little"
+    if root + "byteorder" in entries:
+        order = _content(file, archive, entries[root + "byteorder"]).decode()
+    text = _content(file, archive, entries[described[0]])
+    found = (_described if len(text) <= _MOST_COMMON_BYTES else _described.__wrapped__)(text)
     if not isinstance(found, _Tensor):
         what = found.name.full if isinstance(found, Opaque) else type(found).__name__
         raise InvalidInputError(f'"{path}" holds a {what[:80]}, not one plain tensor.')
@@ -153,6 +161,26 @@ def _read_archive(path: StrPath, file: io.BufferedReader, archive: zipfile.ZipFi
         strides = [step * kind.bytes for step in found.strides]
         array = np.lib.stride_tricks.as_strided(flat[found.offset :], found.shape, strides, writeable=False)
     return _finish(array, kind)
+
+
+def _content(file: io.BufferedReader, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """As ``archive.read`` has it, in a third of its time for what is not compressed."""
+    if (
+        entry.compress_type != zipfile.ZIP_STORED
+        or entry.flag_bits & _ENCRYPTED
+        or entry.file_size > _MOST_COMMON_BYTES
+    ):
+        return archive.read(entry)
+    content = bytes(_bytes_at(file, _start_of(file, entry), entry.file_size))
+    if zlib.crc32(content) != entry.CRC:
+        raise zipfile.BadZipFile(f"bad CRC-32 for file {entry.filename!r}")
+    return content
+
+
+@functools.lru_cache(maxsize=512)
+def _described(text: bytes) -> Any:
+    """What a description says; tensors of one shape have the same."""
+    return read_pickle(memoryview(text), _FUNCTIONS, _storage_of)[0]
 
 
 def _start_of(file: io.BufferedReader, entry: zipfile.ZipInfo) -> int:
