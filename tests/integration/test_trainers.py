@@ -169,3 +169,28 @@ def test_accelerate(tmp_path: Path, ranks: int) -> None:
         passes={"0.Linear": 2, "Optimizer.": 1},
         steps=4 if ranks == 1 else 2,
     )
+
+
+def test_lightning_in_lockstep_agrees_with_itself_and_names_every_bug_in_one_run(tmp_path: Path) -> None:
+    config = {"task": "tensor", "level": "mix", "optimizer": True, "dump_path": "reference", "step": [0, 1]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+
+    def msprobe(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "msprobe", *words]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=290)
+
+    script = str(HERE / "trainers_lockstep.py")
+    assert msprobe("run", "--config", "config.json", "--", script).returncode == 0
+    healthy = msprobe("lockstep", "reference", "-o", "healthy", "--", script)
+    wrong = msprobe("lockstep", "reference", "-o", "wrong", "--", script, "elu", "scale", "lr")
+
+    assert healthy.returncode == 0, healthy.stdout + healthy.stderr
+    assert "AGREE: nothing that was recorded differs" in healthy.stdout
+    assert wrong.returncode == 1, wrong.stdout + wrong.stderr
+    found = json.loads((tmp_path / "wrong" / "verdict.json").read_text())["findings"]
+    assert [one["entry"] for one in found if not one["harmless"]] == [
+        "Functional.elu.0.forward",
+        "Tensor.__mul__.0.forward",
+        "Optimizer.SGD.0.forward",
+    ]
