@@ -68,19 +68,42 @@ def test_a_candidate_that_cannot_start_is_one_sentence_and_leaves_no_files(
 def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark = tmp_path / "killed"
+    mark, pids = tmp_path / "killed", tmp_path / "pids"
     text = (
         f"import pathlib; mark = pathlib.Path({str(mark)!r})\n"
+        f"    pathlib.Path({str(pids)!r}).open('a').write(f'{{os.getpid()}} ')\n"
         "    if function.__name__ == 'cos' and not mark.exists():\n"
         "        mark.touch(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     candidate = plugin(tmp_path, monkeypatch, text)
-    path = dump(tmp_path, ["Torch.sin.0", "Torch.cos.0", "Torch.tan.0", "Torch.exp.0"])
-    tasks = [Task(str(path), candidate=candidate)]
-    calls = [(name, False) for name in ("Torch.sin.0", "Torch.cos.0", "Torch.tan.0", "Torch.exp.0")]
-    answers = list(Pool(tasks, 60).answers(calls))
-    assert mark.exists()
-    assert [(answer.key, answer.result[1]) for answer in answers] == [(name, "pass") for name, _ in calls]
+    names = ["Torch.sin.0", "Torch.cos.0", "Torch.tan.0", "Torch.exp.0"]
+    path = dump(tmp_path, names)
+    (tmp_path / "other").mkdir()
+    other = dump(tmp_path / "other", ["Torch.tanh.0"])
+
+    def seen() -> list[int]:
+        """Which processes have run calls since this was asked last."""
+        found = list(dict.fromkeys(map(int, pids.read_text().split())))
+        pids.unlink()
+        return found
+
+    with Pool([Task(str(path), candidate=candidate)], 60) as pool:
+        answers = list(pool.answers([(name, False) for name in names]))
+        assert mark.exists()
+        assert [(answer.key, answer.result[1]) for answer in answers] == [(name, "pass") for name in names]
+        _, second = seen()
+        # The same process goes on with another dump, and one that died meanwhile is replaced.
+        assert [answer.result[1] for answer in pool.answers([("Torch.tanh.0", False)], str(other))] == ["pass"]
+        assert seen() == [second]
+        os.kill(second, signal.SIGKILL)
+        os.waitid(os.P_PID, second, os.WEXITED | os.WNOWAIT)
+        assert [answer.result[1] for answer in pool.answers([("Torch.tan.0", False)], str(path))] == ["pass"]
+        (third,) = seen()
+        assert third != second
+        # A dump that cannot be read is told of.
+        (tmp_path / "none.json").write_text("{}")
+        with pytest.raises(NotAvailableError, match='"data" must be an object'):
+            list(pool.answers([("Torch.tan.0", False)], str(tmp_path / "none.json")))
 
 
 @pytest.mark.slow  # starts workers in three checks

@@ -163,9 +163,11 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     print(f"{report.checked} calls of {len(report.steps)} steps were checked, {len(report.failed)} of them are wrong")
     for rank, step, key in report.failed[: args.top]:
         print(f"  rank {rank}, step {step}: {key}")
+    for rank, step in report.unchecked[: args.top]:
+        print(f"  rank {rank}, step {step} could not be checked, see above")
     for files in report.files.values():
         print(f"  {files.result}\n  {files.details}")
-    return 1 if report.failed and args.fail_on != "never" else 0
+    return int(bool(report.failed or report.unchecked) and args.fail_on != "never")
 
 
 def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msprobe.config.fields import AddressFields
 from msprobe.config.jsonc import FieldPath
 from msprobe.config.mistakes import Mistake, Source, shown
+from msprobe.config.sections import Section
 from msprobe.config.settings import Online
 
 #: The training that sends, and the process that checks.
 Side = Literal["client", "server"]
+
+OnlineFields = TypeVar("OnlineFields", bound=AddressFields)
 
 # What mindstudio-probe 8.1.1 documents as the default: without keys in it, no TLS is meant.
 _HERE = "./"
@@ -30,9 +33,30 @@ def address_of(fields: AddressFields, side: Side) -> Online:
     return Online(fields.nfs_path, fields.host, fields.port, tls)
 
 
-def address_mistakes(fields: AddressFields, side: Side, path: FieldPath, source: Source) -> list[Mistake]:
-    """Folders that are not there, and keys that are missing; ``path``: of the section."""
+def online_mistakes(
+    section: Section[OnlineFields], switch: str, side: Side, path: FieldPath, source: Source
+) -> list[Mistake]:
+    """What is wrong with the address of an online check, which the field ``switch`` of a section asks for.
+
+    ``path``: of the section. A field that is broken by itself has been told of. A training that does not send needs no
+    folder that is there; of the checking side the whole section is checked.
+    """
+    fields, broken = section.fields, section.broken
+    is_on = getattr(fields, switch) is True
+    if not is_on and side == "client":
+        return []
     found = []
+    if (
+        is_on
+        and not broken & {"nfs_path", "host", "port"}
+        and not fields.nfs_path
+        and not (fields.host and fields.port > 0)
+    ):
+        text = (
+            'found true without an address; give "host" and "port" of the process that checks, or "nfs_path", a folder '
+            "that both sides see"
+        )
+        found.append(source.mistake((*path, switch), text))
     if fields.nfs_path and not Path(fields.nfs_path).is_dir():
         text = f"found {shown(fields.nfs_path)}, which is no existing folder; make one that both sides see"
         found.append(source.mistake((*path, "nfs_path"), text))
@@ -44,14 +68,3 @@ def address_mistakes(fields: AddressFields, side: Side, path: FieldPath, source:
         )
         found.append(source.mistake((*path, "tls_path"), text))
     return found
-
-
-def missing_address(fields: AddressFields, switch: str, path: FieldPath, source: Source) -> list[Mistake]:
-    """The online check is switched on by the field ``switch``, and nobody says where it is."""
-    if fields.nfs_path or (fields.host and fields.port > 0):
-        return []
-    text = (
-        'found true without an address; give "host" and "port" of the process that checks, or "nfs_path", a folder '
-        "that both sides see"
-    )
-    return [source.mistake((*path, switch), text)]

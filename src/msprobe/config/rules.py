@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from msprobe.config.fields import CommonFields, FilterFields, StatisticsFields, TensorFields, ValueFields
 from msprobe.config.mistakes import Mistake, Source, shown
-from msprobe.config.online import address_mistakes, missing_address
+from msprobe.config.online import online_mistakes
 from msprobe.config.scope_patterns import API_EXAMPLE, MODULE_EXAMPLE, entry_kind, scope_kinds
 from msprobe.config.sections import Section
 from msprobe.config.settings import Level
@@ -79,9 +81,7 @@ def _online_mistakes(common: Section[CommonFields], section: Section[FilterField
     values = section.fields
     if not isinstance(values, TensorFields) or not values.online_run_ut or common.fields.task != "tensor":
         return []
-    section_path = (common.fields.task,)
-    found = missing_address(values, "online_run_ut", section_path, source)
-    found += address_mistakes(values, "client", section_path, source)
+    found = online_mistakes(cast(Section[TensorFields], section), "online_run_ut", "client", ("tensor",), source)
     if effective_level(common.fields) not in ("L1", "mix"):
         text = f'found true at level "{effective_level(common.fields)}"; allowed: level "L1" or "mix", which have calls'
         found.append(source.mistake(("tensor", "online_run_ut"), text))

@@ -110,25 +110,28 @@ def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequen
     refused = {key: why for key in keys if (why := request.settings.selection.refuse(key))}
     todo = [(key, requests.has_backward(key)) for key in keys if key not in refused]
     tasks = tasks_for(task, request.candidates, max(1, request.workers))
-    if request.engine == "ray":
-        done = cluster.answers(tasks, todo, request.timeout, Workers(len(tasks), "ray"))
-    else:
-        done = Pool(tasks, request.timeout).answers(todo) if todo else iter(())
     warned = False
-    for key in keys:
-        if key in refused:
-            further = (task.seed, request.candidates[0], task.control)
-            if task.kind == "mindspore":
-                yield mindspore_rows.skipped(key, refused[key], requests.has_backward(key))
+    with Pool(tasks, request.timeout) as pool:
+        if request.engine == "ray":
+            done = cluster.answers(tasks, todo, request.timeout, Workers(len(tasks), "ray"))
+        else:
+            done = pool.answers(todo) if todo else iter(())
+        for key in keys:
+            if key in refused:
+                further = (task.seed, request.candidates[0], task.control)
+                if task.kind == "mindspore":
+                    yield mindspore_rows.skipped(key, refused[key], requests.has_backward(key))
+                    continue
+                yield skipped(key, refused[key], requests.has_backward(key), task.decimals, further)
                 continue
-            yield skipped(key, refused[key], requests.has_backward(key), task.decimals, further)
-            continue
-        answer = next(done)
-        if not warned and request.candidates[0].startswith(("auto", "inject")):
-            warned = True
-            if task.kind == "torch" and answer.details and answer.details[0][27].startswith("cpu"):
-                log.warning("there is no accelerator: the candidate is the CPU. Choose another with --candidate or -d.")
-        yield answer
+            answer = next(done)
+            if not warned and request.candidates[0].startswith(("auto", "inject")):
+                warned = True
+                if task.kind == "torch" and answer.details and answer.details[0][27].startswith("cpu"):
+                    log.warning(
+                        "there is no accelerator: the candidate is the CPU. Choose another with --candidate or -d."
+                    )
+            yield answer
 
 
 def _stacks(requests: Requests) -> Callable[[str], Sequence[str]]:

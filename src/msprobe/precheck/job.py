@@ -14,6 +14,7 @@ READY = "ready"
 class Task:
     """One check: the dump, and how its calls are run and judged. Paths are absolute."""
 
+    #: "": it is told later, one after the other.
     dump: str
     standard: str = "strict"
     candidate: str = "auto"

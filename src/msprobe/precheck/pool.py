@@ -38,28 +38,63 @@ class WorkerFailedError(Exception):
 
 
 class Worker:
-    """One process. It is started with the first call that it is given."""
+    """One process. It is started with the first call that it is given, or by ``begin``."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
         self._python = executor_of(task.candidate).python or ""
         self._bridge: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready = False
         self._rest = b""
+
+    def begin(self) -> None:
+        """Start the process without waiting for it. Raises NotAvailableError."""
+        if self._process is None:
+            self._start()
+
+    def turn_to(self, task: Task) -> None:
+        """From here on calls of another dump are asked for; all else is as it was. Raises NotAvailableError."""
+        self._task = task
+        if self._process is None:
+            return
+        self._be_ready()
+        with contextlib.suppress(WorkerFailedError):  # the next call starts another process
+            self._write(json.dumps({"dump": task.dump}))
+            self._hear_ready()
 
     def ask(self, key: str, timeout: float) -> dict[str, Any]:
         """The answer to one call. Raises WorkerFailedError, and the process is gone."""
-        if self._process is None:
-            self._start()
+        self._be_ready()
+        self._write(json.dumps(key))
+        found: dict[str, Any] = json.loads(self._line(timeout))
+        return found
+
+    def _be_ready(self) -> None:
+        self.begin()
+        if self._is_ready:
+            return
+        try:
+            self._hear_ready()
+        except WorkerFailedError as problem:
+            raise NotAvailableError(f"a worker did not start: {problem}") from None
+        self._is_ready = True
+
+    def _hear_ready(self) -> None:
+        said = self._line(START_SECONDS).decode()
+        if said != READY:
+            self.stop()
+            raise NotAvailableError(_told(said))
+
+    def _write(self, line: str) -> None:
+        """Say one thing, in JSON. Raises WorkerFailedError."""
         assert self._process is not None
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(key).encode() + b"\n")
+            self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
             raise self._obituary() from None
-        found: dict[str, Any] = json.loads(self._line(timeout))
-        return found
 
     def _start(self) -> None:
         program = self._python or sys.executable
@@ -75,20 +110,11 @@ class Worker:
                 f'"{program}" cannot be run: {(problem.strerror or str(problem)).lower()}; '
                 "python:PATH is the python of an environment, as /venv/bin/python."
             ) from None
-        self._rest = b""
-        assert self._process.stdin is not None
+        self._rest, self._is_ready = b"", False
         try:
-            self._process.stdin.write(self._task.to_json().encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            raise NotAvailableError(f"a worker did not start: {self._obituary()}") from None
-        try:
-            said = self._line(START_SECONDS).decode()
+            self._write(self._task.to_json())
         except WorkerFailedError as problem:
             raise NotAvailableError(f"a worker did not start: {problem}") from None
-        if said != READY:
-            self.stop()
-            raise NotAvailableError(_told(said))
 
     def _modules(self) -> str:
         """Where the worker finds modules: where we do; in another environment only msprobe is brought along."""
@@ -186,71 +212,113 @@ class _Jobs:
 
 
 class Pool:
-    """Some workers that take calls from one queue. ``answers`` gives what they say in the order of the calls.
+    """Some workers that take calls from one queue: those of one dump, or of one after the other.
 
-    A worker that does not start leaves its calls to the others.
+    They start with the first calls, or with ``begin``, and stay until ``close``. One that does not start leaves its
+    calls to the others.
     """
 
     def __init__(self, tasks: Sequence[Task], timeout: float) -> None:
         self._tasks = tasks
         self._timeout = timeout
-        self._done: queue.SimpleQueue[tuple[int, Answer | MsprobeError]] = queue.SimpleQueue()
         self._workers: list[Worker] = []
-        self._left = 0
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close(kill=problem[0] is not None)
+
+    def begin(self) -> None:
+        """Start all workers without waiting for them. Raises NotAvailableError."""
+        for worker in self._hired(len(self._tasks)):
+            worker.begin()
+
+    def answers(self, calls: Sequence[tuple[str, bool]], dump: str = "") -> Iterator[Answer]:
+        """Check calls, each a key and whether it has a backward record; the answers come in their order.
+
+        ``dump``: which they are of, where it is another one than the tasks say. Raises NotAvailableError if no worker
+        starts.
+        """
+        tasks = [replace(task, dump=dump) if dump else task for task in self._tasks[: max(1, len(calls))]]
+        batch = _Batch(calls, self._timeout, len(tasks))
+        for worker, task in zip(self._hired(len(tasks)), tasks, strict=True):
+            threading.Thread(target=batch.work, args=(worker, task, bool(dump)), daemon=True).start()
+        try:
+            yield from batch.answers()
+        finally:
+            if not batch.end():
+                self.close(kill=True)
+
+    def close(self, kill: bool = False) -> None:
+        """End the workers."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.stop(kill)
+
+    def _hired(self, count: int) -> list[Worker]:
+        self._workers += [Worker(task) for task in self._tasks[len(self._workers) : count]]
+        return self._workers[:count]
+
+
+class _Batch:
+    """Calls of one dump that workers take."""
+
+    def __init__(self, calls: Sequence[tuple[str, bool]], timeout: float, workers: int) -> None:
+        self._calls = calls
+        self._timeout = timeout
+        self._jobs = _Jobs([key for key, _ in calls])
+        self._done: queue.SimpleQueue[tuple[int, Answer | MsprobeError]] = queue.SimpleQueue()
+        self._count = workers
         self._not_started: list[MsprobeError] = []
         self._counting = threading.Lock()
+        self._is_done = False
 
-    def answers(self, calls: Sequence[tuple[str, bool]]) -> Iterator[Answer]:
-        """Check calls, each a key and whether it has a backward record.
-
-        Raises NotAvailableError if no worker starts.
-        """
-        jobs = _Jobs([key for key, _ in calls])
-        tasks = self._tasks[: max(1, len(calls))]
-        self._workers = [Worker(task) for task in tasks]
-        self._left = len(tasks)
-        for worker, task in zip(self._workers, tasks, strict=True):
-            threading.Thread(target=self._work, args=(worker, task, calls, jobs), daemon=True).start()
+    def answers(self) -> Iterator[Answer]:
+        """The answers in the order of the calls."""
         waiting: dict[int, Answer] = {}
-        finished = False
-        try:
-            for number in range(len(calls)):
-                while number not in waiting:
-                    place, found = self._done.get()
-                    if isinstance(found, MsprobeError):
-                        raise found
-                    waiting[place] = found
-                yield waiting.pop(number)
-            finished = True
-        finally:
-            jobs.end()
-            for worker in self._workers:
-                worker.stop(kill=not finished)
-            if finished and self._not_started:
-                count = f"{len(self._not_started)} of {len(tasks)} workers"
-                log.warning(
-                    f"{count} could not be used, and the others did their calls: {self._not_started[0].message}"
-                )
+        for number in range(len(self._calls)):
+            while number not in waiting:
+                place, found = self._done.get()
+                if isinstance(found, MsprobeError):
+                    raise found
+                waiting[place] = found
+            self._is_done = number + 1 == len(self._calls)
+            yield waiting.pop(number)
 
-    def _work(self, worker: Worker, task: Task, calls: Sequence[tuple[str, bool]], jobs: _Jobs) -> None:
-        while (job := jobs.take()) is not None:
-            number, key = job
-            try:
-                self._done.put((number, answer_to(worker, task, calls[number], self._timeout)))
-                jobs.over()
-            except MsprobeError as problem:
-                with self._counting:
-                    self._left -= 1
-                    self._not_started.append(problem)
-                    if not self._left:
-                        self._done.put((number, problem))
-                jobs.over(given_back=job)
-                return
-            except Exception as problem:  # what is never to happen must not let the parent wait for ever
-                why = MsprobeError(f"checking {key} failed: {type(problem).__name__}: {problem}")
-                self._done.put((number, why))
-                jobs.over()
-                return
+    def end(self) -> bool:
+        """Begin no more calls; True if all were answered, so that no worker is at work."""
+        self._jobs.end()
+        if self._is_done and self._not_started:
+            count = f"{len(self._not_started)} of {self._count} workers"
+            log.warning(f"{count} could not be used, and the others did their calls: {self._not_started[0].message}")
+        return self._is_done or not self._calls
+
+    def work(self, worker: Worker, task: Task, is_other: bool) -> None:
+        """Give calls to one worker until there are none. ``is_other``: it may know another dump."""
+        job: tuple[int, str] | None = None
+        try:
+            if is_other:
+                worker.turn_to(task)
+            while (job := self._jobs.take()) is not None:
+                number, _ = job
+                self._done.put((number, answer_to(worker, task, self._calls[number], self._timeout)))
+                self._jobs.over()
+        except MsprobeError as problem:
+            self._lose(problem, job)
+        except Exception as problem:  # what is never to happen must not let the parent wait for ever
+            doing = f"checking {job[1]}" if job else "a worker"
+            self._done.put((0, MsprobeError(f"{doing} failed: {type(problem).__name__}: {problem}")))
+            self._jobs.end()
+
+    def _lose(self, problem: MsprobeError, job: tuple[int, str] | None) -> None:
+        """A worker cannot be used; the others take its call."""
+        with self._counting:
+            self._not_started.append(problem)
+            if len(self._not_started) == self._count:
+                self._done.put((0, problem))
+        if job is not None:
+            self._jobs.over(given_back=job)
 
 
 def answer_to(worker: Worker, task: Task, call: tuple[str, bool], timeout: float) -> Answer:

@@ -33,12 +33,14 @@ def check_samples(
     writer = CheckWriter(files, with_control=bool(task.control))
     writer.begin()
     ranking = Ranking(lambda name: (), _command_of(task))
-    for number, answer in enumerate(Pool([task] * workers, timeout).answers([(key, False) for key in keys])):
-        tell(f"samples, {number + 1} of {len(keys)}")
-        if not number and task.candidate.startswith(("auto", "inject")) and answer.details[0][27].startswith("cpu"):
-            log.warning("there is no accelerator: the candidate is the CPU. Choose another with --candidate.")
-        writer.add(answer.result, answer.details, answer.control)
-        ranking.add(answer)
+    with Pool([task] * workers, timeout) as pool:
+        for number, answer in enumerate(pool.answers([(key, False) for key in keys])):
+            tell(f"samples, {number + 1} of {len(keys)}")
+            is_first = not number and task.candidate.startswith(("auto", "inject"))
+            if is_first and answer.details[0][27].startswith("cpu"):
+                log.warning("there is no accelerator: the candidate is the CPU. Choose another with --candidate.")
+            writer.add(answer.result, answer.details, answer.control)
+            ranking.add(answer)
     paths = [files.result, files.details]
     if task.control:
         paths += precision_compare.compare(files.details, files.control, folder, task.standard, files.stamp)

@@ -12,7 +12,7 @@ from msprobe.capture.api_list import shipped_list
 from msprobe.config.fields import known_names
 from msprobe.config.load import read_file
 from msprobe.config.mistakes import Mistake, Source, raise_mistakes, shown
-from msprobe.config.online import address_mistakes, address_of, missing_address
+from msprobe.config.online import address_of, online_mistakes
 from msprobe.config.other_tasks import RunUtFields
 from msprobe.config.sections import Section, read_section, unknown_field_warnings
 from msprobe.config.settings import Online
@@ -71,9 +71,7 @@ def _mistakes(section: Section[RunUtFields], title: str, source: Source) -> Iter
     folder = fields.error_data_path
     if not Path(folder or ".").is_dir():
         yield source.mistake((title, "error_data_path"), f"found {shown(folder)}, which is no existing folder")
-    if fields.is_online and not section.broken & {"host", "port", "nfs_path"}:
-        yield from missing_address(fields, "is_online", (title,), source)
-    yield from address_mistakes(fields, "server", (title,), source)
+    yield from online_mistakes(section, "is_online", "server", (title,), source)
 
 
 def _unknown_apis(fields: RunUtFields, title: str, source: Source) -> Iterator[Mistake]:

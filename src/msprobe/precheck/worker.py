@@ -1,5 +1,6 @@
 """A process that checks calls: ``python -m msprobe.precheck.worker``. It reads its task and then names of calls from
-stdin, a line of JSON each, and answers each with another. Its first line says that it is ready, or why it is not.
+stdin, a line of JSON each, and answers each with another. Its first line says that it is ready, or why it is not. A
+line ``{"dump": PATH}`` says that the next calls are of another dump, and has the same answer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -47,20 +49,30 @@ def main() -> int:
     # Ctrl-C reaches all processes of a terminal, and it is the parent who ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _offer_to_be_killed_first()
+
+    def say(line: str) -> None:
+        answers.write(f"{line}\n")
+        answers.flush()
+
+    def made(task: Task) -> Runner | None:
+        """What runs it, if the parent was told that it is ready."""
+        try:
+            runner = runner_of(task)
+        except (MsprobeError, ImportError) as problem:
+            say(json.dumps(_why(problem)))
+            return None
+        say(READY)
+        return runner
+
     task = Task.from_json(sys.stdin.readline())
-    try:
-        runner = runner_of(task)
-    except (MsprobeError, ImportError) as problem:
-        answers.write(json.dumps(_why(problem)) + "\n")
-        answers.flush()
-        return 1
-    answers.write(f"{READY}\n")
-    answers.flush()
-    for line in sys.stdin:
-        answer = runner.run(json.loads(line))
-        answers.write(answer.to_json() + "\n")
-        answers.flush()
-    return 0
+    runner = made(task)
+    while runner is not None and (line := sys.stdin.readline()):
+        asked = json.loads(line)
+        if isinstance(asked, str):
+            say(runner.run(asked).to_json())
+        else:
+            runner = made(replace(task, dump=asked["dump"]))
+    return int(runner is None)
 
 
 def _offer_to_be_killed_first() -> None:

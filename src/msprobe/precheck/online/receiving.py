@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msprobe import log
-from msprobe.errors import MsprobeError
+from msprobe.errors import MsprobeError, NotAvailableError
 from msprobe.paths import write_atomically
 from msprobe.precheck import precision_compare
 from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER, lines_of
@@ -54,6 +54,8 @@ class OnlineReport:
     #: (rank, step, call) of those that failed, in the order in which they came.
     failed: list[tuple[int, int, str]] = field(default_factory=list)
     checked: int = 0
+    #: (rank, step) of those of which no call could be checked.
+    unchecked: list[tuple[int, int]] = field(default_factory=list)
 
 
 def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text: None) -> OnlineReport:
@@ -71,20 +73,74 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
             log.warning(
                 "online check: without tls_path whoever reaches this address can send records, and they go unencrypted."
             )
-    report, stamp = OnlineReport(), time_stamp()
-    writers: dict[int, CheckWriter] = {}
+    task = replace(request.task, dump="", candidate=RECORDED, decimals=settings.decimals)
+    workers = Pool(tasks_for(task, (RECORDED,), request.workers), request.timeout)
+    session = _Session(request, task, workers)
     try:
-        with tempfile.TemporaryDirectory(prefix="msprobe-online-") as spool:
+        # They import their framework while the trainings start.
+        workers.begin()
+        with workers, tempfile.TemporaryDirectory(prefix="msprobe-online-") as spool:
             for step in Spool(Path(spool), settings.ranks).steps(receiver.frames()):
                 tell(f"steps, rank {step.rank}, step {step.step}")
-                if step.rank not in writers:
-                    writers[step.rank] = _writer(Path(request.output), stamp, step.rank)
-                    report.files[step.rank] = writers[step.rank].files
-                _check(request, step, writers[step.rank], report, stamp)
+                session.check(step)
                 step.drop()
     finally:
         receiver.close()
-    return report
+    return session.report
+
+
+class _Session:
+    """One online check: its workers, which stay from step to step, and the files of each rank."""
+
+    def __init__(self, request: OnlineRequest, task: Task, workers: Pool) -> None:
+        self.report = OnlineReport()
+        self._request = request
+        self._task = task
+        self._workers = workers
+        self._stamp = time_stamp()
+        self._writers: dict[int, CheckWriter] = {}
+
+    def check(self, step: ReceivedStep) -> None:
+        """Check one step; one that cannot be read is told of in the log. Raises NotAvailableError if no worker has
+        ever started.
+        """
+        report, writer = self.report, self._writer(step.rank)
+        report.steps.append((step.rank, step.step))
+        try:
+            requests = open_requests(step.folder / "dump.json")
+            answers = list(self._answers(requests))
+        except MsprobeError as problem:
+            if isinstance(problem, NotAvailableError) and not report.checked:
+                raise
+            report.unchecked.append((step.rank, step.step))
+            log.error(f"online check: step {step.step} of rank {step.rank} is not checked: {problem.message}")
+            return
+        for answer in answers:
+            writer.add([*answer.result, str(step.step)], [[*row, str(step.step)] for row in answer.details])
+            report.checked += 1
+            if answer.failed:
+                report.failed.append((step.rank, step.step, answer.key))
+                log.warning(f"online check: {answer.key} of step {step.step}, rank {step.rank} is wrong.")
+        if self._task.control:
+            _compare(self._request, step, answers, self._stamp)
+
+    def _writer(self, rank: int) -> CheckWriter:
+        if rank not in self._writers:
+            writer = self._writers[rank] = _writer(Path(self._request.output), self._stamp, rank)
+            self.report.files[rank] = writer.files
+        return self._writers[rank]
+
+    def _answers(self, requests: Requests) -> Iterator[Answer]:
+        task, selection = self._task, self._request.settings.selection
+        refused = {key: why for key in requests.keys if (why := selection.refuse(key))}
+        todo = [(key, requests.has_backward(key)) for key in requests.keys if key not in refused]
+        done = self._workers.answers(todo, str(requests.part.path)) if todo else iter(())
+        for key in requests.keys:
+            if key in refused:
+                further = (task.seed, RECORDED, task.control)
+                yield skipped(key, refused[key], requests.has_backward(key), task.decimals, further)
+            else:
+                yield next(done)
 
 
 def _writer(folder: Path, stamp: str, rank: int) -> CheckWriter:
@@ -92,45 +148,6 @@ def _writer(folder: Path, stamp: str, rank: int) -> CheckWriter:
     writer = CheckWriter(CheckFiles(result, details, stamp), (*RESULT_HEADER, STEP), (*DETAILS_HEADER, STEP))
     writer.begin()
     return writer
-
-
-def _check(request: OnlineRequest, step: ReceivedStep, writer: CheckWriter, report: OnlineReport, stamp: str) -> None:
-    """Check one step; one that cannot be read is told of in the log."""
-    report.steps.append((step.rank, step.step))
-    try:
-        requests = open_requests(step.folder / "dump.json")
-        answers = list(_answers(request, step, requests))
-    except MsprobeError as problem:
-        log.error(f"online check: step {step.step} of rank {step.rank} is not checked: {problem.message}")
-        return
-    for answer in answers:
-        writer.add([*answer.result, str(step.step)], [[*row, str(step.step)] for row in answer.details])
-        report.checked += 1
-        if answer.failed:
-            report.failed.append((step.rank, step.step, answer.key))
-            log.warning(f"online check: {answer.key} of step {step.step}, rank {step.rank} is wrong.")
-    if request.task.control:
-        _compare(request, step, answers, stamp)
-
-
-def _answers(request: OnlineRequest, step: ReceivedStep, requests: Requests) -> Iterator[Answer]:
-    selection = request.settings.selection
-    refused = {key: why for key in requests.keys if (why := selection.refuse(key))}
-    task = replace(
-        request.task,
-        dump=str(step.folder / "dump.json"),
-        candidate=RECORDED,
-        decimals=request.settings.decimals,
-    )
-    todo = [(key, requests.has_backward(key)) for key in requests.keys if key not in refused]
-    pool = Pool(tasks_for(task, (RECORDED,), request.workers), request.timeout)
-    done = pool.answers(todo) if todo else iter(())
-    for key in requests.keys:
-        if key in refused:
-            further = (task.seed, RECORDED, task.control)
-            yield skipped(key, refused[key], requests.has_backward(key), task.decimals, further)
-        else:
-            yield next(done)
 
 
 def _compare(request: OnlineRequest, step: ReceivedStep, answers: list[Answer], stamp: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,9 @@ def runner(task: Task) -> TorchRunner:
     """What a worker asks for."""
     # Workers share the machine: one thread each, unless the executor says otherwise.
     torch.set_num_threads(1)
+    if not task.dump:
+        # Nothing is there yet that a dump's own results could be taken from; is the control?
+        return TorchRunner(replace(task, candidate="cpu"), None)
     return TorchRunner(task, open_requests(task.dump, task.modules))
 
 
