@@ -18,6 +18,8 @@ import forked
 import pytest
 from tls_keys import made_keys
 
+from msprobe.store.processes import this_process
+
 pytest.importorskip("torch")
 TRAINING = Path(__file__).parent / "online_training.py"
 
@@ -137,11 +139,13 @@ def test_a_rank_that_dies_harms_no_other_one_through_a_folder(tmp_path: Path) ->
     # Of a run before, and nobody's.
     for name in ("start_1_1", "end_1_1", "start_2_2", "end_2_2"):
         (shared / name).touch()
-    (shared / "rank0_000000001.partial").write_bytes(b"")
-    checking = checker(receiving, out, "--idle", "8")
+    (shared / "rank1_000000001.partial").write_bytes(b"")
+    # Of one that died in an earlier run.
+    (shared / "start_1_5").write_text(json.dumps({"rank": 1, "process": {**this_process().as_dict(), "started": 1}}))
+    checking = checker(receiving, out, "--idle", "500")
     wait_for(lambda: not (shared / "end_1_1").exists())
     (shared / "rank1_000000001.frame").write_bytes(b"no frame")
-    living, dying = two_ranks(sending, tmp_path, "die")
+    living, dying = two_ranks(sending, tmp_path, "wrong", "die")
     wait_for(lambda: "0" in steps_of(out, 0) and "0" in steps_of(out, 1))
     (tmp_path / "go").touch()
     assert living.wait(60).returncode == 0
@@ -151,9 +155,13 @@ def test_a_rank_that_dies_harms_no_other_one_through_a_folder(tmp_path: Path) ->
     said = ended.stdout
     assert "has the marks of 2 ranks of an earlier run" in said
     assert "is no frame and is left out" in said
-    assert "nothing has come for 8 seconds" in said
-    assert steps_of(out, 0) == {"0", "2"}
-    assert steps_of(out, 1) == {"0"}
+    assert "rank 1 of an earlier run" in said
+    assert f"rank 1 has died: process {dying.pid} on {socket.gethostname()} is gone. What came of it" in said
+    # Of the step in which it died, what came is judged; what is wrong there, too.
+    assert "step 2 of rank 1 has not come to its end" in said
+    assert "rank 1, step 2: Functional.gelu.0" in said
+    assert steps_of(out, 0) == steps_of(out, 1) == {"0", "2"}
+    assert list(shared.iterdir()) == [shared / "rank1_000000001.partial"]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def forget_after_fork() -> None:
 
 
 def _changes(owner: Owner, path: str | os.PathLike[str]) -> bool:
-    before = _state(path)
+    before = state(path)
     log.info(
         f'"{os.path.dirname(path)}" has files of process {owner.pid} on {owner.host}; waiting up to '
         f"{_WATCHED_SECONDS:.0f} seconds to see whether it still runs."
@@ -90,12 +90,12 @@ def _changes(owner: Owner, path: str | os.PathLike[str]) -> bool:
     while time.monotonic() < until:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
         # One that is gone was finished by its owner.
-        if _state(path) != before:
+        if state(path) != before:
             return True
     return False
 
 
-def _state(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+def state(path: str | os.PathLike[str]) -> tuple[int, int] | None:
     """The time and size of the file, as its server has them: opening asks it, a look at the name may not."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

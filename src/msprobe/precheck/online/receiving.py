@@ -18,6 +18,7 @@ from msprobe.precheck import precision_compare
 from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER, lines_of
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task, skipped
+from msprobe.precheck.online.arriving import Arriving
 from msprobe.precheck.online.shared_folder import FolderReceiver
 from msprobe.precheck.online.spool import ReceivedStep, Spool
 from msprobe.precheck.online.tcp import TcpReceiver
@@ -79,9 +80,10 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
     try:
         # They import their framework while the trainings start.
         workers.begin()
-        with workers, tempfile.TemporaryDirectory(prefix="msprobe-online-") as spool:
-            for step in Spool(Path(spool), settings.ranks).steps(receiver.frames()):
-                tell(f"steps, rank {step.rank}, step {step.step}")
+        with workers, tempfile.TemporaryDirectory(prefix="msprobe-online-", ignore_cleanup_errors=True) as spool:
+            arriving = Arriving(Spool(Path(spool), settings.ranks).steps(receiver.frames()), Path(spool))
+            for step in arriving:
+                tell(f"steps, rank {step.rank}, step {step.step}, {arriving.waiting} more are waiting")
                 session.check(step)
                 step.drop()
     finally:

@@ -6,6 +6,7 @@ is dropped, with one line in the log, and the training goes on.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -87,6 +88,7 @@ class Stream:
         self._changed.notify_all()
 
     def _work(self) -> None:
+        sender = None
         try:
             sender = self._connect()
             while True:
@@ -101,11 +103,14 @@ class Stream:
                         self._waiting.popleft()
                     self._bytes -= len(memoryview(frame.data).cast("B")) + _FRAME_BYTES
                     self._changed.notify_all()
-            sender.close()
         except Exception as error:
             with self._changed:
                 if not self.failed:
                     self._fail(error.message if isinstance(error, MsprobeError) else f"{type(error).__name__}: {error}")
+        if sender is not None:
+            # Also when something failed: nobody is to wait for this rank.
+            with contextlib.suppress(Exception):
+                sender.close()
 
 
 class StreamSink:
@@ -185,7 +190,7 @@ class StreamStep:
 
     def give_up(self) -> None:
         """See :class:`msprobe.capture.sinks.StepSink`."""
-        self.send("end", is_complete=False)
+        self.send("end", is_complete=False, is_wanted=False)
 
 
 class _Room:

@@ -26,11 +26,15 @@ from msprobe.store.writer import DumpWriter
 
 @dataclass(frozen=True)
 class ReceivedStep:
-    """A step that has come whole. ``folder`` holds its ``dump.json``; remove it when it is checked (:meth:`drop`)."""
+    """A step that has come. ``folder`` holds its ``dump.json``; remove it when it is checked (:meth:`drop`).
+
+    ``is_whole``: False if it has not come to its end, as the rank died or the program was interrupted.
+    """
 
     step: int
     rank: int
     folder: Path
+    is_whole: bool = True
 
     def drop(self) -> None:
         """Remove its files."""
@@ -46,52 +50,61 @@ class Spool:
         self._open: dict[tuple[int, int], _Step] = {}
         # Steps of which only the rest came.
         self._partial: set[tuple[int, int]] = set()
+        self._count = 0
 
     def steps(self, frames: Iterable[Frame]) -> Iterator[ReceivedStep]:
-        """The steps in the order in which they end. One that never ends is told of in the log."""
+        """The steps in the order in which they end; in the end those that have not, as far as they came."""
         for frame in frames:
             if self._ranks and frame.rank not in self._ranks:
                 continue
             try:
-                ended = self._take(frame)
+                yield from self._take(frame)
             except (KeyError, TypeError, ValueError, RecursionError) as error:
                 log.error(f"online check: a {frame.what!r} of step {frame.step}, rank {frame.rank} is wrong: {error}")
-                continue
-            if ended is not None:
-                yield ended
-        for (rank, step), one in self._open.items():
-            log.warning(f"online check: step {step} of rank {rank} has not come to its end and is not checked.")
-            one.give_up()
-        self._open.clear()
+        for key in list(self._open):
+            yield from self._ended(key, is_whole=False)
 
-    def _take(self, frame: Frame) -> ReceivedStep | None:
+    def _take(self, frame: Frame) -> Iterator[ReceivedStep]:
+        """Take one frame, and give the step that it ends."""
         key = frame.rank, frame.step
         if frame.what == "begin":
-            if key in self._open:
-                self._open.pop(key).give_up()
+            yield from self._ended(key, is_whole=False)
             # What is refused below is told of there.
             self._partial.add(key)
-            folder = layout.rank_folder(layout.step_folder(self._folder, frame.step), frame.rank)
-            shutil.rmtree(folder, ignore_errors=True)
+            self._count += 1
+            # A step of the same number may be waiting to be checked.
+            folder = self._folder / f"{self._count}_step{frame.step}_rank{frame.rank}"
             self._open[key] = _Step(folder, frame.content)
-            return None
-        step = self._open.get(key)
-        if step is None:
+        elif key in self._open:
+            if frame.what != "end":
+                self._open[key].take(frame)
+            elif frame.content.get("is_wanted") is False:
+                self._open.pop(key).give_up()
+            else:
+                yield from self._ended(key, frame.content.get("is_complete") is True)
+        elif key not in self._partial:
             # Of a step whose beginning was refused, or came to a check that was killed.
-            if key not in self._partial:
-                self._partial.add(key)
-                log.warning(
-                    f"online check: step {frame.step} of rank {frame.rank} began before this check and is left out."
-                )
-            return None
-        if frame.what != "end":
-            step.take(frame)
-            return None
-        del self._open[key]
-        if frame.content.get("is_complete") is not True:
-            step.give_up()
-            return None
-        return ReceivedStep(frame.step, frame.rank, step.finish())
+            self._partial.add(key)
+            log.warning(
+                f"online check: step {frame.step} of rank {frame.rank} began before this check and is left out."
+            )
+
+    def _ended(self, key: tuple[int, int], is_whole: bool) -> Iterator[ReceivedStep]:
+        """No more comes of a step, if it is open."""
+        one = self._open.pop(key, None)
+        if one is None:
+            return
+        rank, step = key
+        if is_whole:
+            yield ReceivedStep(step, rank, one.finish())
+            return
+        told = f"online check: step {step} of rank {rank} has not come to its end"
+        if not one.count:
+            log.warning(f"{told}: nothing of it can be checked.")
+            one.give_up()
+            return
+        log.warning(f"{told}: the {one.count} records that came are checked.")
+        yield ReceivedStep(step, rank, one.finish(), is_whole=False)
 
 
 class _Step:
@@ -114,6 +127,11 @@ class _Step:
         )
         self._writer.open()
         self._tensors = TensorFileWriter(tensors)
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return self._writer.count
 
     def take(self, frame: Frame) -> None:
         """One of its frames. Raises KeyError, TypeError, ValueError for what is none."""

@@ -83,6 +83,7 @@ class TcpSender:
                 time.sleep(0.2)
                 continue
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _keep_alive(found)
             if self._tls is None:
                 return found
             try:
@@ -121,6 +122,8 @@ class TcpReceiver:
         self._ended = 0
         # Ranks whose connection has broken, and when.
         self._lost: dict[int, float] = {}
+        # Those of them that were called dead.
+        self._told: set[int] = set()
         # Rank -> the number of its last frame.
         self._last: dict[int, int] = {}
         try:
@@ -151,8 +154,12 @@ class TcpReceiver:
             now = time.monotonic()
             gone = sorted(rank for rank, since in self._lost.items() if now - since > self._patience)
             is_over = self._ended + len(gone) >= self._senders
-        if gone and is_over:
-            log.warning(f"online check: rank {', '.join(map(str, gone))} has ended without a farewell.")
+            told, self._told = set(gone) - self._told, set(gone)
+        for rank in sorted(told):
+            log.warning(
+                f"online check: rank {rank} has died: its connection has broken, and it has not come back for "
+                f"{self._patience:g} seconds. What came of it until then is judged."
+            )
         return is_over
 
     def close(self) -> None:
@@ -180,6 +187,7 @@ class TcpReceiver:
                 connection.settimeout(30)
                 connection = self._tls.wrap_socket(connection, server_side=True)
             connection.settimeout(self._idle)
+            _keep_alive(connection)
         except (ssl.SSLError, OSError) as error:
             log.error(f"{who} does not agree on TLS and was sent away: {error}")
             connection.close()
@@ -231,6 +239,14 @@ class TcpReceiver:
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Ask an end that says nothing whether it is there: a machine without power closes no connection."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):  # not on every system
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _exactly(connection: socket.socket, length: int) -> bytearray:

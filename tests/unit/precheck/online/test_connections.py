@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable
@@ -12,11 +13,12 @@ import pytest
 from tls_keys import made_keys, openssl
 
 from msprobe.errors import InvalidInputError, NotAvailableError, PathError
-from msprobe.precheck.online import frames
+from msprobe.precheck.online import frames, life, shared_folder
 from msprobe.precheck.online.frames import Frame
 from msprobe.precheck.online.shared_folder import FolderReceiver, FolderSender
 from msprobe.precheck.online.tcp import TcpReceiver, TcpSender
 from msprobe.precheck.online.tls import PASSPHRASE, context_for
+from msprobe.store import heartbeat, processes
 
 HOST = "127.0.0.1"
 
@@ -122,7 +124,7 @@ def test_a_rank_that_is_lost_and_does_not_come_back_has_ended(capfd: pytest.Capt
     thread.join(30)
     receiver.close()
     assert [one.rank for one in found] == [1, 0]
-    assert "rank 1 has ended without a farewell" in capfd.readouterr().out
+    assert "rank 1 has died: its connection has broken" in capfd.readouterr().out
 
 
 def test_a_check_ends_when_nothing_comes_any_more(capfd: pytest.CaptureFixture[str]) -> None:
@@ -218,3 +220,67 @@ def test_a_folder_that_nobody_reads(tmp_path: Path) -> None:
         sender.send(frame(2))
     with pytest.raises(PathError, match="is no folder"):
         FolderSender(str(tmp_path / "none"))
+
+
+def test_a_rank_of_another_machine_that_gives_no_sign_of_life_has_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(processes, "can_be_asked", lambda owner: False)
+    monkeypatch.setattr(heartbeat, "SECONDS", 0.02)
+    monkeypatch.setattr(life, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(shared_folder, "_LOOK", 0.02)
+    heartbeat.forget_after_fork()
+    living, silent = FolderSender(str(tmp_path)), FolderSender(str(tmp_path))
+    living.send(frame(0, 0))
+    with monkeypatch.context() as patch:
+        patch.setattr(heartbeat, "keep", lambda path: None)
+        silent.send(frame(0, 1))
+    found, thread = received(FolderReceiver(str(tmp_path), senders=2))
+    said = ""
+    while "rank 1 has died" not in said:
+        said += capfd.readouterr().out
+        assert thread.is_alive()
+    assert "has given no sign of life for 0.5 seconds. What came of it until then is judged." in said
+    silent.send(frame(1, 1))  # it was only slow
+    heartbeat.keep(str(next(path for path in tmp_path.glob("start_*") if json.loads(path.read_text())["rank"] == 1)))
+    while "rank 1 gives signs of life again" not in said:
+        said += capfd.readouterr().out
+        assert thread.is_alive()
+    living.close()
+    silent.close()
+    thread.join(30)
+    heartbeat.forget_after_fork()
+    assert [(one.rank, one.step) for one in found] == [(0, 0), (1, 0), (1, 1)]
+    assert "rank 0" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_marks_of_an_earlier_run_are_told_from_those_of_this_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gone = {**processes.this_process().as_dict(), "started": 1}
+    for number, rank in ((5, 0), (50, 1), (60, 1)):
+        (tmp_path / f"start_1_{number}").write_text(json.dumps({"rank": rank, "process": gone}))
+    for number in (2, 3):
+        (tmp_path / f"end_1_{number}").touch()
+    # Of the second one of rank 1, which died before this check began, a frame is left.
+    (tmp_path / "rank1_00061.frame").write_bytes(b"".join(map(bytes, frames.pack(frame(0, 1), 61))))
+    sender = FolderSender(str(tmp_path))
+    sender.send(frame(0, 0))
+    found, thread = received(FolderReceiver(str(tmp_path), senders=4))
+    said = ""
+    while "has died" not in said:
+        said += capfd.readouterr().out
+    # Two that have ended count, as frames were there; then this one.
+    sender.close()
+    thread.join(30)
+    assert [one.rank for one in found] == [1, 0]
+    assert said.count("of an earlier run") == 2
+    assert said.count("rank 1 has died") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sender_that_comes_and_goes_between_two_looks_counts(tmp_path: Path) -> None:
+    send(lambda: FolderSender(str(tmp_path)), range(3))
+    assert len(list(FolderReceiver(str(tmp_path)).frames())) == 3
+    assert list(FolderReceiver(str(tmp_path), idle=0.1).frames()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import torch
 from torch import nn
 
 from msprobe.errors import NotAvailableError
+from msprobe.precheck.online import arriving
+from msprobe.precheck.online.arriving import Arriving
 from msprobe.precheck.online.frames import Frame
 from msprobe.precheck.online.sink import Stream, StreamSink
 from msprobe.precheck.online.spool import ReceivedStep, Spool
@@ -162,15 +165,49 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     ]
     (step,) = Spool(tmp_path / "spool").steps(frames)
     assert [path.name for path in tmp_path.iterdir()] == ["spool"]
-    folder = tmp_path / "spool" / "step3" / "rank1" / "dump_tensor_data"
+    folder = step.folder / "dump_tensor_data"
     assert all(path.parent == folder for path in (tmp_path / "spool").rglob("*.pt"))
-    assert step.folder == folder.parent
+    assert step.folder.parent == tmp_path / "spool"
 
 
-def test_steps_that_do_not_end_and_ranks_that_are_not_wanted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    ranks = range(3)
-    frames = [Frame("begin", 0, rank, BEGIN) for rank in ranks]
-    frames += [Frame("end", 0, rank, {"is_complete": rank != 1}) for rank in (1, 2)]
-    assert [one.rank for one in Spool(tmp_path, ranks=(0, 1)).steps(frames)] == []
-    assert "step 0 of rank 0 has not come to its end" in capfd.readouterr().out
-    assert list(tmp_path.rglob("*.json")) == []
+def test_of_steps_that_do_not_end_what_came_is_checked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sound = {"name": "Torch.add.0.forward", "stack": None, "parent": None}
+    frames = [Frame("begin", 0, rank, BEGIN) for rank in range(5)]
+    frames += [Frame("record", 0, rank, sound, b'{"a": 1}') for rank in range(1, 5)]
+    frames.append(Frame("end", 0, 1, {"is_complete": False, "is_wanted": False}))
+    frames.append(Frame("end", 0, 2, {"is_complete": False}))
+    frames += [Frame("begin", 0, 3, BEGIN), Frame("end", 0, 3, {"is_complete": True})]  # the program was started anew
+    found = list(Spool(tmp_path, ranks=(0, 1, 2, 3)).steps(frames))
+    assert [(one.rank, one.is_whole) for one in found] == [(2, False), (3, False), (3, True)]
+    counts = [len(json.loads((one.folder / "dump.json").read_text())["data"]) for one in found]
+    assert counts == [1, 1, 0]
+    said = capfd.readouterr().out
+    assert "step 0 of rank 0 has not come to its end: nothing of it can be checked" in said
+    assert "step 0 of rank 2 has not come to its end: the 1 records that came are checked" in said
+    assert len(list(tmp_path.rglob("dump.json"))) == 3
+
+
+def test_steps_come_while_one_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    coming = iter([ReceivedStep(number, 0, tmp_path) for number in range(5)])
+    steps = Arriving(coming, tmp_path)
+    assert next(iter(steps)).step == 0
+    while steps.waiting < 5:  # with the end
+        time.sleep(0.01)
+    assert [one.step for one in steps] == [1, 2, 3, 4]
+    # A full disk: one step is taken, and the next when that is checked.
+    monkeypatch.setattr(arriving, "LEAST_FREE_BYTES", 1 << 80)
+    steps = Arriving(iter([ReceivedStep(number, 0, tmp_path) for number in range(5)]), tmp_path)
+    said = ""
+    while "is nearly full" not in said:
+        said += capfd.readouterr().out
+    assert steps.waiting == 1
+    assert [one.step for one in steps] == [0, 1, 2, 3, 4]
+
+    def broken() -> Iterator[ReceivedStep]:
+        raise NotAvailableError("the folder is gone")
+        yield
+
+    with pytest.raises(NotAvailableError, match="the folder is gone"):
+        list(Arriving(broken(), tmp_path))
