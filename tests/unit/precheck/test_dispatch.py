@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -113,6 +114,42 @@ def test_operators_that_return_nothing_are_judged_by_what_they_wrote(tmp_path: P
     assert found == {"_foreach_mul__1": "False", "_foreach_add__1": "True"}
 
 
+def test_an_lstm_and_norms_under_autocast_are_no_faults(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    seed_all(0)
+    lstm, norm, conv, batch_norm = nn.LSTM(8, 8), nn.LayerNorm(8), nn.Conv1d(5, 3, 3), nn.BatchNorm1d(3)
+    x = torch.randn(2, 5, 8)
+    found = []
+    with torch.autocast("cpu", torch.bfloat16):
+        with PtdbgDispatch(dump_path=tmp_path, tag="forward") as dispatch:
+            loss = batch_norm(conv(norm(lstm(x)[0]))).softmax(-1, torch.float32).square().sum()
+        found += rows(dispatch.folder, "accuracy_checking_result")
+    with PtdbgDispatch(dump_path=tmp_path, tag="backward") as dispatch:
+        loss.backward()
+    found += rows(dispatch.folder, "accuracy_checking_result")
+    unsure = {row["API name"] for row in found if "True" not in row.values()}
+    assert unsure == {"mkldnn_rnn_layer_1", "mkldnn_rnn_layer_backward_1"}
+    assert {"native_layer_norm_1", "native_batch_norm_backward_1", "_softmax_1"} <= {row["API name"] for row in found}
+    assert "0 do not agree, 1 could not be compared (mkldnn_rnn_layer);" in capfd.readouterr().out
+
+
+def test_another_executor_and_what_is_not_run_twice(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with PtdbgDispatch(dump_path=tmp_path, bench="cpu+mkldnn=off+inject:scale=1e-2") as dispatch:
+        (torch.ones(2, 2) @ torch.ones(2, 2)).ge(1)
+    found = {row["API name"]: row["Forward Test Success"] for row in rows(dispatch.folder, "accuracy_checking_result")}
+    assert found == {"mm_1": "False", "ge_1": "True"}
+    assert "mm_1 does not agree with cpu+mkldnn=off+inject:scale=1e-2" in capfd.readouterr().out
+    # A second all_gather would wait for all other ranks.
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with PtdbgDispatch(dump_path=tmp_path) as dispatch:
+            gathered = [torch.zeros(2)]
+            dist.all_gather(gathered, torch.ones(2))
+    finally:
+        dist.destroy_process_group()
+    assert gathered[0].tolist() == [1, 1]
+    assert rows(dispatch.folder, "accuracy_checking_result") == []
+
+
 def test_what_is_saved_is_chosen(tmp_path: Path) -> None:
     for mode, expected in (("all", True), ("OFF", False)):
         folder = tmp_path / mode
@@ -135,6 +172,10 @@ def test_what_is_saved_is_chosen(tmp_path: Path) -> None:
         ({"dump_mode": "list"}, "needs api_list"),
         ({"debug": 1}, "debug must be True or False"),
         ({"tag": 3}, "tag must be a text"),
+        ({"bench": 3}, "bench must be the name of a device, found 3"),
+        ({"bench": "cpu+nonsense"}, "bench 'cpu+nonsense': 'nonsense' is not known"),
+        ({"bench": "cpu+compile"}, "bench runs single operators in a wider type"),
+        ({"bench": "cuda:99"}, "is not available here"),
     ],
 )
 def test_mistakes_are_told_with_the_parameter(tmp_path: Path, settings: dict[str, Any], named: str) -> None:

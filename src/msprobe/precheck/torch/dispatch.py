@@ -1,10 +1,11 @@
-"""``PtdbgDispatch``: each operator of a block of a program, forward or backward, once more on the CPU."""
+"""``PtdbgDispatch``: each operator of a block of a program, forward or backward, once more by another executor."""
 
 from __future__ import annotations
 
 import os
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -17,11 +18,12 @@ from msprobe import log
 from msprobe.capture.torch import private
 from msprobe.capture.torch.dispatch_operators import describe_operator, written
 from msprobe.capture.torch.recorder import RANKS
-from msprobe.errors import InvalidInputError
+from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import check_output_folder
 from msprobe.precheck.dispatch.files import DispatchFiles, ResultRow
 from msprobe.precheck.dispatch.judging import Array, judge
-from msprobe.precheck.torch.machine import flat_outputs
+from msprobe.precheck.executors import executor_of
+from msprobe.precheck.torch.machine import Machine, flat_outputs
 
 MODES = ("all", "list", "auto", "OFF")
 # What moves or makes values without computing any, and what reads them back: the list of 8.1.1 but for those that do
@@ -32,6 +34,11 @@ _LEFT_OUT = frozenset(
     npu_dtype_cast ones ones_like permute rand rand_like randint randint_like randn randn_like randperm resize_
     scalar_tensor select set_ split_with_sizes to transpose unbind view zero zero_ zeros zeros_like full full_like
     is_same_size alias _reshape_alias as_strided record_stream _foreach_copy_""".split()
+)
+# What these leave for their backward can be read by the very kernel alone, in its own type.
+_OWN_FORM = frozenset(
+    """mkldnn_rnn_layer mkldnn_rnn_layer_backward _cudnn_rnn _cudnn_rnn_backward miopen_rnn
+    miopen_rnn_backward""".split()
 )
 _WIDER = {
     torch.float16: torch.float32,
@@ -51,12 +58,15 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
         with PtdbgDispatch(dump_mode="auto", dump_path="out"):
             loss = model(batch)          # or loss.backward()
 
-    The program goes on with what its device computes. Random operators, and those that only move values, are left out.
+    The program goes on with what its device computes. Random operators, and those that only move values or communicate,
+    are left out.
 
     ``dump_mode``: whose values are saved: "all", those in ``api_list`` ("list"), those that do not agree ("auto"), none
     ("OFF"). ``dump_path``: an existing folder; a new one is made in it. ``api_list``: names of operators (``add``,
     ``native_layer_norm``). ``debug``: print each operator. ``tag``: a part of the folder's name. ``process_num``: so
-    many threads compare while the program goes on, up to a quarter of the processors; 0: it waits.
+    many threads compare while the program goes on, up to a quarter of the processors; 0: it waits. ``bench``: who is
+    compared with, in the words of ``--control``: ``cpu``, ``cuda:0``, ``cpu+mkldnn=off``,
+    ``plugin:package.module:function``.
 
     Raises DispatchException for what is not allowed.
     """
@@ -69,9 +79,10 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
         dump_path: str | os.PathLike[str] | None = None,
         tag: str | None = None,
         process_num: int = 0,
+        bench: str = "cpu",
     ) -> None:
         super().__init__()
-        names = _checked(dump_mode, api_list, debug, dump_path, tag, process_num)
+        names, self._bench = _checked(dump_mode, api_list, debug, dump_path, tag, process_num, bench)
         self._mode = dump_mode
         self._list = names
         self._debug = debug
@@ -82,6 +93,8 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
         self._pool = ThreadPoolExecutor(process_num, "msprobe-dispatch") if process_num else None
         self._running: list[Future[None]] = []
         self._failed = 0
+        # Operators that were not compared -> how often.
+        self._left: Counter[str] = Counter()
 
     @property
     def folder(self) -> Path:
@@ -95,14 +108,17 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
         self._running.clear()
         if self._pool is not None:
             self._pool.shutdown()
-        counted = sum(self._counts.values())
-        log.info(f'{counted} operators were compared, {self._failed} do not agree; see "{self.folder}".')
+        left = sum(self._left.values())
+        counted = sum(self._counts.values()) - left
+        told = f", {left} could not be compared ({', '.join(sorted(self._left))})" if left else ""
+        log.info(f'{counted} operators were compared, {self._failed} do not agree{told}; see "{self.folder}".')
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """What torch calls for each operator."""
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
-        if name in _LEFT_OUT or _is_random(function) or _is_view(function):
+        known = describe_operator(function)
+        if name in _LEFT_OUT or known.late or known.skipped or _is_random(function) or _is_view(function):
             return function(*args, **kwargs)
         try:
             # Before the call, which may write to what it is given.
@@ -127,26 +143,39 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
             self._running.append(self._pool.submit(self._judge, call))
 
     def _judge(self, call: _Compared) -> None:
+        who = "the CPU" if self._bench.name == "cpu" else self._bench.name
+        if call.operator in _OWN_FORM:
+            self._leave(call, "what it leaves for its backward can be read by its own kernel alone")
+            return
         try:
-            bench = call.bench()
+            bench = call.bench(self._bench)
         except Exception as error:
             text = " ".join(str(error).split())[:200]
-            self._files.add(call.name, call.is_backward, [], f"the CPU cannot run it: {type(error).__name__}: {text}")
+            self._leave(call, f"{who} cannot run it: {type(error).__name__}: {text}")
             return
         rows = call.rows(bench)
+        if not rows:
+            self._leave(call, "it gives no tensor")
+            return
         agrees = all(row.found.agrees for row in rows)
-        self._files.add(call.name, call.is_backward, rows, "" if rows else "it gives no tensor")
+        self._files.add(call.name, call.is_backward, rows)
         if not agrees:
             with self._lock:
                 self._failed += 1
             log.warning(
-                f"{call.name} does not agree with the CPU: {next(r.found.message for r in rows if not r.found.agrees)}."
+                f"{call.name} does not agree with {who}: {next(r.found.message for r in rows if not r.found.agrees)}."
             )
         elif self._debug:
-            log.info(f"{call.name} agrees with the CPU.")
+            log.info(f"{call.name} agrees with {who}.")
         wanted = {"all": True, "list": call.operator in self._list, "auto": not agrees}.get(self._mode, False)
         if wanted:
             self._save(call, bench)
+
+    def _leave(self, call: _Compared, why: str) -> None:
+        """It is not compared."""
+        with self._lock:
+            self._left[call.operator] += 1
+        self._files.add(call.name, call.is_backward, [], why)
 
     def _save(self, call: _Compared, bench: list[Any]) -> None:
         args, kwargs = call.inputs
@@ -178,11 +207,36 @@ class _Compared:
         self.is_backward = is_backward
         self.line = line
 
-    def bench(self) -> list[Any]:
-        """What the CPU gives in the next wider type."""
-        args, kwargs = _mapped(self.inputs, _widened)
-        with torch.no_grad():
-            return flat_outputs(_results(self.function, args, kwargs, self.function(*args, **kwargs)))
+    def bench(self, machine: Machine) -> list[Any]:
+        """What another one gives in the next wider type."""
+        args, kwargs = self._widened(machine.device)
+        run = machine.wrapped(self.function)
+        with torch.no_grad(), machine.switched():
+            found = flat_outputs(_results(self.function, args, kwargs, run(*args, **kwargs)))
+        return [_home(value) for value in found]
+
+    def _widened(self, device: torch.device) -> Any:
+        """The arguments in the next wider type, one for all: what takes two types may not take the wider two."""
+        given = {one.dtype for one in flat_outputs(list(self.inputs)) if isinstance(one, torch.Tensor)}
+        widest = torch.float64 if torch.float32 in given or torch.complex64 in given else torch.float32
+        wider = {dtype: to.to_complex() if dtype.is_complex else widest for dtype, to in _WIDER.items()}
+
+        def change(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                # Copied once more: an operator may write to it, and what was given may be saved.
+                return value.to(device, wider.get(value.dtype, value.dtype), copy=True)
+            if isinstance(value, torch.dtype):
+                return wider.get(value, value)
+            return device if isinstance(value, torch.device) else value
+
+        args, kwargs = _mapped(self.inputs, change)
+        names = [argument.name for argument in self.function._schema.arguments]
+        if "half_to_float" in names:
+            # It is for halves, which there are none of any more.
+            args = type(args)(
+                False if name == "half_to_float" else value for name, value in zip(names, args, strict=False)
+            )
+        return args, kwargs
 
     def rows(self, bench: list[Any]) -> list[ResultRow]:
         """A row for each tensor among the results."""
@@ -192,13 +246,24 @@ class _Compared:
                 continue
             device, other = _array(ours), _array(theirs)
             dtypes = str(ours.dtype), str(theirs.dtype)
-            kind = dtypes[0].removeprefix("torch.").replace("complex64", "float32").replace("complex128", "float64")
+            kind = self._kind(ours.dtype)
             name = f"{self.name}_output.{place}" if len(self.results) > 1 else f"{self.name}_output"
             found.append(ResultRow(name, judge(device, other, kind), device, other, dtypes, self.line))
         return found
 
+    def _kind(self, dtype: torch.dtype) -> str:
+        """The type by which a result is judged. Gradients of float32 weights that come from a half, as those of norms
+        under autocast, have been rounded to it.
+        """
+        if self.operator.endswith("_backward") and dtype is torch.float32:
+            given = [one.dtype for one in flat_outputs(list(self.inputs)) if isinstance(one, torch.Tensor)]
+            dtype = next((one for one in given if one in (torch.float16, torch.bfloat16)), dtype)
+        return {torch.complex64: "float32", torch.complex128: "float64"}.get(dtype, str(dtype).removeprefix("torch."))
 
-def _checked(dump_mode: Any, api_list: Any, debug: Any, dump_path: Any, tag: Any, process_num: Any) -> frozenset[str]:
+
+def _checked(
+    dump_mode: Any, api_list: Any, debug: Any, dump_path: Any, tag: Any, process_num: Any, bench: Any
+) -> tuple[frozenset[str], Machine]:
     """All mistakes of the arguments at once. Raises DispatchException."""
     mistakes = []
     if dump_mode not in MODES:
@@ -218,13 +283,29 @@ def _checked(dump_mode: Any, api_list: Any, debug: Any, dump_path: Any, tag: Any
     most = max(1, ((os.cpu_count() or 1) + 1) // 4)
     if isinstance(process_num, bool) or not isinstance(process_num, int) or not 0 <= process_num <= most:
         mistakes.append(f"process_num must be a whole number from 0 to {most}, found {process_num!r}")
-    if mistakes:
+    machine = _machine_of(bench, mistakes)
+    if mistakes or machine is None:
         raise DispatchException(f"PtdbgDispatch: {'; '.join(mistakes)}.")
     names = frozenset(api_list or ())
     unknown = sorted(name for name in names if not hasattr(torch.ops.aten, name))
     if unknown:
         log.warning(f"PtdbgDispatch: {', '.join(unknown)} in api_list is no operator of torch.ops.aten.")
-    return names
+    return names, machine
+
+
+def _machine_of(bench: Any, mistakes: list[str]) -> Machine | None:
+    if not isinstance(bench, str):
+        mistakes.append(f"bench must be the name of a device, found {bench!r}")
+        return None
+    try:
+        executor = executor_of(bench, "--control")
+        if executor.python or executor.compiled or executor.dtype or executor.autocast:
+            mistakes.append(f"bench runs single operators in a wider type, and in this process; found {bench!r}")
+            return None
+        return Machine(executor)
+    except MsprobeError as problem:
+        mistakes.append(problem.message.replace("--control", "bench").rstrip("."))
+        return None
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -239,16 +320,6 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 def _home(value: Any) -> Any:
     """A copy on the host of a tensor; anything else as it is."""
     return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
-
-
-def _widened(value: Any) -> Any:
-    """What the CPU is given: tensors and types in the next wider type, its own device."""
-    if isinstance(value, torch.Tensor):
-        # Copied once more: an operator may write to it, and what was given may be saved.
-        return value.to(_WIDER.get(value.dtype, value.dtype), copy=True)
-    if isinstance(value, torch.dtype):
-        return _WIDER.get(value, value)
-    return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
 def _array(tensor: torch.Tensor) -> Array:

@@ -52,8 +52,8 @@ class Machine:
         """Run one call forward and, if asked, backward. What the call raises is raised."""
         dtype = getattr(torch, self.executor.dtype) if self.executor.dtype else None
         prepared = self._moved(inputs, dtype)
-        with self._switched(autocast):
-            return run_call(self._wrapped(function), prepared, backward)
+        with self.switched(autocast):
+            return run_call(self.wrapped(function), prepared, backward)
 
     def _moved(self, inputs: Inputs, dtype: torch.dtype | None) -> Inputs:
         if self.device.type == "cpu" and dtype is None and self.executor.fault is None:
@@ -81,7 +81,8 @@ class Machine:
         moved = Inputs(for_device(args, self.device), for_device(kwargs, self.device), gradients, inputs.wanted)
         return _faulty_inputs(moved, self.executor.fault)
 
-    def _wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """What is called in the place of a function: itself, or with a fault, a plugin or compiled."""
         fault = self.executor.fault
         if self._plugin is not None:
             plugin = self._plugin
@@ -92,7 +93,8 @@ class Machine:
         return lambda *args, **kwargs: _faulty_outputs(made(*args, **kwargs), fault)
 
     @contextlib.contextmanager
-    def _switched(self, autocast: torch.dtype | None) -> Iterator[None]:
+    def switched(self, autocast: torch.dtype | None = None) -> Iterator[None]:
+        """What the executor switches is switched in this block."""
         plan = self.executor
         if plan.autocast is not None:
             autocast = getattr(torch, plan.autocast)
