@@ -12,14 +12,14 @@ from msprobe import log
 from msprobe.capture.events import Call, Direction, Kind, Step
 from msprobe.capture.listeners import Cadence, Wants
 from msprobe.config.settings import FreeBenchmark, PerturbationMode, Settings
-from msprobe.perturb.checking import Checks, Deviation, Run
+from msprobe.perturb.checking import Checks, Deviation, Question
 from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.names import ChosenCalls, is_sampled
 from msprobe.perturb.operators import is_left_out, writes
 from msprobe.perturb.preheat import Preheat
 from msprobe.perturb.results import Results, Row
 from msprobe.perturb.second_runs import NotPerturbedError, tensors_of
-from msprobe.perturb.trees import Place, leaves
+from msprobe.perturb.trees import leaves
 
 # Of a second run: its inputs, its results, and what compares them. Less memory than this is not asked for.
 _LITTLE = 1 << 24
@@ -154,26 +154,20 @@ class Bench:
     def _versions(self, call: Invocation) -> Sequence[int]:
         return self.framework.versions([leaf for _, leaf in tensors_of(self.framework, call)])
 
-    def check(
-        self,
-        event: Any,
-        mode: PerturbationMode,
-        call: Invocation,
-        own: Sequence[Any],
-        run: Run,
-        source: str,
-        places: Sequence[Place] | None = None,
-    ) -> None:
-        """Make ``call`` again in this mode and write what differs from ``own``; see :meth:`Checks.check`. ``event``:
-        what has ``key``, ``number``, ``name`` and ``step`` of the call.
-        """
+    def check(self, question: Question) -> None:
+        """Ask in each mode, and write what differs."""
+        for mode in self.settings.modes:
+            self._check(mode, question)
+
+    def _check(self, mode: PerturbationMode, question: Question) -> None:
+        event, own = question.event, question.own
         self.attempt(event.name, mode)
         self.checks.on_sample = functools.partial(self._tell_of_sample, event.step, event.name)
         if self.lacks_memory(own):
             self.note(event, "there is too little free memory for a second run")
             return
         try:
-            found = self.checks.check(mode, event.name, event.key, call, own, run, places)
+            found = self.checks.check(mode, question)
         except NotPerturbedError as reason:
             self.note(event, str(reason))
             return
@@ -182,7 +176,7 @@ class Bench:
             return
         self.results.checked(event.key)
         for deviation in found:
-            self._write(event, mode, deviation, source, len(own))
+            self._write(event, mode, deviation, len(own))
 
     def lacks_memory(self, own: Sequence[Any]) -> bool:
         """True if a second run may need more memory than there is."""
@@ -215,7 +209,7 @@ class Bench:
                 f"[msprobe] Free Benchmark: For {event.name}, {reason}. Cancel perturbation.",
             )
 
-    def _write(self, event: Any, mode: PerturbationMode, deviation: Deviation, source: str, count: int) -> None:
+    def _write(self, event: Any, mode: PerturbationMode, deviation: Deviation, count: int) -> None:
         fw, difference, own = self.framework, deviation.difference, deviation.own
         is_tensor = fw.is_tensor(own)
         row = Row(
@@ -232,7 +226,7 @@ class Bench:
             mean_rel=difference.mean_rel,
             bad_ratio=difference.bad_ratio,
             condition=deviation.condition,
-            source=source,
+            source=event.source,
         )
         self.results.add(row, self.rank() or 0, self.settings.lists(mode, deviation.is_risk))
 

@@ -24,6 +24,22 @@ _LIKE, _JUDGED_AGAIN = 1.25, 16
 
 
 @dataclass(frozen=True)
+class Question:
+    """A call that was made, and how it is made again: does it give the same?
+
+    ``event``: what has ``key``, ``number``, ``name``, ``step`` and ``source`` of the call. ``own``: what it gave.
+    ``run``: makes it once more, forward or backward. ``places``: of the arguments whose gradients ``own`` are; None in
+    the forward stage.
+    """
+
+    event: Any
+    call: Invocation
+    own: Sequence[Any]
+    run: Run
+    places: Sequence[Place] | None = None
+
+
+@dataclass(frozen=True)
 class Deviation:
     """A result that differs. ``index``: which of several; ``own``: it."""
 
@@ -55,21 +71,11 @@ class Checks:
         self.seconds = SecondRuns(framework, settings)
         self._explained: dict[tuple[str, str, int], _Explained] = {}
 
-    def check(
-        self,
-        mode: PerturbationMode,
-        name: str,
-        key: str,
-        call: Invocation,
-        own: Sequence[Any],
-        run: Run,
-        places: Sequence[Place] | None = None,
-    ) -> list[Deviation]:
-        """What differs between ``own``, the results of ``call``, and those of a second run in this mode.
-
-        ``places``: of the arguments whose gradients the results are; None in the forward stage. Raises
-        NotPerturbedError if there is no second run.
-        """
+    def check(self, mode: PerturbationMode, question: Question) -> list[Deviation]:
+        """What differs in a second run in this mode. Raises NotPerturbedError if there is none."""
+        key, call, own, run, places = (
+            question.event.key, question.call, question.own, question.run, question.places
+        )  # fmt: skip
         second = self.seconds.prepare(mode, key, call)
         if places is not None and second.exchange is not None:
             own = self._exchanged_gradients(second.exchange, own, places)
@@ -86,7 +92,7 @@ class Checks:
         for index, (one, other) in enumerate(zip(own, others, strict=True)):
             if one is None or other is None:
                 continue
-            deviation = self._compare(judge, name, key, index, one, other)
+            deviation = self._compare(judge, question.event.name, key, index, one, other)
             if golden is not None and self.framework.is_tensor(one):
                 self._learn(judge, key, one, other, golden[index])
             if deviation is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,8 +148,12 @@ class Results:
         if is_fix:
             log.info(f"Free benchmark: {checked} of {calls} calls of {len(self._totals)} APIs got another result.")
             return
-        log.info(f"Free benchmark: {checked} checks of {calls} calls of {len(self._totals)} APIs.")
-        if not risky:
+        explained = sum(total.deviations - total.risks for total in self._totals.values())
+        told = f"; {explained} deviations are explained by rounding" if explained else ""
+        log.info(f"Free benchmark: {checked} checks of {calls} calls of {len(self._totals)} APIs{told}.")
+        if not checked:
+            log.warning(f"Free benchmark: nothing was checked (most often: {self._usual_reason()}); see {SUMMARY_FILE}.")
+        elif not risky:
             log.info("Free benchmark: no precision risk was found.")
         for key, total in risky[:20]:
             log.warning(
@@ -158,6 +162,11 @@ class Results:
             )
         if len(risky) > 20:
             log.warning(f"Free benchmark: {len(risky) - 20} more APIs with risks: see {SUMMARY_FILE}.")
+
+    def _usual_reason(self) -> str:
+        """Why most APIs were not checked."""
+        reasons = Counter(reason for notes in self._notes.values() for reason in notes)
+        return reasons.most_common(1)[0][0] if reasons else "no call has a tensor of floats"
 
     def _sorted(self) -> list[tuple[str, _Total]]:
         def weight(item: tuple[str, _Total]) -> tuple[bool, bool, float, str]:

@@ -17,7 +17,7 @@ from msprobe.pytorch import PrecisionDebugger
 HEADER = "rank,pert_mode,stage,step,api_name,max_rel,dtype,shape,output_index"
 
 
-def test_a_single_process_writes_its_risks_as_rank_0(tmp_path: Path) -> None:
+def test_a_single_process_writes_its_risks_as_rank_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x, w = torch.randn(16, 64, dtype=torch.bfloat16), torch.randn(64, 64, dtype=torch.bfloat16)
     run(tmp_path, lambda: F.linear(x, w), pert_mode="bit_noise")
     file = tmp_path / "step0" / "rank" / "free_benchmark.csv"
@@ -33,6 +33,9 @@ def test_a_single_process_writes_its_risks_as_rank_0(tmp_path: Path) -> None:
     # Exact numbers react as much: that is the condition of the product, not a fault of it.
     assert details(tmp_path)[0]["verdict"] == "explained by rounding"
     assert 0.1 < float(details(tmp_path)[0]["condition"]) < 10
+    said = capsys.readouterr().out
+    assert "1 checks of 1 calls of 1 APIs; 1 deviations are explained by rounding." in said
+    assert "no precision risk was found" in said
 
 
 def test_the_dump_beside_it_is_empty_and_has_no_tensor_folder(tmp_path: Path) -> None:
@@ -43,10 +46,13 @@ def test_the_dump_beside_it_is_empty_and_has_no_tensor_folder(tmp_path: Path) ->
     assert not (tmp_path / "step0" / "rank" / "dump_tensor_data").exists()
 
 
-def test_improve_precision_leaves_full_precision_alone(tmp_path: Path) -> None:
+def test_improve_precision_leaves_full_precision_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, lambda: F.linear(torch.ones(2, 4), torch.ones(4, 4)).softmax(-1), pert_mode="improve_precision")
     assert not rows(tmp_path)
     assert all(row["checked"] == "0" for row in summary(tmp_path).values())
+    said = capsys.readouterr().out
+    assert "nothing was checked (most often: no tensor of float16 or bfloat16 among its arguments)" in said
+    assert "no precision risk" not in said
 
 
 def test_improve_precision_names_the_sum_that_accumulates_in_half(tmp_path: Path) -> None:

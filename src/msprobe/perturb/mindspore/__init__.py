@@ -12,7 +12,8 @@ from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.config.settings import Settings
 from msprobe.errors import NotAvailableError
 from msprobe.perturb.bench import Bench
-from msprobe.perturb.listeners import BackwardAtOnce, Fix, ForwardCheck
+from msprobe.perturb.gradients import BackwardAtOnce
+from msprobe.perturb.listeners import Fix, ForwardCheck
 from msprobe.perturb.mindspore.framework import MindSporeFramework
 from msprobe.perturb.results import DETAILS_FILE, FILE, MINDSPORE_COLUMNS
 

@@ -8,7 +8,8 @@ from typing import Any
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.config.settings import Settings
 from msprobe.perturb.bench import Bench
-from msprobe.perturb.listeners import BackwardCheck, Fix, ForwardCheck
+from msprobe.perturb.gradients import BackwardCheck
+from msprobe.perturb.listeners import Fix, ForwardCheck
 from msprobe.perturb.results import COLUMNS
 from msprobe.perturb.torch.framework import TorchFramework
 from msprobe.store import layout
