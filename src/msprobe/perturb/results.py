@@ -152,7 +152,8 @@ class Results:
         told = f"; {explained} deviations are explained by rounding" if explained else ""
         log.info(f"Free benchmark: {checked} checks of {calls} calls of {len(self._totals)} APIs{told}.")
         if not checked:
-            log.warning(f"Free benchmark: nothing was checked (most often: {self._usual_reason()}); see {SUMMARY_FILE}.")
+            why = self._usual_reason()
+            log.warning(f"Free benchmark: nothing was checked (most often: {why}); see {SUMMARY_FILE}.")
         elif not risky:
             log.info("Free benchmark: no precision risk was found.")
         for key, total in risky[:20]:
