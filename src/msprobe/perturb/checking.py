@@ -103,6 +103,8 @@ class Checks:
         """Where a result stays the same, the gradients of what was exchanged are exchanged."""
         if exchange.result != "same":
             raise NotPerturbedError("what exchanging two elements does to its gradients is not known")
+        if exchange.chooses:
+            raise NotPerturbedError("its gradient goes to any one of several equal elements")
         axes = {("args", position): axis for position, axis in exchange.places}
         found = []
         for place, gradient in zip(places, own, strict=True):

@@ -58,6 +58,11 @@ def writes(key: str, kwargs: Mapping[str, Any]) -> bool:
     return name.endswith("_") and not name.startswith("_")
 
 
+def seeks_equals(key: str) -> bool:
+    """True if the call asks which elements are equal, so that it answers otherwise to the least noise."""
+    return last_name(key) in _BY_EQUALITY
+
+
 # ---------------------------------------------------------------- exchanging two elements
 
 
@@ -72,6 +77,8 @@ class Exchange:
 
     places: Sequence[tuple[int, int | None]]
     result: Literal["same", "permuted", "last"] = "same"
+    #: The gradient goes to one of the elements that are equal to the result, whichever the kernel meets.
+    chooses: bool = False
 
     @property
     def axis(self) -> int | None:
@@ -83,6 +90,10 @@ _REDUCTIONS = frozenset(
     "sum mean norm max min amax amin prod logsumexp nansum nanmean std var median vector_norm reduce_sum reduce_mean"
     " reduce_max reduce_min".split()
 )
+# amax and amin share the gradient among equal elements, and max and min do so without an axis.
+_CHOOSING = frozenset("max min median reduce_max reduce_min".split())
+# Noise makes unequal what they take for one.
+_BY_EQUALITY = frozenset("unique _unique _unique2 unique_dim unique_consecutive mode".split())
 _ALONG = frozenset("softmax log_softmax softmin".split())
 _CUMULATIVE = frozenset("cumsum cumprod logcumsumexp".split())
 _AXES = ("dim", "axis")
@@ -122,8 +133,10 @@ def _of_reduction(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], ran
     if isinstance(axis, (tuple, list)):
         axis = axis[0] if axis else None
     if axis is None:
-        return Exchange(((0, None),))
-    return Exchange(((0, axis),)) if isinstance(axis, int) and not isinstance(axis, bool) else None
+        return Exchange(((0, None),), chooses=name == "median")
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        return None
+    return Exchange(((0, axis),), chooses=name in _CHOOSING)
 
 
 def _axis(args: Sequence[Any], kwargs: Mapping[str, Any], position: int) -> Any:

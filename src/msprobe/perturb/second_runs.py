@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.perturb.framework import Framework, Invocation
-from msprobe.perturb.operators import Exchange, exchange_of
+from msprobe.perturb.operators import Exchange, exchange_of, seeks_equals
 from msprobe.perturb.thresholds import is_low, wider
 from msprobe.perturb.trees import Place, leaves, mapped
 
@@ -53,6 +53,8 @@ class SecondRuns:
             return self._improved(call)
         if mode == "change_value":
             return self._exchanged(key, call)
+        if seeks_equals(key):
+            raise NotPerturbedError("it seeks equal elements, which noise makes unequal")
         return self._noisy(mode, call)
 
     def widened(self, call: Invocation, own: str) -> Invocation:

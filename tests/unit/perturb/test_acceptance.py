@@ -236,6 +236,27 @@ def test_exchanging_is_only_done_where_the_answer_is_known(tmp_path: Path) -> No
     assert not [row for row in details(tmp_path) if row["verdict"] == "risk"]
 
 
+def test_equal_elements_are_no_risk(tmp_path: Path) -> None:
+    x = (uniform(8, 16) * 6).round().bfloat16().requires_grad_()
+
+    def program() -> None:
+        (torch.median(x, -1)[0].sum() + torch.max(x, -1)[0].sum() + torch.unique(x.detach()).sum()).backward()
+
+    for stage, mode in (("backward", "change_value"), ("forward", "bit_noise"), ("forward", "change_value")):
+        folder = tmp_path / stage / mode
+        run(folder, program, pert_mode=mode, fuzz_stage=stage)
+        found = summary(folder)
+        assert {row["risks"] for row in found.values()} == {"0"}
+        if mode == "bit_noise":
+            (unique,) = (row for api, row in found.items() if "unique" in api)
+            assert "it seeks equal elements" in unique["notes"]
+        else:
+            assert found["Torch.median"]["checked"] == str(int(stage == "forward"))
+    assert (
+        "any one of several equal elements" in summary(tmp_path / "backward" / "change_value")["Torch.median"]["notes"]
+    )
+
+
 def test_a_softmax_that_forgets_the_last_element_is_found_by_exchanging(tmp_path: Path) -> None:
     class Kernels:
         @staticmethod
