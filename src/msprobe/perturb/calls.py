@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -113,6 +114,27 @@ class Check(OfCalls, Observer):
 
     is_careful = True
 
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        # What is looked at when the step is over.
+        self._later: list[tuple[Call, Watched, list[Any], Any]] = []
+
+    def forget(self) -> None:
+        """See :class:`OfCalls`."""
+        self._later.clear()
+        super().forget()
+
+    def step_end(self, event: Step) -> None:
+        """See :class:`OfCalls`."""
+        later, self._later = self._later, []
+        for one in later:
+            with self.bench.framework.aside(), contextlib.suppress(Exception):
+                try:
+                    self.look(*one)
+                finally:
+                    self.bench.framework.settle()
+        super().step_end(event)
+
     def before(self, event: Event) -> None:
         """A call is about to be made."""
         with self.bench.framework.aside():
@@ -124,7 +146,17 @@ class Check(OfCalls, Observer):
             found = self.results(event, result)
             if found is not None:
                 assert isinstance(event, Call)
-                self.look(event, *found, result)
+                if self.bench.framework.asks_later:
+                    self._later.append(self._kept(event, *found, result))
+                else:
+                    self.look(event, *found, result)
+
+    def _kept(self, event: Call, watched: Watched, own: list[Any], result: Any) -> tuple[Call, Watched, list[Any], Any]:
+        """A call as it is now: the program may write to its tensors until the step is over."""
+        fw = self.bench.framework
+        copies = self.bench.checks.seconds.prepare("no_change", event.key, watched.first).call
+        own = [fw.twin(one) if fw.is_tensor(one) else one for one in own]
+        return replace(event, args=(), kwargs={}), replace(watched, call=copies, copies=None), own, result
 
     def look(self, event: Call, watched: Watched, own: list[Any], result: Any) -> None:
         """Look at a call that can be made again. ``own``: what is compared of ``result``, which it gave."""

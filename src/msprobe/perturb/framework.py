@@ -68,6 +68,15 @@ class Reactions:
 class Framework(Protocol):
     """See the module's text. Nothing here may change a tensor of the program."""
 
+    @property
+    def asks_later(self) -> bool:
+        """True where a call that fails spoils the gradients that the program is about to compute, though its error is
+        caught: calls are made again when the step is over.
+        """
+
+    def settle(self) -> None:
+        """Wait for what was computed, so that what fails in it fails here. Raises what failed."""
+
     def aside(self) -> AbstractContextManager[None]:
         """What is done with tensors in it is seen by no mode and no graph of the program."""
 

@@ -36,8 +36,8 @@ class _Differentiating(Check):
         return Question(event, call, own, run, wanted)
 
 
-class BackwardAtOnce(_Differentiating):
-    """Differentiates calls twice for gradients of ones when they are over: where nobody tells of those that come."""
+class BackwardOfOnes(_Differentiating):
+    """Differentiates calls twice for gradients of ones: where nobody tells of those that come."""
 
     def question_of(self, event: Call, watched: Watched, own: list[Any], result: Any) -> Question | None:
         """Are the gradients for ones the same again?"""

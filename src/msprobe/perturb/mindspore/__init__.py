@@ -12,7 +12,7 @@ from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.config.settings import Settings
 from msprobe.errors import NotAvailableError
 from msprobe.perturb.bench import Bench
-from msprobe.perturb.gradients import BackwardAtOnce
+from msprobe.perturb.gradients import BackwardOfOnes
 from msprobe.perturb.listeners import Fix, ForwardCheck
 from msprobe.perturb.mindspore.framework import MindSporeFramework
 from msprobe.perturb.results import DETAILS_FILE, FILE, MINDSPORE_COLUMNS
@@ -58,7 +58,7 @@ def free_benchmark(settings: Settings) -> Any:
     )
     if asked.handler == "fix":
         return Fix(bench)
-    return ForwardCheck(bench) if asked.stage == "forward" else BackwardAtOnce(bench)
+    return ForwardCheck(bench) if asked.stage == "forward" else BackwardOfOnes(bench)
 
 
 def _words(key: str) -> tuple[str, ...]:

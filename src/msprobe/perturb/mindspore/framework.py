@@ -15,7 +15,7 @@ import numpy as np
 from mindspore import Parameter, Tensor
 
 from msprobe.capture.mindspore import surroundings
-from msprobe.capture.mindspore.executor import pynative_executor
+from msprobe.capture.mindspore.executor import pynative_executor, wait_for_all
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.perturb import arrays
 from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
@@ -28,12 +28,21 @@ _RANDOM = ("drop", "rand", "bernoulli", "multinomial", "normal", "uniform", "poi
 _RANDOM_TOO = frozenset("rrelu shuffle choice log_uniform fractional_max_pool2d fractional_max_pool3d".split())
 # Their tensors may have a probability to leave elements out.
 _MAY_DRAW = ("attention", "rnn", "lstm", "gru")
+# Operators that write to parameters, which nobody counts.
+_WRITING = ("assign", "apply", "scatter", "fused", "sparseapply")
 
 
 class MindSporeFramework:
     """See the protocol, which has the meaning of each method."""
 
     # ---------------------------------------------------------------- unseen
+
+    # A kernel that is missing makes the executor forget the graph of the program.
+    asks_later = True
+
+    def settle(self) -> None:
+        """See the protocol."""
+        wait_for_all()
 
     def aside(self) -> AbstractContextManager[None]:
         """See the protocol."""
@@ -58,8 +67,11 @@ class MindSporeFramework:
         if not isinstance(value, Tensor):
             is_type = isinstance(value, (type, mindspore.common.dtype.Type))
             return "it is given a function, which may do things of its own" if callable(value) and not is_type else ""
-        if type(value) not in (Tensor, Parameter):
+        # Initialisers give parameters classes of their own, which are called Parameter as well.
+        if type(value) is not Tensor and not isinstance(value, Parameter):
             return f"it has a {type(value).__name__}"
+        if isinstance(value, Parameter) and not value.requires_grad:
+            return "it has a parameter without a gradient, which it may write to"
         return ""
 
     def why_not_call(self, key: str) -> str:
@@ -67,6 +79,8 @@ class MindSporeFramework:
         name = last_name(key).lower()
         if any(word in name for word in (*_RANDOM, *_MAY_DRAW)) or name in _RANDOM_TOO:
             return "it draws random numbers that cannot be drawn again"
+        if name.startswith(_WRITING):
+            return "it writes to a parameter"
         return ""
 
     def is_float(self, tensor: Any) -> bool:

@@ -26,6 +26,11 @@ class TorchFramework:
 
     # ---------------------------------------------------------------- unseen
 
+    asks_later = False
+
+    def settle(self) -> None:
+        """See the protocol. Errors come at once, or with the device's next answer."""
+
     def aside(self) -> AbstractContextManager[None]:
         """See the protocol."""
         return surroundings.aside()
