@@ -59,10 +59,11 @@ def execute(args: argparse.Namespace) -> int:
     if of_mindspore:
         keys = [key for key in keys if mindspore_rows.is_checked(key)]
     found: dict[str, list[str]] = {}
-    for answer in Pool([task], args.timeout).answers([(key, False) for key in keys]):
-        said = answer.notes or [f"The {answer.key} was skipped: {answer.result[3]}"]
-        found.setdefault(answer.result[1] if answer.notes else SKIPPED, []).append(answer.key)
-        log.info(clean(said[0]))
+    with Pool([task], args.timeout) as pool:
+        for answer in pool.answers([(key, False) for key in keys]):
+            said = answer.notes or [f"The {answer.key} was skipped: {answer.result[3]}"]
+            found.setdefault(answer.result[1] if answer.notes else SKIPPED, []).append(answer.key)
+            log.info(clean(said[0]))
     log.info(clean(_in_all(found)))
     log.info("Successfully completed run_overflow_check")
     return 0
