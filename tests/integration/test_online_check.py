@@ -164,6 +164,14 @@ def test_a_rank_that_dies_harms_no_other_one_through_a_folder(tmp_path: Path) ->
     assert list(shared.iterdir()) == [shared / "rank1_000000001.partial"]
 
 
+def test_a_check_to_which_nothing_comes_fails(tmp_path: Path) -> None:
+    _, receiving = configured(tmp_path, place(tmp_path, "folder"))
+    ended = checker(receiving, tmp_path / "out", "--idle", "0.2").wait(60)
+    assert ended.returncode == 2
+    assert "no step of any rank of rank_list [0] has come" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

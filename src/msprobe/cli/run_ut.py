@@ -147,6 +147,7 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     """Check what trainings send, until they have ended."""
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
+    from msprobe.errors import NotAvailableError
     from msprobe.precheck.executors import executor_of
     from msprobe.precheck.job import Task
     from msprobe.precheck.online.receiving import OnlineRequest, run_online
@@ -160,6 +161,9 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     request = OnlineRequest(args.out_path, task, settings, max(workers, 1), args.ranks, args.idle, args.timeout)
     with progress("checking") as tell:
         report = run_online(request, tell)
+    if not report.steps:
+        wanted = f" of rank_list {list(settings.ranks)}" if settings.ranks else ""
+        raise NotAvailableError(f"the online check has ended, and no step of any rank{wanted} has come.")
     print(f"{report.checked} calls of {len(report.steps)} steps were checked, {len(report.failed)} of them are wrong")
     for rank, step, key in report.failed[: args.top]:
         print(f"  rank {rank}, step {step}: {key}")

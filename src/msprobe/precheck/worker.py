@@ -51,8 +51,11 @@ def main() -> int:
     _offer_to_be_killed_first()
 
     def say(line: str) -> None:
-        answers.write(f"{line}\n")
-        answers.flush()
+        try:
+            answers.write(f"{line}\n")
+            answers.flush()
+        except BrokenPipeError:  # the check has ended meanwhile, and nobody listens
+            os._exit(0)
 
     def made(task: Task) -> Runner | None:
         """What runs it, if the parent was told that it is ready."""
