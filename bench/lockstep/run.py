@@ -6,12 +6,14 @@
     python bench/lockstep/run.py --clean                  # the clean pairs alone
 
 Bugs of tests/bugs that fit into one program are planted together, the reference is recorded, and the candidate runs
-against it in lockstep. A bug is named if a finding is one that its truth lists (tests/bugs/truth.py), wherever it
-stands in the verdict, and whichever pass of the line it names: a divisor that counts padding shows in a batch with
-padding alone. A bug that was not named is planted alone then: if loss, gradients and weights of the training stay the
-same bit for bit, it has no effect, and is left out of the count (``without_effect``). A draw is void, counted apart,
-if the bugs take each other's place or the program ends with an error that is not of msprobe: nothing could be named
-then. The table goes to the terminal, everything else to .bench/lockstep.json.
+against it in lockstep. Patterns whose harm is a matter of opinion (the same product in another memory layout) are not
+planted. A bug is named if a finding is one that its truth lists (tests/bugs/truth.py), wherever it stands in the
+verdict, and whichever pass of the line it names: a divisor that counts padding shows in a batch with padding alone; a
+finding on a row of calls names each of them. What is told as harmless does not count. A bug that was not named is
+planted alone then: if loss, gradients and weights of the training stay the same bit for bit, it has no effect, and is
+left out of the count (``without_effect``). A draw is void, counted apart, if the bugs take each other's place or the
+program ends with an error that is not of msprobe: nothing could be named then. The table goes to the terminal,
+everything else to .bench/lockstep.json.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def choose(count: int, number: int, only: Sequence[str]) -> tuple[list[Any], dic
         one
         for name, one in sorted(PATTERNS.items())
         if (not only or name in only or name[0] in only)
-        and one.harmless is not True
+        and one.harmless is False
         and not one.large
         and one.reference_world in (None, one.world)
     ]
@@ -197,12 +199,17 @@ def _is_named(findings: Sequence[Any], pair: Any) -> bool:
             problem = error
     if not answers:
         raise ValueError(f"{pair.pattern.id}: other bugs have taken its place: {problem}")
-    return any(truth.is_right(found, answers) for found in _counting(findings, pair.pattern))
+    return any(truth.is_right(found, answers) for found in _counting(findings))
 
 
-def _counting(findings: Sequence[Any], pattern: Any) -> list[Any]:
-    """The findings that are no remark on what is harmless, unless that is a matter of opinion."""
-    return [one for one in findings if pattern.harmless is None or not one.get("harmless")]
+def _counting(findings: Sequence[Any]) -> Iterator[Any]:
+    """The findings that are no remark on what is harmless; one on a row of calls once for each of them."""
+    for one in findings:
+        if not one.get("harmless"):
+            yield one
+            for side in ("candidate_alone", "reference_alone"):
+                for name in one.get("evidence", {}).get(side, ()):
+                    yield {**one, "entry": name}
 
 
 def _job(asked: dict[str, Any]) -> tuple[Any, ...]:

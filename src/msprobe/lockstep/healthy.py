@@ -41,6 +41,8 @@ class Healthy:
         finding, judged = suspect.finding, suspect.judged
         if suspect.shows_later or (finding.kind in ("weights", "initial_weights") and suspect.clear):
             return False  # what outlives the step is no result that a region could end at
+        if finding.kind in ("parameter_gradient", "loss_scale") and suspect.clear and suspect.matters:
+            return False  # clipping hides a factor at the end of the region, as long as it clips
         if finding.kind == "dtype":
             return False  # a type of fewer digits rounds, and may still come to the same here
         if finding.kind == "missing_gradient" and _forward(finding.entry or "") in self._followed:

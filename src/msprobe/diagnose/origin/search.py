@@ -106,7 +106,9 @@ def look_at(scene: Scene, judged: Judged) -> None:
     look_at_broadcast(scene, judged)
     changed = judged.changed_outputs
     types = [one for one in judged.outputs if one.what == "dtype" and not scene.is_policy(one)]
-    if judged.arguments and (changed or types or not scene.has_values):
+    # Where each call gets what the reference's has, another shape begins here.
+    shapes = scene.isolated and any(one.what == "shape" for one in judged.outputs)
+    if judged.arguments and (changed or types or shapes or not scene.has_values):
         if not (event.is_module and not event.layer and scene.has_calls):
             blame_argument(scene, judged)
         return
