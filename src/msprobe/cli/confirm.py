@@ -57,6 +57,8 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _confirm(args: argparse.Namespace) -> int:
+    from msprobe.compare.entry_names import operation
+    from msprobe.diagnose.operators import AVERAGING
     from msprobe.lockstep import account_files
     from msprobe.lockstep.confirm import confirmed, named_call
 
@@ -64,14 +66,15 @@ def _confirm(args: argparse.Namespace) -> int:
     status = run_against(args, str(named.reference), named.entry)
     account = account_files.read(args.output_path)
     replaced = sum(
-        account["counts"].get(f"{what}_replaced", 0) for what in ("results", "gradients", "optimizer_tensors")
+        account["counts"].get(f"{what}_replaced", 0) for what in ("results", "gradients", "optimizer_tensors", "inputs")
     )
     if status:
         raise InvalidInputError(f"the script ended with status {status}; nothing is confirmed.")
     if not replaced:
-        print(
-            f"{named.in_words}: nothing was replaced; the script made no such call, or its values are the reference's."
-        )
+        why = "the script made no such call, or its values are the reference's"
+        if operation(named.entry.rpartition(".")[0].rpartition(".")[0]) in AVERAGING:
+            why += ", and running averages that it keeps are put right in the steps that follow, of which there is none"
+        print(f"{named.in_words}: nothing was replaced; {why}.")
         return BAD_INPUT_STATUS
     found = confirmed(named, Path(args.output_path))
     print(found.sentence())

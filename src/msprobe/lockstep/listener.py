@@ -151,7 +151,7 @@ class Lockstep(Changer):
         self._pairs.pair_passes(self._regions.passes, found)
         if isinstance(event, Collective) or self._only:
             self._open[event.name] = found, None
-            return None
+            return self._averages(event, found, tensors) if self._is_chosen(event.name) else None
         return self._arguments(event, found, tensors)
 
     def _is_reshaped(self, event: Call | Collective, tensors: Sequence[tuple[str, Any]]) -> bool:
@@ -247,6 +247,22 @@ class Lockstep(Changer):
         args = [values.put(one, f"input.{n}", given) for n, one in enumerate(event.args)]
         kwargs = {word: values.put(one, f"kwargs.{word}", given) for word, one in event.kwargs.items()}
         return Arguments(args, kwargs, list(written.values()))
+
+    def _averages(
+        self, event: Call | Collective, found: RecordedCall, tensors: Sequence[tuple[str, Any]]
+    ) -> Arguments | None:
+        """Running averages that the one call takes, put right before it; it writes to them itself."""
+        if not isinstance(event, Call):
+            return None
+        written: list[tuple[Any, Any]] = []
+        for path, tensor in tensors:
+            if _is_kept(event, path, tensor):
+                other = self._beside.other(tensor, found.inputs.get(path))
+                written += [] if other is None else [(tensor, other)]
+        if not written:
+            return None
+        self.account.note("inputs_replaced", event.step, event.name)
+        return Arguments(event.args, event.kwargs, written)
 
     def _taken_by_reference(self, found: RecordedCall, slot: Slot | None, maker: Mark) -> Mark | None:
         """The paired call whose result the reference takes where the candidate takes that of ``maker``."""

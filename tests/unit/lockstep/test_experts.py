@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from msprobe.lockstep.confirm import Named, confirmed
 from msprobe.pytorch import PrecisionDebugger
 
 from .trainings import entries, in_lockstep, record
@@ -144,6 +145,15 @@ def test_other_running_averages_are_no_harmless_difference(reference: Path, tmp_
 
     assert entries(verdict) == {"Functional.batch_norm.0.forward"}
     assert verdict.status == "diverged"
+
+
+def test_running_averages_are_confirmed_by_the_steps_that_follow(tmp_path: Path) -> None:
+    reference = record(partial(train, steps=2), tmp_path / "reference")
+    named = Named("Functional.batch_norm.0.forward", "it differs", reference)
+
+    in_lockstep(partial(train, ("momentum",), steps=2), reference, tmp_path / "own", only=named.entry)
+
+    assert confirmed(named, tmp_path / "own").is_confirmed
 
 
 def test_another_model_cannot_be_compared(reference: Path, tmp_path: Path) -> None:
