@@ -19,6 +19,8 @@ import torch
 from msprobe.precheck.standalone_side import Side
 
 PASS_UP_TO, WARNING_UP_TO = 32.0, 128.0
+# the same for half types where each element is computed by itself: kernels do so in single precision
+HALF_ELEMENTWISE_LIMITS = (4.0, 16.0)
 _MANTISSA = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7, torch.float64: 52}
 _LEAST = {torch.float32: -126, torch.float16: -14, torch.bfloat16: -126, torch.float64: -1022}
 # rtol, small value, and its absolute tolerance: the constants of scripts of mindstudio-probe 8.1.1
@@ -195,27 +197,48 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def movement(call: Call, eps: float, bench: list[tuple[str, Any]], function: Callable[..., Any]) -> list[Any]:
-    """How far each element of the reference moves when inputs are off by one unit of rounding."""
+def movement(
+    call: Call, eps: float, bench: list[tuple[str, Any]], function: Callable[..., Any]
+) -> tuple[list[Any], list[bool]]:
+    """How far each element of the reference moves when inputs are off by one unit of rounding; and whether each result
+    is elementwise: it moves at the places alone where they are.
+    """
     moved: list[Any] = [None] * len(bench)
+    stays: list[bool | None] = [None] * len(bench)
     for seed in range(2):
         random = torch.Generator().manual_seed(seed)
+        touched: list[torch.Tensor] = []
 
-        def off(tensor: torch.Tensor, random: torch.Generator = random) -> torch.Tensor:
+        def off(
+            tensor: torch.Tensor, random: torch.Generator = random, touched: list[torch.Tensor] = touched
+        ) -> torch.Tensor:
             tensor = wide(tensor)
             if not (tensor.is_floating_point() or tensor.is_complex()):
                 return tensor
-            return tensor * (1 - eps * torch.randint(0, 2, tensor.shape, generator=random))
+            touched.append(torch.randint(0, 2, tensor.shape, generator=random))
+            return tensor * (1 - eps * touched[-1])
 
         with contextlib.suppress(Exception):
             for number, ((_, old), (_, new)) in enumerate(zip(bench, run(call, off, function), strict=True)):
                 if isinstance(old, torch.Tensor) and old.is_floating_point():
                     distance = (old - new).abs().nan_to_num(0.0, 0.0, 0.0)
                     moved[number] = distance if moved[number] is None else torch.maximum(moved[number], distance)
-    return moved
+                    if stays[number] is not False:
+                        stays[number] = _moves_where(distance > 0, touched, stays[number])
+    return moved, [one is True for one in stays]
 
 
-def judge(device: Any, bench: Any, moved: Any) -> tuple[str, float, str]:
+def _moves_where(moves: torch.Tensor, touched: list[torch.Tensor], before: bool | None) -> bool | None:
+    """Whether a result moves at the places alone where arguments do; ``before`` where that cannot be seen."""
+    alone = torch.ones(moves.shape, dtype=torch.bool)
+    for share in touched:
+        if share.dim() > moves.dim() or any(n not in (1, m) for n, m in zip(share.shape[::-1], moves.shape[::-1])):  # noqa: B905
+            return False
+        alone &= share == 0
+    return not bool((moves & alone).any()) if bool(alone.any()) and bool(moves.any()) else before
+
+
+def judge(device: Any, bench: Any, moved: Any, is_elementwise: bool = False) -> tuple[str, float, str]:
     """``pass``, ``Warning`` or ``error``; the error in scales of rounding; and why."""
     if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
         equal = device == bench or (isinstance(bench, float) and math.isclose(device, bench, rel_tol=1e-5))
@@ -242,8 +265,10 @@ def judge(device: Any, bench: Any, moved: Any) -> tuple[str, float, str]:
         scale = torch.maximum(scale, moved[finite])
     scaled = torch.where((d - r).abs() <= units, torch.zeros_like(b), (d - b).abs() / scale)
     worst = float(scaled.max())
-    status = "pass" if worst <= PASS_UP_TO else "Warning" if worst <= WARNING_UP_TO else "error"
-    return status, worst, "" if status == "pass" else f"{int((scaled > PASS_UP_TO).sum())} elements of {b.numel()}"
+    is_half = device.dtype in (torch.float16, torch.bfloat16)
+    most, warned = HALF_ELEMENTWISE_LIMITS if is_elementwise and is_half else (PASS_UP_TO, WARNING_UP_TO)
+    status = "pass" if worst <= most else "Warning" if worst <= warned else "error"
+    return status, worst, "" if status == "pass" else f"{int((scaled > most).sum())} elements of {b.numel()}"
 
 
 def metrics(device: torch.Tensor, bench: torch.Tensor, standard: str) -> list[tuple[str, Any]]:
@@ -337,10 +362,10 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
     # A call under autocast rounds to the type of its results, also where its gradients have that of the arguments.
     types += [one for one in sides.device.gave if one.is_floating_point]
     eps = max((float(torch.finfo(one).eps) for one in types), default=2.0**-23)
-    moved = movement(call, eps, bench, sides.reference)
+    moved, elementwise = movement(call, eps, bench, sides.reference)
     verdicts = []
     for number, ((name, ours), (_, theirs)) in enumerate(zip(device, bench, strict=True)):
-        status, scaled, why = judge(ours, theirs, moved[number])
+        status, scaled, why = judge(ours, theirs, moved[number], elementwise[number])
         beside: list[tuple[str, Any]] = []
         if sides.control:
             _, other, _ = judge(control[number][1], theirs, moved[number])

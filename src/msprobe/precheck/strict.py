@@ -24,6 +24,10 @@ PASS_UP_TO = 32.0
 WARNING_UP_TO = 128.0
 #: The same for floats of 8 bits: they are computed in wider types and rounded once.
 FLOAT8_LIMITS = (2.0, 4.0)
+#: The same for calls in half types that compute each element by itself: kernels do so in single precision, and round
+#: once or a few times. 32 units are a quarter of a number in bfloat16.
+HALF_ELEMENTWISE_LIMITS = (4.0, 16.0)
+_HALVES = frozenset(("float16", "bfloat16"))
 
 #: Mantissa bits, least exponent and largest number of the float types.
 FLOATS: dict[str, tuple[int, int, float]] = {
@@ -60,6 +64,13 @@ def unit_in_last_place(values: Array, dtype: str) -> Array:
     return np.asarray(np.exp2(exponent - mantissa))
 
 
+def limits_of(dtype: str, elementwise: bool) -> tuple[float, float]:
+    """The scaled errors up to which a result passes, and up to which it is a warning."""
+    if dtype.startswith("float8"):
+        return FLOAT8_LIMITS
+    return HALF_ELEMENTWISE_LIMITS if elementwise and dtype in _HALVES else (PASS_UP_TO, WARNING_UP_TO)
+
+
 def judge_floats(
     bench: Array, rounded: Array, device: Array, dtype: str, movement: Array | None, elementwise: bool = False
 ) -> StrictVerdict:
@@ -92,7 +103,7 @@ def judge_floats(
     with np.errstate(all="ignore"):
         relative = errors / np.maximum(np.abs(b), units)
     p99 = float(np.quantile(relative, 0.99))
-    most, warned = FLOAT8_LIMITS if dtype.startswith("float8") else (PASS_UP_TO, WARNING_UP_TO)
+    most, warned = limits_of(dtype, elementwise)
     if largest <= most:
         return StrictVerdict("pass", "", largest, place, p99)
     status = "Warning" if largest <= warned else "error"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from msprobe.precheck import standalone
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
 from msprobe.precheck.torch.reference import Movement, disturbed
@@ -31,6 +32,22 @@ def moved(function: Callable[..., Any], *args: Any) -> Movement:
 def test_elementwise_calls_are_known_by_what_stays(function: Callable[..., Any], elementwise: bool) -> None:
     found = moved(function, torch.rand(4, 5, dtype=torch.float64) + 0.5)
     assert ("output.0" in found.elementwise) is elementwise
+
+
+def test_a_script_judges_an_elementwise_call_in_a_half_type_as_run_ut_does() -> None:
+    bench = torch.ones(4, 5, dtype=torch.float64)
+    device = bench.bfloat16()
+    device[1, 2] += 17 * 2.0**-7
+    touched = torch.zeros(4, 5)
+    touched[1, 2] = 1
+    elsewhere = torch.zeros(4, 5, dtype=torch.bool)
+    elsewhere[0, 0] = True
+
+    assert standalone._moves_where(touched > 0, [touched], None) is True
+    assert standalone._moves_where(elsewhere, [touched], None) is False
+    assert standalone._moves_where(touched > 0, [torch.zeros(3)], None) is False
+    assert standalone.judge(device, bench, None, True)[0] == "error"
+    assert standalone.judge(device, bench, None, False)[0] == "pass"
 
 
 def test_labels_are_not_disturbed() -> None:

@@ -66,6 +66,26 @@ def test_whole_numbers_may_differ_only_where_rounding_decides() -> None:
     assert judge_exact(bench, np.array([1, 99, 3]), np.array([False, True, False])).status == "error"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "elementwise", "scales", "status"),
+    [
+        ("bfloat16", True, 3, "pass"),
+        ("bfloat16", True, 12, "Warning"),
+        ("float16", True, 17, "error"),
+        ("float16", False, 17, "pass"),
+        ("float32", True, 17, "pass"),
+        ("bfloat16", False, 100, "Warning"),
+    ],
+)
+def test_an_elementwise_call_in_a_half_type_is_rounded_a_few_times(
+    dtype: str, elementwise: bool, scales: float, status: str
+) -> None:
+    bench = np.ones(50)
+    device = bench.copy()
+    device[7] += scales * float(unit_in_last_place(bench, dtype)[0])
+    assert judge_floats(bench, bench, device, dtype, None, elementwise).status == status
+
+
 def test_a_small_element_of_an_elementwise_call_is_not_excused_by_large_ones() -> None:
     bench = np.array([1e10, 1.0])
     device = np.array([1e10, 0.0])
