@@ -6,10 +6,15 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.evidence import OneSide
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.tolerance.units import FINE
+
+#: Their arguments say what shape a result has.
+_OF_SHAPES = operators.MAY_VIEW | operators.FILLS | frozenset(("view", "repeat", "tile"))
 
 
 class Healthy:
@@ -43,12 +48,12 @@ class Healthy:
             return False  # what outlives the step is no result that a region could end at
         if finding.kind in ("parameter_gradient", "loss_scale") and suspect.clear and suspect.matters:
             return False  # clipping hides a factor at the end of the region, as long as it clips
-        if finding.kind == "dtype":
-            return False  # a type of fewer digits rounds, and may still come to the same here
+        if finding.kind in ("dtype", "mutation", "recompute"):
+            return False  # a fact, whatever it comes to here
         if finding.kind == "missing_gradient" and _forward(finding.entry or "") in self._followed:
             return True  # it came back through the call that was made on own values
-        if finding.kind == "argument" and finding.entry in self._coarse and _stands_out(judged):
-            return False  # in types of few digits rounding hides at the end what an argument does
+        if finding.entry in self._coarse and _is_hidden(finding.kind, judged):
+            return False  # in types of few digits rounding hides at the end what is done here
         if finding.kind == "argument" and finding.entry in self._at_once and _stands_out(judged):
             return False  # it computes something else, and what comes of it was put right
         if finding.kind == "mutation" and judged is not None and judged.event.direction == "backward":
@@ -67,6 +72,12 @@ class Healthy:
             return True
         # A gradient that leaves such a region is another one by rounding.
         return event in self._ends and finding.direction == "backward" and bool(judged.changed_inputs)
+
+
+def _is_hidden(kind: str, judged: Judged | None) -> bool:
+    if kind != "argument" or judged is None or not judged.changed_outputs:
+        return False
+    return math.isfinite(judged.left) or operation(judged.event.stem) not in _OF_SHAPES
 
 
 def _stands_out(judged: Judged | None) -> bool:

@@ -6,6 +6,7 @@ step reaches the next one, and no call reaches another, so that each difference 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,11 @@ from msprobe.compare.entry_names import read_name
 from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Because, Result, Seen
+from msprobe.diagnose.evidence import Because, OneSide, Result, Seen
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.one_step import Task, judge
 from msprobe.diagnose.origin.ledger import Suspect
-from msprobe.diagnose.tolerance import tensor
+from msprobe.diagnose.tolerance import tensor, units
 from msprobe.diagnose.verdict.common import Rank, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import Compared, across_ranks
 from msprobe.diagnose.verdict.recordings import two_models
@@ -33,6 +34,8 @@ from msprobe.store.reader import Dump, open_dump
 
 FILE = "verdict.json"
 _MOST_FINDINGS = 100
+#: Units of rounding that one call may make of the unit of its inputs (tolerance/tensor.py).
+_OF_ONE_CALL = 16.0
 _MOST_QUIET = 10
 _MOST_NAMED = 10
 _NOTHING_LEFT = Reach()
@@ -148,7 +151,7 @@ class _Findings:
             cause = finding.fact(Because)
             if cause is not None and cause.cause == "random":
                 self._random.setdefault(finding.entry or finding.where)
-            elif suspect.clear or suspect.matters or suspect.shows_later or _is_of_another_type(suspect):
+            elif suspect.clear or suspect.matters or suspect.shows_later or _is_beyond_all_rules(suspect):
                 self._keep(mark, suspect, step)
             elif finding.kind in ("argument", "choice"):
                 self._quiet.setdefault(mark, replace(finding, harmless=True))
@@ -197,6 +200,23 @@ def _of_part(step: StepPair, rank: Rank) -> tuple[int, str]:
     return step.candidate or 0, "" if rank == "rank" or rank is None else str(rank)
 
 
+def _is_beyond_all_rules(suspect: Suspect) -> bool:
+    """True for what a comparison of whole trainings would not be sure of, and lockstep is."""
+    return _is_of_another_type(suspect) or _is_beyond_its_calls(suspect)
+
+
+def _is_beyond_its_calls(suspect: Suspect) -> bool:
+    """True for a tensor that is further apart than the rounding of the few calls that one side alone makes for it: all
+    that they take is the same.
+    """
+    alone, difference = suspect.finding.fact(OneSide), suspect.difference
+    if suspect.finding.kind != "structure" or alone is None or difference is None or not suspect.begins:
+        return False
+    calls = max(1, len(alone.candidate) + len(alone.reference))
+    limit = _OF_ONE_CALL * units.of_pair(difference) * math.sqrt(calls)
+    return math.isfinite(difference.delta) and difference.delta > limit
+
+
 def _is_of_another_type(suspect: Suspect) -> bool:
     """True for what comes from outside of all calls in a type of its own, where the run has the reference's types: what
     rounding to it does is no rounding of a call.
@@ -219,7 +239,8 @@ def _is_rounded_to_fewer(suspect: Suspect) -> bool:
     if finding.kind in ("weights", "initial_weights") or (cause is not None and cause.cause == "state"):
         return True
     left, right = seen.difference.left, seen.difference.right
-    arrives = finding.kind == "gradient" and suspect.judged is not None and bool(suspect.judged.changed_inputs)
+    judged = suspect.judged
+    arrives = finding.kind in ("gradient", "loss_scale") and judged is not None and bool(judged.changed_inputs)
     return (
         arrives and is_floating(left) and is_floating(right) and epsilon_of(left["dtype"]) > epsilon_of(right["dtype"])
     )

@@ -205,7 +205,7 @@ PATTERNS = (
         "backward",
         plant=(Edit("        self.head.weight = self.embedding.weight\n", ""),),
         truth=(
-            answer("parameter_gradient structure missing_gradient", parameter="head.weight"),
+            answer("parameter_gradient structure missing_gradient optimizer", parameter="head.weight"),
             answer("parameter_gradient", parameter="embedding.weight"),
         ),
         same=_SAME,

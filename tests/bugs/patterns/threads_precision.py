@@ -85,7 +85,7 @@ PATTERNS = (
             answer(
                 "structure", "total = sum(int(real[:, 1:].sum())", side="reference", api="getitem", occurrence="0 1"
             ),
-            answer("argument data computation", "total = sum(int(real.sum())", api="sum"),
+            answer("argument data computation structure", "total = sum(int(real.sum())", api="sum"),
         ),
         differs=frozenset({"loss", "gradients"}),
     ),
