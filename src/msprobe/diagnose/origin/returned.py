@@ -49,9 +49,10 @@ def blame_return(scene: Scene, judged: Judged) -> bool:
 
 def is_returned_otherwise(scene: Scene, maker: Event, other: Event) -> bool:
     """True if it was said of a module that it gives back what ``maker`` made where the reference gives ``other``."""
-    taken = {Named("candidate_takes", maker.name), Named("reference_takes", other.name)}
+    taken = Named("candidate_takes", maker.name), Named("reference_takes", other.name)
     found = (suspect.finding for suspect in scene.ledger.suspects if suspect.finding.kind == "structure")
-    return any(taken <= {fact for fact in one.facts if isinstance(fact, Named)} for one in found)
+    # Names may be lists: of parameters that have the same values.
+    return any(all(name in one.facts for name in taken) for one in found)
 
 
 def _origin(module: Event, leaf: Any, makers: Producers) -> Event | str | None:
