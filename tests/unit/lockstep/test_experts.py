@@ -140,6 +140,14 @@ def test_running_averages_are_put_right_for_good_and_named_once(tmp_path: Path) 
     assert counting[0].step == 0
 
 
+def test_calls_of_one_name_that_answer_to_others_are_told_apart(reference: Path, tmp_path: Path) -> None:
+    verdict = in_lockstep(partial(train, ("reversed", "next")), reference, tmp_path / "own")
+
+    told = [one.message for one in verdict.findings if "which answers to Tensor.index_add.0.forward" in one.message]
+    assert len(told) == 1
+    assert told[0].startswith("input.0 of Functional.gelu.0.forward is the result of Tensor.index_add.3.forward; in")
+
+
 def test_other_running_averages_are_no_harmless_difference(reference: Path, tmp_path: Path) -> None:
     verdict = in_lockstep(partial(train, ("momentum",)), reference, tmp_path / "own")
 

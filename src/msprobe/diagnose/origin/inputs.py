@@ -406,6 +406,9 @@ def blame_wiring(
     event = judged.event
     if kind == "argument" and is_floating(difference.left) and numel(difference.left) == 1:
         return  # of many single numbers two may be the same by chance
+    there, twin = scene.result_of(other, difference.right), scene.pairing.back.get(other)
+    if maker.name == other.name and twin is not None and twin is not maker:
+        there = Wording("{}, which answers to {} of the candidate", there, twin.name)
     scene.say(
         ("wiring", event, difference.slot),
         judged,
@@ -415,7 +418,7 @@ def blame_wiring(
             difference.slot,
             event.name,
             scene.result_of(maker, difference.left),
-            scene.result_of(other, difference.right),
+            there,
         ),
         where=f"{event.name}, {difference.slot}",
         clear=True,

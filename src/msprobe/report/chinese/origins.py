@@ -82,6 +82,7 @@ ORIGINS: dict[str, str] = {
     "{} of {}": "{1} 的 {0}",
     "the result of {}": "{0} 的结果",
     "what it was given ({})": "它的输入（{0}）",
+    "{}, which answers to {} of the candidate": "{0}（对应待查侧的 {1}）",
     "{} of {} is {}; in the reference it is {}": "{1} 的 {0} 是 {2}；标杆侧是 {3}",
     "{} of {} is {}, in the reference {}": "{1} 的 {0} 是 {2}，标杆侧是 {3}",
     "{} of {} comes from outside the recorded calls and differs{}: the batch, a mask, or a table that was made before": "{1} 的 {0} 来自未录制的代码，且不同{2}：可能是批数据、mask 或事先准备的表",
