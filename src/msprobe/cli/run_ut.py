@@ -262,19 +262,10 @@ def demand_calls(requests: Requests, modules: bool | None) -> None:
 
 
 def _tell_what_is_of_pytorch(args: argparse.Namespace) -> None:
-    """Calls of MindSpore are checked on its own CPU, by the rules of 8.1.1: options that say otherwise do nothing."""
-    given = {
-        "--candidate": args.candidate and args.candidate != "recorded",
-        "-d": args.device,
-        "--control": args.control,
-        "--standard": args.standard not in ("strict", "8.1.1"),
-        "--repeat": args.repeat > 1,
-        "--gradcheck": args.gradcheck,
-        "--modules": args.modules,
-        "--operators": args.operators,
-        "--load": args.load,
-        "--clean-output": args.clean_output,
-    }
+    """Calls of MindSpore are checked on its own CPU, by the rules of 8.1.1: these options do nothing, others are
+    refused (:func:`msprobe.precheck.mindspore_rows.demand_known`).
+    """
+    given = {"-d": args.device, "--standard": args.standard not in ("strict", "8.1.1")}
     unused = [option for option, is_given in given.items() if is_given]
     if unused:
         from msprobe import log

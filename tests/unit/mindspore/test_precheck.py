@@ -47,10 +47,10 @@ def test_calls_of_several_types_pass_and_an_unknown_one_is_skipped(tmp_path: Pat
         "Functional.add.0.forward": forward(tensor(), tensor()),
         "Mint.add.0.backward": {"input": [tensor()], "output": []},
     }
-    words = ("-api_info", write(tmp_path, data), "-o", tmp_path, "--repeat", 2, "--control", "cpu")
+    words = ("-api_info", write(tmp_path, data), "-o", tmp_path, "-d", 0, "--standard", "26.2")
     done = call("-f", "mindspore", "run_ut", *words)
     assert done.returncode == 0
-    assert "--control, --repeat: not used, as the dump is of MindSpore" in done.stdout
+    assert "-d, --standard: not used, as the dump is of MindSpore" in done.stdout
     found = rows(tmp_path, "result")
     assert found[0] == ["API Name", "Forward Test Success", "Backward Test Success", "Message"]
     assert [row[:3] for row in found[1:]] == [
