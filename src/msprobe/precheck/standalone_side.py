@@ -240,9 +240,10 @@ def of_npu(name: str) -> Callable[..., Any]:
 def operator_of(name: str) -> Callable[..., Any]:
     """The operator of ``torch.ops`` that is recorded as ``namespace_operator``."""
     for place in (place for place, letter in enumerate(name) if letter == "_" and place):
-        found = getattr(getattr(torch.ops, name[:place]), name[place + 1 :], None)
+        found: Any = getattr(getattr(torch.ops, name[:place]), name[place + 1 :], None)
         if type(found).__name__ == "OpOverloadPacket":
-            return found
+            operator: Callable[..., Any] = found
+            return operator
     raise LookupError(f"torch has no operator that is recorded as Ops.{name}; name what registers it with --load")
 
 
