@@ -10,10 +10,10 @@ against it in lockstep. Patterns whose harm is a matter of opinion (the same pro
 planted. A bug is named if a finding is one that its truth lists (tests/bugs/truth.py), wherever it stands in the
 verdict, and whichever pass of the line it names: a divisor that counts padding shows in a batch with padding alone; a
 finding on a row of calls names each of them. What is told as harmless does not count. A bug that was not named is
-planted alone then: if loss, gradients and weights of the training stay the same bit for bit, it has no effect, and is
-left out of the count (``without_effect``). A draw is void, counted apart, if the bugs take each other's place or the
-program ends with an error that is not of msprobe: nothing could be named then. The table goes to the terminal,
-everything else to .bench/lockstep.json.
+planted alone then, and left out of the program of all bugs: if loss, gradients and weights stay the same bit for bit in
+one of both, it has no effect there, and is left out of the count (``without_effect``). A draw is void, counted apart,
+if the bugs take each other's place or the program ends with an error that is not of msprobe: nothing could be named
+then. The table goes to the terminal, everything else to .bench/lockstep.json.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 import traceback
@@ -163,8 +164,8 @@ def judge(asked: dict[str, Any]) -> dict[str, Any]:
             }
             result["without_effect"] = [
                 one.id
-                for one, word in zip(chosen, words, strict=True)
-                if result["named"].get(one.id) is False and not _has_effect(one, word, texts[1], place, job)
+                for one in chosen
+                if result["named"].get(one.id) is False and not _has_effect(one, chosen, words, texts, place, job)
             ]
             for name in result["without_effect"]:
                 del result["named"][name]
@@ -173,16 +174,36 @@ def judge(asked: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _has_effect(pattern: Any, words: dict[str, str], reference: str, place: Path, job: dict[str, Any]) -> bool:
-    """Whether loss, gradients or weights change when this bug alone is planted."""
+def _has_effect(
+    pattern: Any,
+    chosen: Sequence[Any],
+    words: Sequence[dict[str, str]],
+    texts: tuple[str, str],
+    place: Path,
+    job: dict[str, Any],
+) -> bool:
+    """Whether loss, gradients or weights change when this bug alone is planted, and when it alone is left out: another
+    one may undo it.
+    """
     from bugs.planting import Draw, edited
 
-    text = edited(reference, pattern.plant, Draw(0, job["settings"], words))
-    record(place, f"alone-{pattern.id}", text, job, "statistics")
-    outcomes = [sorted((place / side).glob("outcome*.json")) for side in (f"alone-{pattern.id}", "reference")]
-    return len(outcomes[0]) != len(outcomes[1]) or any(
-        one.read_bytes() != other.read_bytes() for one, other in zip(*outcomes, strict=True)
+    alone = rest = texts[1]
+    for one, word in zip(chosen, words, strict=True):
+        drawn = Draw(0, job["settings"], word)
+        alone = edited(alone, one.plant, drawn) if one is pattern else alone
+        rest = rest if one is pattern else edited(rest, one.plant, drawn)
+    return not any(
+        _outcome(place, pattern.id, both[0], job) == _outcome(place, pattern.id, both[1], job)
+        for both in ((alone, texts[1]), (rest, texts[0]))
     )
+
+
+def _outcome(place: Path, side: str, text: str, job: dict[str, Any]) -> list[bytes]:
+    """Losses, gradients and weights of all ranks of a program that is run by itself."""
+    record(place, f"alone-{side}", text, job, "statistics")
+    found = [path.read_bytes() for path in sorted((place / f"alone-{side}").glob("outcome*.json"))]
+    shutil.rmtree(place / f"alone-{side}")
+    return found
 
 
 def _is_named(findings: Sequence[Any], pair: Any) -> bool:

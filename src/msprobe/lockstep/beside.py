@@ -32,6 +32,16 @@ class Beside:
         other = self._values.like(tensor, array)
         return other if self._values.fits(tensor, other) else None
 
+    def recorded(self, tensor: Any, slot: Slot) -> Any:
+        """The recorded values in the form of a tensor; None if there are none, or they do not fit."""
+        array = self._recorded.array(slot) if self._recorded is not None and self.has_shape(tensor, slot) else None
+        other = None if array is None else self._values.like(tensor, array)
+        return other if other is not None and self._values.fits(tensor, other) else None
+
+    def apart(self, tensor: Any, other: Any) -> float:
+        """See :meth:`msprobe.lockstep.pairing.Values.apart`."""
+        return self._values.apart(tensor, other)
+
     def agrees(self, tensor: Any, other: Any, slot: Slot | None, region: Region, gradient: bool = False) -> bool:
         """True if an own tensor is what the reference has in its place, but for the rounding of its region."""
         return self._values.apart(tensor, other) <= region.allowed(slot.unit if slot is not None else 0.0, gradient)

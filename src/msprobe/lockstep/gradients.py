@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msprobe.capture.events import Gradient
@@ -22,6 +23,18 @@ class Gradients:
         self._slots: dict[Mark, tuple[Slots, Slots]] = {}
         # Gradients that came already: a graph that is walked twice brings others the second time.
         self._came: set[tuple[str, str, str]] = set()
+        # Paired calls that take a parameter, with the path that it has there.
+        self._takers: dict[int, list[tuple[Mark, str]]] = {}
+        self._parameter: dict[tuple[Mark, str], int] = {}
+
+    def note_parameters(self, mark: Mark, tensors: Sequence[tuple[str, Any]]) -> None:
+        """A paired call takes these tensors, by path. What a parameter gets from several calls may come back through
+        one of them: autocast casts it once for all.
+        """
+        for path, tensor in tensors:
+            if tensor.requires_grad and tensor.is_leaf:
+                self._takers.setdefault(id(tensor), []).append((mark, path))
+                self._parameter[mark, path] = id(tensor)
 
     def other(self, event: Gradient) -> Any:
         """What the reference has in the place of a gradient; None if it is the same, or goes on as it is."""
@@ -39,6 +52,8 @@ class Gradients:
         if slot is None or not self._beside.has_shape(event.gradient, slot):
             return None
         other = self._beside.other(event.gradient, slot)
+        if other is not None and event.side == "argument":
+            other = self._with_other_shares(event, mark, other)
         if event.side == "result":
             for region in self._regions.entered_from(mark):
                 agrees = other is None or self._beside.agrees(event.gradient, other, slot, region, gradient=True)
@@ -48,10 +63,31 @@ class Gradients:
                     region.end(event.name, agrees)
         return None if self._regions.is_passed(mark, event.name) else other
 
+    def _with_other_shares(self, event: Gradient, mark: Mark, other: Any) -> Any:
+        """What the reference has in the place of a parameter's gradient: with the shares of the calls whose gradient
+        has not come, if the own one is nearer to that, as they have come with it then.
+        """
+        whole, came = other, []
+        for taker, path in self._takers.get(self._parameter.get((mark, event.place), 0), ()):
+            name = _backward(taker), event.side, path
+            found = self._pairs.partner.get(taker)
+            if found is None or name in self._came:
+                continue
+            slot = self._of(taker, found)[1].get(path)
+            share = None if slot is None else self._beside.recorded(event.gradient, slot)
+            if share is None:
+                return other
+            whole = whole + share
+            came.append(name)
+        if not came or self._beside.apart(event.gradient, other) <= self._beside.apart(event.gradient, whole):
+            return other
+        self._came.update(came)
+        return whole
+
     def look_for_missed(self) -> None:
         """The step is over: gradients that the reference has, and that no region has brought back."""
         for mark in self._regions.entries():
-            name = f"{mark[0]}.{mark[1]}.backward"
+            name = _backward(mark)
             found = self._pairs.partner.get(mark)
             for place in self._of(mark, found)[0] if found is not None else ():
                 if (name, "result", place) not in self._came:
@@ -63,3 +99,7 @@ class Gradients:
         if slots is None:
             slots = self._slots[mark] = self._pairs.step.gradients_of(found)
         return slots
+
+
+def _backward(mark: Mark) -> str:
+    return f"{mark[0]}.{mark[1]}.backward"

@@ -6,15 +6,20 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msprobe.compare.entry_names import operation
+from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
 from msprobe.diagnose.evidence import OneSide
 from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.tolerance.units import FINE
 
 #: Their arguments say what shape a result has.
 _OF_SHAPES = operators.MAY_VIEW | operators.FILLS | frozenset(("view", "repeat", "tile"))
+#: A sum in a loop is that many calls for one.
+_MANY_CALLS, _MANY_TIMES = 32, 8
+#: The norm of what one rounding does is 0.29 units.
+_MORE_THAN_ONE = 0.5
 
 
 class Healthy:
@@ -54,6 +59,8 @@ class Healthy:
             return True  # it came back through the call that was made on own values
         if finding.entry in self._coarse and _is_hidden(finding.kind, judged):
             return False  # in types of few digits rounding hides at the end what is done here
+        if rounds_far_more_often(suspect):
+            return False  # its own number of roundings is no excuse
         if finding.kind == "argument" and finding.entry in self._at_once and _stands_out(judged):
             return False  # it computes something else, and what comes of it was put right
         if finding.kind == "mutation" and judged is not None and judged.event.direction == "backward":
@@ -72,6 +79,19 @@ class Healthy:
             return True
         # A gradient that leaves such a region is another one by rounding.
         return event in self._ends and finding.direction == "backward" and bool(judged.changed_inputs)
+
+
+def rounds_far_more_often(suspect: Suspect) -> bool:
+    """True if the candidate rounds at dozens of calls in a type of few digits where the reference makes one or a few: a
+    sum that is taken step by step stops growing there, sooner or later.
+    """
+    alone, difference = suspect.finding.fact(OneSide), suspect.difference
+    if suspect.finding.kind != "structure" or alone is None or difference is None or not suspect.begins:
+        return False
+    count = sum(operation(read_name(name).stem) not in operators.MOVES for name in alone.candidate)
+    unit = units.of_pair(difference)
+    is_many = count >= max(_MANY_CALLS, _MANY_TIMES * len(alone.reference))
+    return is_many and unit > FINE and difference.delta > _MORE_THAN_ONE * unit
 
 
 def _is_hidden(kind: str, judged: Judged | None) -> bool:

@@ -25,8 +25,8 @@ from msprobe.lockstep.reference import (
 )
 from msprobe.lockstep.regions import Mark, Own, Region, Regions
 
-#: Calls that give a number of Python's.
-_NUMBERS = frozenset(("item", "int", "float", "bool", "tolist"))
+#: Calls that give a number of Python's; ``Tensor.float`` and its like give another type.
+_NUMBERS = frozenset(("item", "tolist", "__int__", "__float__", "__bool__", "__index__", "__complex__"))
 
 
 class Steps(Protocol):
@@ -149,6 +149,8 @@ class Lockstep(Changer):
             return None
         self.account.pair(event.step, event.name, found.name)
         self._pairs.pair_passes(self._regions.passes, found)
+        if self._gradients is not None:
+            self._gradients.note_parameters((event.key, event.number), tensors)
         if isinstance(event, Collective) or self._only:
             self._open[event.name] = found, None
             return self._averages(event, found, tensors) if self._is_chosen(event.name) else None
@@ -159,7 +161,7 @@ class Lockstep(Changer):
         rows, nothing is the same, and no number that the program takes from it.
         """
         owned = [own.region.root for _, tensor in tensors if (own := self._regions.own(tensor)) is not None]
-        takes_number = operation(event.key) in _NUMBERS
+        takes_number = event.key.rpartition(".")[2] in _NUMBERS
         if self._recorded is None or not self._recorded.has_passes:
             return False
         return any(not one.passes and (one.is_reshaped or (takes_number and one.is_of_other_shapes)) for one in owned)

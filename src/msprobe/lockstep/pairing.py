@@ -163,19 +163,21 @@ class Pairs:
         stack: Callable[[], Sequence[str]],
         is_said: Callable[[RecordedCall], bool],
     ) -> RecordedCall | None:
-        """The one of calls with the same shapes that takes most of the same."""
-        same: list[RecordedCall] = []
-        for call in alike:
-            if tensors and self._have_values(call, tensors):
-                if not same and is_said(call):
-                    return call
-                same.append(call)
+        """The one of calls with the same shapes that takes the same: the next one, or that of the same line of code;
+        else one that takes most of the same.
+        """
+        if tensors and self._have_values(alike[0], tensors) and is_said(alike[0]):
+            return alike[0]
+        same = [call for call in alike if self._have_values(call, tensors)] if tensors else []
+        line = line_of(tuple(stack()))
+        of_line = [call for call in alike if self.step.code_of(call) == line]
+        if same and of_line and not any(call in of_line for call in same):
+            same = of_line  # the line takes what another line takes in the reference: that is what differs
         among = same or self._nearest(alike, tensors)
         if len(among) == 1 < len(alike):
             return among[0]
-        line = line_of(tuple(stack()))
-        of_line = [call for call in among if self.step.code_of(call) == line]
-        found = next(filter(is_said, of_line), None) or next(iter(of_line), None)
+        of_line = [call for call in among if call in of_line]
+        found = next((call for call in (*of_line, *same) if is_said(call)), None) or next(iter(of_line), None)
         if found is not None:
             return found
         # A line that was edited. What comes much later is the partner of another call, and this one has none.

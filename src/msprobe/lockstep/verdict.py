@@ -27,7 +27,7 @@ from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.wording import Wording
 from msprobe.lockstep import account_files
-from msprobe.lockstep.healthy import Healthy
+from msprobe.lockstep.healthy import Healthy, rounds_far_more_often
 from msprobe.paths import StrPath
 from msprobe.report.verdict_file import write_verdict
 from msprobe.store.reader import Dump, open_dump
@@ -202,7 +202,7 @@ def _of_part(step: StepPair, rank: Rank) -> tuple[int, str]:
 
 def _is_beyond_all_rules(suspect: Suspect) -> bool:
     """True for what a comparison of whole trainings would not be sure of, and lockstep is."""
-    return _is_of_another_type(suspect) or _is_beyond_its_calls(suspect)
+    return _is_of_another_type(suspect) or _is_beyond_its_calls(suspect) or rounds_far_more_often(suspect)
 
 
 def _is_beyond_its_calls(suspect: Suspect) -> bool:
