@@ -353,7 +353,7 @@ class Lockstep(Changer):
                     return joined
         depth = max((own.depth for own in owned), default=0) + (slot is not None)
         differs = None if slot is None or agrees else event
-        self._regions.keep(tensor, region, depth, value, differs)
+        self._regions.keep(tensor, region, depth, value, differs, None if slot is None else mark)
         return None
 
     def _after_pass(self, event: ModulePass, result: Any) -> Result | None:

@@ -6,6 +6,7 @@ strongest reason. Then comes the line of code, then the order.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -14,8 +15,11 @@ from msprobe.lockstep.reference import RecordedCall, RecordedStep, Slots, line_o
 
 #: A call whose inputs and line of code are others is taken for the recorded one if that comes so soon.
 _NEAR = 6
-#: So many calls ahead are looked at: an edited program leaves out or repeats a few calls in one module, not hundreds.
-_AHEAD = 24
+#: So many calls before and behind are looked at: an edited program leaves out or repeats a few calls, not hundreds.
+_AROUND = 24
+
+#: Of the tensors that a call takes, by path.
+Shapes = frozenset[tuple[str, tuple[int, ...]]]
 
 
 class Values(Protocol):
@@ -70,10 +74,12 @@ class Pairs:
     def __init__(self, step: RecordedStep, values: Values) -> None:
         self.step = step
         self.values = values
-        # What is next of each name in each module pass.
-        self._waiting: dict[tuple[str | None, str], list[RecordedCall]] = {}
+        # Calls without a partner, of each name in each module pass, in their order: how many, and those of each shape.
+        self._unmade: Counter[tuple[str | None, str]] = Counter()
+        self._waiting: dict[tuple[str | None, str, Shapes, bool], list[RecordedCall]] = {}
         for call in step:
-            self._waiting.setdefault((call.parent, call.key), []).append(call)
+            self._unmade[call.parent, call.key] += 1
+            self._waiting.setdefault((call.parent, call.key, _shapes_of(call), call.is_recompute), []).append(call)
         self.partner: dict[tuple[str, int], RecordedCall] = {}
         # The recorded passes that passes of the candidate answer to.
         self._passes: dict[str, str] = {}
@@ -98,15 +104,15 @@ class Pairs:
         arguments, ``stack``: where it comes from. ``recompute``: it repeats one, as only such a call does. ``is_said``:
         a recorded call was made with the same numbers and words.
         """
-        waiting = self._waiting.get((parent, key))
-        if waiting is None and (parent is None or parent not in self.step.parents):
+        shapes = frozenset((path, self.values.shape(tensor)) for path, tensor in tensors)
+        if (parent, key) not in self._unmade and (parent is None or parent not in self.step.parents):
             # A module that the reference does not have: only what goes in tells.
-            every = self.step.calls.get(key, ())
-            waiting = [call for call in every if call.partner is None and call.is_recompute is recompute]
-            found = next((call for call in waiting if self._have_values(call, tensors)), None) if tensors else None
+            every = self.step.calls.get(key, ()) if tensors else ()
+            alike = [call for call in every if call.partner is None and call.is_recompute is recompute]
+            alike = [call for call in alike if _shapes_of(call) == shapes]
+            found = next((call for call in alike if self._have_values(call, tensors)), None)
         else:
-            alike = [one for one in waiting or () if one.is_recompute is recompute][:_AHEAD]
-            alike = [one for one in alike if self._have_shapes(one, tensors)]
+            alike = self._around((parent, key, shapes, recompute))
             found = self._of(alike, tensors, stack, is_said) if alike else None
         if found is None:
             self.count(key, parent)
@@ -114,11 +120,19 @@ class Pairs:
         self._more[found.parent, key] += 1
         found.partner = number
         self._at = found.index
-        own = self._waiting.get((found.parent, key), [])
-        if found in own:
-            own.remove(found)
+        self._unmade[found.parent, key] -= 1
+        self._waiting[found.parent, key, shapes, recompute].remove(found)
         self.partner[key, number] = found
         return found
+
+    def _around(self, mark: tuple[str | None, str, Shapes, bool]) -> list[RecordedCall]:
+        """The waiting calls around the place where the reference was, the nearest first: what lies further before was
+        left out by the candidate.
+        """
+        every = self._waiting.get(mark, [])
+        place = bisect(every, self._at, key=lambda call: call.index)
+        around = every[max(0, place - _AROUND) : place + _AROUND]
+        return sorted(around, key=lambda call: (abs(call.index - self._at), -call.index))
 
     def count(self, key: str, parent: str | None) -> None:
         """The candidate makes a call that has no partner."""
@@ -145,7 +159,7 @@ class Pairs:
 
     def is_waiting(self, key: str, parent: str | None) -> bool:
         """True if the reference has more calls of a name in a pass."""
-        return bool(self._waiting.get((parent, key)))
+        return self._unmade[parent, key] > 0
 
     def is_balanced(self, key: str, parent: str | None) -> bool:
         """True if both sides make so many calls of a name in a pass."""
@@ -154,7 +168,7 @@ class Pairs:
     def has_unmade(self, parent: str) -> bool:
         """True if the reference makes calls in a pass that the candidate does not."""
         recorded = self._pass_of(parent)
-        return any(calls and where == recorded for (where, _), calls in self._waiting.items())
+        return any(count > 0 and where == recorded for (where, _), count in self._unmade.items())
 
     def _of(
         self,
@@ -195,19 +209,16 @@ class Pairs:
         arrays = ((tensor, self.step.array(call.inputs[path])) for path, tensor in tensors)
         return sum(array is not None and self.values.equals(tensor, array) for tensor, array in arrays)
 
-    def _have_shapes(self, call: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> bool:
-        return len(call.inputs) == len(tensors) and all(
-            path in call.inputs and call.inputs[path].shape == self.values.shape(tensor) for path, tensor in tensors
-        )
-
     def _have_values(self, call: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> bool:
-        if not self._have_shapes(call, tensors):
-            return False
         for path, tensor in tensors:
             array = self.step.array(call.inputs[path])
             if array is None or not self.values.equals(tensor, array):
                 return False
         return True
+
+
+def _shapes_of(call: RecordedCall) -> Shapes:
+    return frozenset((path, slot.shape) for path, slot in call.inputs.items())
 
 
 def _module_of(entry: str) -> str:

@@ -102,12 +102,13 @@ class Region:
 @dataclass(frozen=True)
 class Own:
     """What is known of a tensor that stands for an own value: its region, how many calls lie behind it, and the value;
-    None if that is the tensor itself.
+    None if that is the tensor itself. ``maker``: the paired call that has returned it, if there is one.
     """
 
     region: Region
     depth: int
     value: Any = None
+    maker: Mark | None = None
 
 
 class Regions:
@@ -167,16 +168,24 @@ class Regions:
         self._own.pop(id(tensor), None)
         self._made[id(tensor)] = weakref.ref(tensor), mark
 
-    def keep(self, tensor: Any, region: Region, depth: int, value: Any = None, differs: Any = None) -> None:
+    def keep(
+        self,
+        tensor: Any,
+        region: Region,
+        depth: int,
+        value: Any = None,
+        differs: Any = None,
+        maker: Mark | None = None,
+    ) -> None:
         """A tensor stands for an own value now. ``differs``: the paired call which the reference has another result of;
-        that counts if nothing takes it any more.
+        that counts if nothing takes it any more. ``maker``: the paired call that has returned it.
         """
         if differs is not None:
             self._loose_ends[id(tensor)] = region, differs.name, differs.key, differs.parent
         else:
             self._loose_ends.pop(id(tensor), None)
         region.root.has_gradient |= tensor.requires_grad
-        self._own[id(tensor)] = weakref.ref(tensor), Own(region, depth, None if value is tensor else value)
+        self._own[id(tensor)] = weakref.ref(tensor), Own(region, depth, None if value is tensor else value, maker)
         if value is None or value is tensor:
             self._made.pop(id(tensor), None)
 
@@ -194,8 +203,11 @@ class Regions:
         self._loose_ends.clear()
 
     def drop(self, tensor: Any) -> None:
-        """A tensor is followed no more."""
+        """A tensor is followed no more: it is what the paired call has returned."""
+        own = self.own(tensor)
         self._own.pop(id(tensor), None)
+        if own is not None and own.maker is not None and own.value is not None:
+            self.note_made(tensor, own.maker)
 
     # ---------------------------------------------------------------- calls
 

@@ -256,7 +256,9 @@ def _one_of_a_line(findings: Iterable[Finding]) -> list[Finding]:
         mark: Hashable = number
         if source is not None and entry is not None:
             name = read_name(entry)
-            mark = finding.kind, finding.rank, finding.module, source, name.stem, name.direction
+            # Of an optimizer, each setting is a thing of its own.
+            setting = finding.where.removeprefix(entry) if finding.kind == "optimizer" else ""
+            mark = finding.kind, finding.rank, finding.module, source, name.stem, name.direction, setting
         alike.setdefault(mark, []).append(finding)
     return [
         first if not others else replace(first, evidence={**first.evidence, "alike": [one.entry for one in others]})
