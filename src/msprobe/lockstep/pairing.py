@@ -87,8 +87,9 @@ class Pairs:
         self._more: Counter[tuple[str | None, str]] = Counter()
         for call in step:
             self._more[call.parent, call.key] -= 1
-        # Where the reference was when the last call found its partner.
+        # Where the reference was when the last call found its partner, and when the last one did that takes the same.
         self._at = 0
+        self._sure = 0
 
     def find(
         self,
@@ -126,13 +127,27 @@ class Pairs:
         return found
 
     def _around(self, mark: tuple[str | None, str, Shapes, bool]) -> list[RecordedCall]:
-        """The waiting calls around the place where the reference was, the nearest first: what lies further before was
-        left out by the candidate.
+        """The waiting calls around the place where the reference surely was, the nearest first: what lies further
+        before was left out by the candidate.
         """
         every = self._waiting.get(mark, [])
-        place = bisect(every, self._at, key=lambda call: call.index)
+        if len(every) < 2:
+            return every[:]
+        place = bisect(every, self._sure, key=lambda call: call.index)
         around = every[max(0, place - _AROUND) : place + _AROUND]
-        return sorted(around, key=lambda call: (abs(call.index - self._at), -call.index))
+        return sorted(around, key=lambda call: (abs(call.index - self._sure), -call.index))
+
+    def _is_like_no_other(self, call: RecordedCall) -> bool:
+        """True if what a call takes tells where the reference was. Numbers of a step, moments that are still zero and
+        the like are the same in many.
+        """
+        for slot in call.inputs.values():
+            array = self.step.array(slot)
+            if array is not None and array.size > 1:
+                flat = array.reshape(-1)
+                if any(flat[place] != flat[0] for place in (-1, len(flat) // 2, len(flat) // 3)):
+                    return True
+        return False
 
     def count(self, key: str, parent: str | None) -> None:
         """The candidate makes a call that has no partner."""
@@ -180,22 +195,25 @@ class Pairs:
         """The one of calls with the same shapes that takes the same: the next one, or that of the same line of code;
         else one that takes most of the same.
         """
-        if tensors and self._have_values(alike[0], tensors) and is_said(alike[0]):
-            return alike[0]
-        same = [call for call in alike if self._have_values(call, tensors)] if tensors else []
+        same = [call for call in alike[:1] if self._have_values(call, tensors)]
+        if same and is_said(alike[0]):
+            return self._surely(alike[0])
+        same += [call for call in alike[1:] if self._have_values(call, tensors)]
         line = line_of(tuple(stack()))
         of_line = [call for call in alike if self.step.code_of(call) == line]
-        if same and of_line and not any(call in of_line for call in same):
-            same = of_line  # the line takes what another line takes in the reference: that is what differs
         among = same or self._nearest(alike, tensors)
-        if len(among) == 1 < len(alike):
-            return among[0]
+        if same and of_line and not any(call in of_line for call in same):
+            # The line takes what another line takes in the reference: that is what differs.
+            same, among = [], of_line
         of_line = [call for call in among if call in of_line]
-        found = next((call for call in (*of_line, *same) if is_said(call)), None) or next(iter(of_line), None)
-        if found is not None:
-            return found
-        # A line that was edited. What comes much later is the partner of another call, and this one has none.
-        return next((call for call in among if same or abs(call.index - self._at) <= _NEAR), None)
+        if len(among) == 1 < len(alike):
+            found: RecordedCall | None = among[0]
+        else:
+            found = next((call for call in (*of_line, *same) if is_said(call)), None) or next(iter(of_line), None)
+        if found is None:
+            # A line that was edited. What comes much later is the partner of another call, and this one has none.
+            found = next((call for call in among if same or abs(call.index - self._at) <= _NEAR), None)
+        return self._surely(found) if found is not None and found in same else found
 
     def _nearest(self, alike: Sequence[RecordedCall], tensors: Sequence[tuple[str, Any]]) -> Sequence[RecordedCall]:
         """Those that take most of these tensors. What all of them take, as a mask or a table, tells nothing."""
@@ -209,7 +227,16 @@ class Pairs:
         arrays = ((tensor, self.step.array(call.inputs[path])) for path, tensor in tensors)
         return sum(array is not None and self.values.equals(tensor, array) for tensor, array in arrays)
 
+    def _surely(self, call: RecordedCall) -> RecordedCall:
+        """The call, which takes the same as that of the candidate: the reference was there, if it is like no other."""
+        if self._is_like_no_other(call):
+            self._sure = call.index
+        return call
+
     def _have_values(self, call: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> bool:
+        """True if a recorded call takes exactly these tensors, of which there must be one."""
+        if not tensors:
+            return False
         for path, tensor in tensors:
             array = self.step.array(call.inputs[path])
             if array is None or not self.values.equals(tensor, array):
