@@ -18,21 +18,27 @@ class Account:
         #: Names of calls, with their steps, of which something could not be done.
         self.named: dict[str, list[str]] = {}
         self.regions: dict[str, list[dict[str, Any]]] = {}
-        #: By step, the calls whose partner has another name than they have.
+        #: By step, all calls of APIs of which a call has a partner of another name, and their partners.
         self.pairs: dict[str, dict[str, str]] = {}
+        # Of the step that runs, by API.
+        self._pairs: dict[str, dict[str, str]] = {}
 
-    def add_regions(self, step: int, regions: Regions) -> None:
-        """Keep what the regions of a step came to."""
+    def end_step(self, step: int, regions: Regions) -> None:
+        """Keep what the regions of a step came to, and its pairs that names alone do not tell."""
+        shifted = (pairs for pairs in self._pairs.values() if any(own != other for own, other in pairs.items()))
+        found = {own: other for pairs in shifted for own, other in pairs.items()}
+        if found:
+            self.pairs[str(step)] = found
+        self._pairs.clear()
         every = [region for region in regions if region.ends]
         self.regions[str(step)] = [region.to_json() for region in regions]
         self.counts["regions"] += len(every)
         self.counts["regions_healthy"] += sum(all(region.ends.values()) for region in every)
 
-    def pair(self, step: int, name: str, recorded: str) -> None:
-        """A call has found its partner."""
+    def pair(self, key: str, name: str, recorded: str) -> None:
+        """A call of an API has found its partner."""
         self.counts["paired"] += 1
-        if name != recorded:
-            self.pairs.setdefault(str(step), {})[name] = recorded
+        self._pairs.setdefault(key, {})[name] = recorded
 
     def note(self, what: str, step: int, name: str) -> None:
         """Count a call by what became of it, and keep its name."""

@@ -65,8 +65,8 @@ def end(folder: StrPath, rank: int | None, world: int, account: Account) -> bool
 
 def read(folder: StrPath) -> dict[str, Any]:
     """What the ranks of a dump tell, together: how many they are, counts, names of calls by what became of them, and by
-    step and rank (a number as text, empty in a single process) the regions, and the pairs of calls that have other
-    names. Raises InvalidInputError if there are none, or one cannot be read.
+    step and rank (a number as text, empty in a single process) the regions, and the pairs of calls that names do not
+    tell. Raises InvalidInputError if there are none, or one cannot be read.
     """
     counts: Counter[str] = Counter()
     named: dict[str, list[str]] = {}

@@ -97,7 +97,7 @@ class Lockstep(Changer):
             self._gradients.look_for_missed()
             self._regions.close(self._pairs.is_balanced)
             self.account.counts["steps"] += 1
-            self.account.add_regions(event.step, self._regions)
+            self.account.end_step(event.step, self._regions)
             self._recorded.close()
         self._recorded = self._pairs = None
         self._beside = Beside(self._values)
@@ -147,7 +147,7 @@ class Lockstep(Changer):
                 region.is_of_other_shapes = True
             self._open[event.name] = None, region
             return None
-        self.account.pair(event.step, event.name, found.name)
+        self.account.pair(event.key, event.name, found.name)
         self._pairs.pair_passes(self._regions.passes, found)
         if self._gradients is not None:
             self._gradients.note_parameters((event.key, event.number), tensors)

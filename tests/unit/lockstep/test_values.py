@@ -40,3 +40,15 @@ def test_a_mask_that_was_added_twice_is_infinitely_far_apart() -> None:
     mask = torch.tensor([LOWEST, 0.0])
     assert VALUES.apart(mask + mask, mask) == math.inf
     assert VALUES.apart(mask, mask) == 0.0
+
+
+def test_the_largest_number_of_a_wider_type_is_no_infinity() -> None:
+    """A mask of `torch.finfo(float32).min` would be one in bfloat16 and in float16."""
+    array = np.array([torch.finfo(torch.float32).min, -np.inf, np.inf, np.nan, 1e30, 1.0], dtype=np.float32)
+
+    for dtype in (torch.bfloat16, torch.float16):
+        largest = torch.finfo(dtype).max
+        found = TorchValues().like(torch.zeros(6, dtype=dtype), array)
+        expected = [-largest, -np.inf, np.inf, np.nan, 1e30 if dtype is torch.bfloat16 else largest, 1.0]
+        assert torch.equal(found.nan_to_num(3.0), torch.tensor(expected).to(dtype).nan_to_num(3.0))
+        assert found.isinf().tolist() == [False, True, True, False, False, False]

@@ -38,7 +38,14 @@ class TorchValues:
         """See the protocol."""
         own = _local(tensor)
         # A copy: the array may be a file that is mapped, which nobody can write to.
-        return torch.from_numpy(np.array(array, order="C", copy=True)).to(own.device, own.dtype)
+        found = torch.from_numpy(np.array(array, order="C", copy=True))
+        other = found.to(own.device, own.dtype)
+        if own.is_floating_point() and found.element_size() > own.element_size():
+            # The largest numbers of a wider type, as masks have them, stay the largest.
+            largest = torch.finfo(own.dtype).max
+            beyond = other.isinf() & found.to(own.device).isfinite()
+            other = torch.where(beyond, other.clamp(-largest, largest), other)
+        return other
 
     def apart(self, tensor: Any, other: Any) -> float:
         """See the protocol."""
