@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 import torch
 from command_line import Completed, call
+from prechecked import InThisProcess
 from torch import nn
 
 from msprobe.errors import InvalidInputError
-from msprobe.precheck import pool, sample_check, worker
+from msprobe.precheck import pool, sample_check
 from msprobe.precheck.torch import samples
 from msprobe.pytorch import PrecisionDebugger, check_api
 
@@ -28,19 +29,6 @@ ABOUT_PROCESSES = {
     "test_a_check_goes_on_where_it_was_cut",
     "test_names_of_a_stranger_run_nothing",
 }
-
-
-class InThisProcess(pool.Worker):
-    """A worker without a process of its own, which would import torch in each test."""
-
-    def ask(self, key: str, timeout: float) -> dict[str, Any]:
-        if not hasattr(self, "_runner"):
-            self._runner = worker.runner_of(self._task)
-        answer: dict[str, Any] = json.loads(self._runner.run(key).to_json())
-        return answer
-
-    def stop(self, kill: bool = False) -> None:
-        del kill
 
 
 @pytest.fixture(autouse=True)
