@@ -62,6 +62,17 @@ def test_narrow_whole_numbers_are_equal_or_wrong(
         assert found.details[0][22].startswith("1 of 16 elements differ; the first at [1, 2]")
 
 
+@pytest.mark.parametrize(
+    ("standard", "statuses"), [("assert_close", ["pass"] * 2), ("26.2", ["pass", "error"]), ("8.1.1", ["error"] * 2)]
+)
+def test_which_narrow_whole_numbers_a_standard_can_compare(tmp_path: Path, standard: str, statuses: list[str]) -> None:
+    found = []
+    for dtype in ("int8", "int16"):
+        whole = {**TENSOR, "dtype": f"torch.{dtype}", "Max": 5, "Min": 0}
+        found.append(answer_of(tmp_path, "Torch.transpose", forward(whole, 0, 1), standard=standard).result[1])
+    assert found == statuses
+
+
 @pytest.mark.parametrize(("standard", "status"), [("strict", "pass"), ("8.1.1", "error"), ("26.2", "SKIP")])
 def test_results_without_elements_pass(tmp_path: Path, standard: str, status: str) -> None:
     found = answer_of(tmp_path, "Torch.sin", forward({**TENSOR, "shape": [0, 3]}), standard=standard)

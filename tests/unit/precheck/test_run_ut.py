@@ -123,6 +123,27 @@ def test_the_summary_has_the_line_of_the_program_and_as_many_calls_as_asked_for(
     assert all(f"called in File train.py, line {number}7" in text.read_text() for number in range(3))
 
 
+@pytest.mark.parametrize("fault", ["scale=1e-2", "nan@0"])
+@pytest.mark.parametrize("standard", ["strict", "assert_close"])
+def test_errors_of_the_control_are_allowed_in_a_check_that_goes_on_too(
+    tmp_path: Path, standard: str, fault: str
+) -> None:
+    more = {
+        "Torch.transpose.0.forward": forward(TENSOR, 0, 1),  # compared bit for bit
+        "Torch.rand.0.forward": forward({"type": "int", "value": 1000}),
+    }
+    dump = write_dump(tmp_path, {**SINES, **more})
+    faulty = f"cpu+inject:{fault}"
+    words = ("-api_info", dump, "-o", tmp_path, "--standard", standard, "--fail-on", "error")
+    for more in ((), ("-csv_path",)):
+        results = [*more, *(tmp_path.glob("accuracy_checking_result_*.csv") if more else ())]
+        found = call("run_ut", *words, "--candidate", faulty, "--control", faulty, *results)
+        assert (found.returncode, found.stdout.splitlines()[0]) == (0, "forward: 4 pass, 1 skip"), found.stdout
+        assert [row[1] for row in rows(tmp_path, "result")[1:]][:3] == ["error"] * 3
+        (path,) = tmp_path.glob("accuracy_checking_result_*.csv")
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
+
+
 def test_a_call_that_does_not_end_is_ended_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "Worker", PROCESS)  # which is no Python here
     worker = tmp_path / "worker.sh"
