@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 import torch
 from command_line import Completed, call
+from prechecked import InThisProcess
 from torch import nn
 
 from msprobe.errors import InvalidInputError
-from msprobe.precheck import pool, sample_check, worker
+from msprobe.precheck import pool, sample_check
 from msprobe.precheck.torch import samples
 from msprobe.pytorch import PrecisionDebugger, check_api
 
@@ -28,19 +29,6 @@ ABOUT_PROCESSES = {
     "test_a_check_goes_on_where_it_was_cut",
     "test_names_of_a_stranger_run_nothing",
 }
-
-
-class InThisProcess(pool.Worker):
-    """A worker without a process of its own, which would import torch in each test."""
-
-    def ask(self, key: str, timeout: float) -> dict[str, Any]:
-        if not hasattr(self, "_runner"):
-            self._runner = worker.runner_of(self._task)
-        answer: dict[str, Any] = json.loads(self._runner.run(key).to_json())
-        return answer
-
-    def stop(self, kill: bool = False) -> None:
-        del kill
 
 
 @pytest.fixture(autouse=True)
@@ -209,8 +197,8 @@ def test_what_was_found_before_a_check_was_cut_counts(statistics: Path, tmp_path
     assert call("run_ut", *words[:4], "--control", "cpu", "-csv_path", result, "--fail-on", "error").returncode == 1
     again = summary.read_text()
     assert (before[0].splitlines()[0], again.splitlines()[0]) == (
-        "forward: 3 pass, 26 error, 1 skip",
-        "forward: 5 pass, 24 error, 1 skip",
+        "forward: 2 pass, 26 error, 2 skip",
+        "forward: 4 pass, 24 error, 2 skip",
     )
     assert rows(tmp_path, tool="api_precision_compare")[:-2] == compared[:-2]
 
@@ -246,6 +234,17 @@ def test_a_control_gives_the_verdict_of_three_and_a_check_agrees_with_itself(sta
     assert benchmark
     assert {row[25] for row in benchmark} == {"pass"}
     assert {row[1] for row in rows(again, tool="api_precision_compare")[1:]} <= {"pass", "SKIP"}
+
+
+def test_errors_that_the_control_has_too_count_nowhere(statistics: Path, tmp_path: Path) -> None:
+    fault = "cpu+inject:scale=1e-2"
+    found = checked(statistics, tmp_path, "--candidate", fault, "--control", fault, "--fail-on", "error")
+    assert {row[1] for row in rows(tmp_path)[1:]} >= {"error"}
+    assert {row[1] for row in rows(tmp_path, tool="api_precision_compare")[1:]} == {"pass", "SKIP"}
+    (summary,), (page,) = tmp_path.glob("*summary*.txt"), tmp_path.glob("*summary*.html")
+    assert summary.read_text().splitlines()[0] == "forward: 28 pass, 2 skip"
+    assert "No call failed" in page.read_text()
+    assert "APIs with errors" not in found.stdout
 
 
 def test_a_candidate_that_is_worse_than_the_control_is_an_error_by_each_standard(
@@ -489,11 +488,17 @@ def test_samples_are_checked_without_a_dump_and_reproduced_by_what_is_said(
     assert healthy.returncode == 0, healthy.stderr
     assert "forward: 8 pass" in healthy.stdout
     assert "api_precision_compare_result" in healthy.stdout
+    (summary,) = (tmp_path / "healthy").glob("accuracy_checking_summary_*.txt")
+    assert summary.with_suffix(".html").is_file()
     assert "the candidate is the CPU" in healthy.stdout
     bad = call(*words, "--candidate", "cpu+inject:scale=1e-1", "-o", tmp_path / "bad")
     assert bad.returncode == 1
     compared = rows(tmp_path / "bad", "result", "api_precision_compare")[1:]
     assert {row[1] for row in compared} == {"error"}
+    fault = "cpu+inject:scale=1e-1"
+    allowed = call(*words[:-1], fault, "--candidate", fault, "-o", tmp_path / "same")
+    assert allowed.returncode == 0
+    assert "forward: 8 pass" in allowed.stdout
     command = bad.stdout.partition("reproduce: msprobe ")[2].splitlines()[0]
     again = call(*shlex.split(command), "-o", tmp_path / "again")
     assert again.returncode == 1, again.stderr

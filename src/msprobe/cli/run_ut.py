@@ -23,7 +23,8 @@ _EPILOG = """\
 Each call of dump.json is made anew, from recorded values (task tensor) or from values that fit its statistics, and run
 forward and backward on the candidate and in double precision on the CPU. Writes into DIR
 accuracy_checking_result_TIME.csv (a row for each call), accuracy_checking_details_TIME.csv (a row for each output and
-gradient), and a summary that ranks what failed; with --control, the files of api_precision_compare as well.
+gradient), and a summary that ranks what failed; with --control, the files of api_precision_compare as well, and the
+summary and --fail-on go by these.
 
 candidates: cpu, cuda:0, npu:1, xpu, mps; behind it +threads=1, +mkldnn=off, +deterministic, +dtype=bf16,
 +autocast=bf16, +compile, +inject:scale=1e-3 (also tf32, swap, nan@0, inf@0, drop-tail); plugin:package.module:function,

@@ -9,20 +9,18 @@ from pathlib import Path
 from msprobe import log
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.paths import write_atomically
 from msprobe.precheck import cluster, mindspore_rows, precision_compare
 from msprobe.precheck.columns import BLANK, RESULT_HEADER, SCALED
+from msprobe.precheck.control_verdict import beside_control
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task, skipped
-from msprobe.precheck.page import page
+from msprobe.precheck.page import write_summary
 from msprobe.precheck.pool import Pool, tasks_for
 from msprobe.precheck.ranking import Ranking, reproduction_command
 from msprobe.precheck.requests import Requests, open_requests
 from msprobe.precheck.selection import without_repeated
 from msprobe.precheck.settings import Settings
 from msprobe.precheck.writer import CheckFiles, CheckWriter, call_of
-
-_MOST_IN_SUMMARY = 100
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check wrote and found."""
+    """What a check wrote and found; with a control, ``ranking`` is of the verdict of three parties."""
 
     files: CheckFiles
     ranking: Ranking
@@ -84,25 +82,26 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
         writer = CheckWriter(files, mindspore_rows.RESULT_HEADER, mindspore_rows.DETAILS_HEADER)
     else:
         writer = CheckWriter(files, with_control=bool(task.control))
-    ranking = Ranking(_stacks(requests), reproduction_command(str(requests.part.path), request.candidates[0], task))
+    ranking = Ranking(
+        _stacks(requests),
+        reproduction_command(str(requests.part.path), request.candidates[0], task),
+        control=task.control,
+    )
     for answer in _done_before(writer):
-        ranking.add(answer)
+        ranking.add(beside_control(answer, task.standard) if task.control else answer)
     todo = [key for key in keys if key not in writer.done]
     for number, answer in enumerate(_answers(request, task, requests, todo)):
         tell(f"APIs, {number + 1} of {len(todo)}")
         writer.add(answer.result, answer.details, answer.control)
-        ranking.add(answer)
+        ranking.add(beside_control(answer, task.standard) if task.control else answer)
     writer.begin()
     compared = None
     if task.control:
         compared = precision_compare.compare(
             files.details, files.control, files.result.parent, request.task.standard, files.stamp
         )
-    summary = files.result.with_name(f"accuracy_checking_summary_{files.stamp}.txt")
-    write_atomically(summary, ("\n".join(ranking.lines(_MOST_IN_SUMMARY)) + "\n").encode())
-    shown = summary.with_suffix(".html")
-    write_atomically(shown, page(ranking, f"Pre-check of {requests.part.path}", _MOST_IN_SUMMARY))
-    return CheckReport(files, ranking, (summary, shown), compared)
+    summaries = write_summary(files, ranking, f"Pre-check of {requests.part.path}")
+    return CheckReport(files, ranking, summaries, compared)
 
 
 def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequence[str]) -> Iterator[Answer]:
@@ -146,14 +145,19 @@ def _stacks(requests: Requests) -> Callable[[str], Sequence[str]]:
 
 def _done_before(writer: CheckWriter) -> Iterator[Answer]:
     """The calls that a check which is continued had done: they count in its summary and its exit status."""
-    details: dict[str, list[list[str]]] = {}
-    for row in writer.kept:
-        details.setdefault(call_of(row[0]), []).append(row)
+    details, controls = _by_call(writer.kept), _by_call(writer.kept_control)
     for key, result in writer.done.items():
         found = details.get(key, [])
         sizes = [_number(row[SCALED]) for row in found if len(row) > SCALED]
         cells = [*result, *[BLANK] * (len(RESULT_HEADER) - len(result))]
-        yield Answer(key, cells, found, worst=max(sizes, default=0.0))
+        yield Answer(key, cells, found, controls.get(key, []), worst=max(sizes, default=0.0))
+
+
+def _by_call(rows: Sequence[list[str]]) -> dict[str, list[list[str]]]:
+    found: dict[str, list[list[str]]] = {}
+    for row in rows:
+        found.setdefault(call_of(row[0]), []).append(row)
+    return found
 
 
 def _number(text: str) -> float:

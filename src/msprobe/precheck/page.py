@@ -1,11 +1,14 @@
-"""The summary of a check as one page: it holds all that it shows, runs no script and fetches nothing."""
+"""The summary of a check as text, and as one page: it holds all that it shows, runs no script and fetches nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
 
+from msprobe.paths import write_atomically
 from msprobe.precheck.ranking import Entry, Ranking
+from msprobe.precheck.writer import CheckFiles
 
 _STYLE = """
 :root { color-scheme: light dark; --bad: light-dark(#c62828, #ff6b6b); --edge: light-dark(#d8dde6, #333a45); }
@@ -15,7 +18,17 @@ table { border-collapse: collapse; } td, th { padding: 4px 10px; text-align: lef
   border-bottom: 1px solid var(--edge); } td.number { text-align: right; } .error { color: var(--bad); }
 code { font: 12px ui-monospace, monospace; word-break: break-all; user-select: all; }
 """
+_MOST_CALLS = 100
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def write_summary(files: CheckFiles, ranking: Ranking, title: str) -> tuple[Path, Path]:
+    """Write the summary beside the other files of a check; gives the paths of the text and of the page."""
+    text = files.result.with_name(f"accuracy_checking_summary_{files.stamp}.txt")
+    shown = text.with_suffix(".html")
+    write_atomically(text, ("\n".join(ranking.lines(_MOST_CALLS)) + "\n").encode())
+    write_atomically(shown, page(ranking, title, _MOST_CALLS))
+    return text, shown
 
 
 def page(ranking: Ranking, title: str, most: int) -> bytes:
@@ -26,6 +39,7 @@ def page(ranking: Ranking, title: str, most: int) -> bytes:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><style>{_STYLE}</style></head><body>',
         f"<h1>{escape(title)}</h1>",
         *_counts(ranking),
+        *([f"<p>{escape(ranking.allowance)}</p>"] if ranking.allowance else []),
         *_failed(ranking.entries(most), len(ranking.failed)),
         *_list("Warnings, the worst first", (f"{one.name}: {one.why}" for one in ranking.warnings(most))),
         *_list("Skipped", (f"{count} × {reason}" for reason, count in ranking.skipped.most_common())),

@@ -38,6 +38,13 @@ class Ranking:
     #: The first call that was skipped for each reason.
     first_skipped: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    #: Who plays the trusted device; its errors are no errors of the answers.
+    control: str = ""
+
+    @property
+    def allowance(self) -> str:
+        """What a control changes of the verdict; empty without one."""
+        return self.control and f"judged beside the control ({self.control}), whose errors are allowed"
 
     def add(self, answer: Answer) -> None:
         """Count one answer."""
@@ -67,6 +74,8 @@ class Ranking:
                 found.append(f"{direction}: {', '.join(parts)}")
         if not found:
             found.append("no call was checked: there is none of an API to check")
+        if self.allowance:
+            found.append(f"  {self.allowance}")
         for reason, count in self.skipped.most_common(5):
             first = self.first_skipped.get(reason, "")
             found.append(f"  skipped {count} ({first}{', ...' if count > 1 else ''}): {reason[:160]}")

@@ -9,7 +9,9 @@ from pathlib import Path
 from msprobe import log
 from msprobe.errors import NotAvailableError
 from msprobe.precheck import precision_compare
+from msprobe.precheck.control_verdict import beside_control
 from msprobe.precheck.job import Task
+from msprobe.precheck.page import write_summary
 from msprobe.precheck.pool import START_SECONDS, Pool, Worker, WorkerFailedError
 from msprobe.precheck.ranking import Ranking
 from msprobe.precheck.writer import CheckFiles, CheckWriter
@@ -32,7 +34,7 @@ def check_samples(
     files = CheckFiles.fresh(folder)
     writer = CheckWriter(files, with_control=bool(task.control))
     writer.begin()
-    ranking = Ranking(lambda name: (), _command_of(task))
+    ranking = Ranking(lambda name: (), _command_of(task), control=task.control)
     with Pool([task] * workers, timeout) as pool:
         for number, answer in enumerate(pool.answers([(key, False) for key in keys])):
             tell(f"samples, {number + 1} of {len(keys)}")
@@ -40,8 +42,8 @@ def check_samples(
             if is_first and answer.details[0][27].startswith("cpu"):
                 log.warning("there is no accelerator: the candidate is the CPU. Choose another with --candidate.")
             writer.add(answer.result, answer.details, answer.control)
-            ranking.add(answer)
-    paths = [files.result, files.details]
+            ranking.add(beside_control(answer, task.standard) if task.control else answer)
+    paths = [files.result, files.details, *write_summary(files, ranking, "Check of PyTorch's own samples")]
     if task.control:
         paths += precision_compare.compare(files.details, files.control, folder, task.standard, files.stamp)
     return paths, ranking

@@ -74,7 +74,8 @@ class CheckWriter:
     """The one writer of the two files, which are made with the first call, or by ``begin``.
 
     ``done``: the calls that the files have results of already, ``kept`` their details. ``with_control``: there is a
-    third file, with the details of a control. Raises PathError if they cannot be written.
+    third file, with the details of a control; ``kept_control``: those of these calls. Raises PathError if they cannot
+    be written.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class CheckWriter:
         self.files = files
         self.done: dict[str, list[str]] = {}
         self.kept: list[list[str]] = []
+        self.kept_control: list[list[str]] = []
         self._with_control = with_control
         self._headers = [(files.result, result_header), (files.details, header)]
         if with_control:
@@ -112,7 +114,8 @@ class CheckWriter:
         write_atomically(self.files.details, BOM + lines_of([first, *self.kept]))
         if self._with_control:
             rows = _whole_rows(self.files.control) if self.files.control.exists() else []
-            write_atomically(self.files.control, BOM + lines_of([header, *self._whole(rows)]))
+            self.kept_control = self._whole(rows)
+            write_atomically(self.files.control, BOM + lines_of([header, *self.kept_control]))
         write_atomically(
             self.files.result, BOM + lines_of([results[0] if results else result_header, *self.done.values()])
         )

@@ -1,8 +1,12 @@
-"""What ``api_precision_compare`` prints."""
+"""What ``api_precision_compare`` judges and prints."""
 
 from __future__ import annotations
 
-from msprobe.precheck.precision_compare import Compared, lines
+import pytest
+
+from msprobe.precheck.columns import DETAILS_HEADER
+from msprobe.precheck.precision_compare import Compared, compare_row, lines
+from msprobe.precheck.standards import PROFILES
 
 
 def test_counts_and_the_worst_results_are_told() -> None:
@@ -25,3 +29,29 @@ def test_counts_and_the_worst_results_are_told() -> None:
         "2. Torch.log.0.forward.output.0: root mean square error 20 times the control's",
         "and 1 more results with errors in the details file",
     ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "candidate", "control", "strict", "legacy"),
+    [
+        # Two thousand times the control's error is below twice 2**-14, what 8.1.1 takes for its least.
+        ("float32", 1.2e-4, 1e-7, "error", "pass"),
+        ("float32", 4.7e-7, 0.0, "pass", "pass"),
+        ("float32", 4.9e-7, 0.0, "error", "pass"),
+        ("float32", 1.3e-4, 0.0, "error", "error"),
+        ("float16", 9e-4, 0.0, "pass", "pass"),
+        ("float16", 1.1e-3, 0.0, "error", "error"),
+        ("bfloat16", 7e-3, 0.0, "pass", "pass"),
+        ("bfloat16", 9e-3, 0.0, "error", "error"),
+    ],
+)
+def test_the_least_error_that_a_control_counts_with_is_a_few_units_in_strict(
+    dtype: str, candidate: float, control: float, strict: str, legacy: str
+) -> None:
+    def row(mean: float) -> dict[str, str]:
+        known = {"API Name": "Torch.exp.0.forward.output.0", "DEVICE Dtype": f"torch.{dtype}", "Shape": "(3,)"}
+        zeros = dict.fromkeys(("小值域错误占比", "均方根误差", "相对误差最大值", "误差均衡性"), "0.0")
+        return {**dict.fromkeys(DETAILS_HEADER, " "), **known, **zeros, "相对误差平均值": repr(mean), "Status": "pass"}
+
+    for standard, status in (("strict", strict), ("8.1.1", legacy)):
+        assert compare_row(row(candidate), row(control), PROFILES[standard]).status == status

@@ -38,6 +38,41 @@ def test_a_check_that_was_killed_goes_on_without_losing_or_doubling_a_row(tmp_pa
     assert (files.details.read_bytes(), files.result.read_bytes()) == whole
 
 
+def test_the_columns_of_the_files_are_those_of_8_1_1_and_ours_behind_them() -> None:
+    assert ",".join(RESULT_HEADER) == "API name,Forward Test Success,Backward Test Success,Message"
+    assert DETAILS_HEADER == (
+        "API Name",
+        "Bench Dtype",
+        "DEVICE Dtype",
+        "Shape",
+        "余弦相似度",
+        "最大绝对误差",
+        "双百指标",
+        "双千指标",
+        "双万指标",
+        "二进制一致错误率",
+        "误差均衡性",
+        "均方根误差",
+        "小值域错误占比",
+        "相对误差最大值",
+        "相对误差平均值",
+        "inf/nan错误率",
+        "相对误差错误率",
+        "绝对误差错误率",
+        "ULP误差最大值",
+        "ULP误差平均值",
+        "ULP误差大于阈值占比",
+        "Status",
+        "Message",
+        "Index of max error",
+        "p99 rel err",
+        "Scaled error",
+        "Seed",
+        "Candidate",
+        "Control",
+    )
+
+
 @pytest.mark.parametrize(
     "name", ["result.csv", "accuracy_checking_result_1.csv", f"accuracy_checking_details_{STAMP}.csv"]
 )

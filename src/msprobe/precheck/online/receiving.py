@@ -16,6 +16,7 @@ from msprobe.errors import MsprobeError, NotAvailableError
 from msprobe.paths import write_atomically
 from msprobe.precheck import precision_compare
 from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER, lines_of
+from msprobe.precheck.control_verdict import beside_control
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.online.arriving import Arriving
@@ -120,7 +121,7 @@ class _Session:
         for answer in answers:
             writer.add([*answer.result, str(step.step)], [[*row, str(step.step)] for row in answer.details])
             report.checked += 1
-            if answer.failed:
+            if (beside_control(answer, self._task.standard) if self._task.control else answer).failed:
                 report.failed.append((step.rank, step.step, answer.key))
                 log.warning(f"online check: {answer.key} of step {step.step}, rank {step.rank} is wrong.")
         if self._task.control:

@@ -65,14 +65,8 @@ class Machine:
             )
 
         def move(tensor: torch.Tensor, path: str) -> torch.Tensor:
-            moved = tensor.to(self.device)
-            if moved.stride() != tensor.stride() and tensor.numel() and 0 not in tensor.stride():
-                with contextlib.suppress(RuntimeError):
-                    same = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=self.device)
-                    moved = same.copy_(tensor)
-            if dtype is not None and moved.is_floating_point():
-                moved = moved.to(dtype)
-            return moved
+            wide = dtype if tensor.is_floating_point() else None
+            return copy_with_strides(tensor, self.device, wide)
 
         args, kwargs = inputs.map(move)
         gradients = None
@@ -139,8 +133,8 @@ def _run(function: Callable[..., Any], inputs: Inputs, backward: bool, copy: boo
     def leaf(tensor: torch.Tensor, path: str) -> torch.Tensor:
         tensor = tensor.detach()
         if path not in wanted or not (tensor.is_floating_point() or tensor.is_complex()):
-            return tensor.clone()
-        tensor = leaves[path] = tensor.clone().requires_grad_()
+            return copy_with_strides(tensor)
+        tensor = leaves[path] = copy_with_strides(tensor).requires_grad_()
         return tensor.clone() if copy else tensor
 
     args, kwargs = inputs.map(leaf)
@@ -154,6 +148,23 @@ def _run(function: Callable[..., Any], inputs: Inputs, backward: bool, copy: boo
     if backward and inputs.gradients is not None:
         outcome.backward_problem = _differentiate(outputs, leaves, inputs.gradients, outcome.gradients)
     return _on_cpu(outcome)
+
+
+def copy_with_strides(
+    tensor: torch.Tensor, device: torch.device | None = None, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """A copy with the same strides, also where those leave gaps or expand: ``clone`` packs such a tensor. Where its
+    elements overlap in another way it is packed here, too.
+    """
+    copy = tensor.to(device=device or tensor.device, dtype=dtype or tensor.dtype, copy=True)
+    if tensor.layout is not torch.strided or copy.stride() == tensor.stride() or not tensor.numel():
+        return copy
+    lengths = [1 if step == 0 else length for step, length in zip(tensor.stride(), tensor.shape, strict=True)]
+    with contextlib.suppress(RuntimeError):
+        same = torch.empty_strided(lengths, tensor.stride(), dtype=copy.dtype, device=copy.device)
+        same.copy_(copy[tuple(slice(0, length) for length in lengths)])
+        return same.expand(tensor.shape)
+    return copy
 
 
 def _differentiate(

@@ -21,6 +21,7 @@ from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.judge import Pair, Value, judge
 from msprobe.precheck.known_names import RANDOM, is_dropout
 from msprobe.precheck.memory import check_memory
+from msprobe.precheck.precision_compare import FORMULA
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
 from msprobe.precheck.standards import PROFILES, Profile
 from msprobe.precheck.torch import errors_kept, reference, spread
@@ -291,15 +292,15 @@ class TorchRunner:
         """A call that draws random numbers: how its results are spread, beside those of the CPU."""
         device = self._candidate.run(function, inputs, False)
         bench = cpu().run(function, inputs, False)
-        rows = [
-            spread.judge_spread(f"{key}.forward.output.{place}", ours, theirs)
-            for place, (ours, theirs) in enumerate(zip(bench.outputs, device.outputs, strict=True))
-        ]
+        rows = _spreads(key, bench, device)
+        control = [] if self._control is None else _spreads(key, bench, self._control.run(function, inputs, False))
         status, message = BLANK, ""
         if has_backward:
             status, message = "SKIP", "random: another draw has another gradient."
             rows.append(Judged(f"{key}.backward.output.0", "SKIP", message))
-        return self._answer(key, rows, direction_status(rows, self._profile.warning), status, message)
+        answer = self._answer(key, rows, direction_status(rows, self._profile.warning), status, message)
+        answer.control = self._cells(control)
+        return answer
 
     def _repeat(self, function: Callable[..., Any], inputs: Inputs, backward: bool, sides: Sides) -> list[str]:
         """Notes of results that differ between runs of the candidate."""
@@ -320,7 +321,12 @@ class TorchRunner:
         """The formula of the backward against differences of the forward, in double precision."""
         from msprobe.precheck.torch.formula import check_formula
 
-        return check_formula(f"{key}.backward.formula", function, reference.promoted(inputs, "", True))
+        return check_formula(f"{key}{FORMULA}", function, reference.promoted(inputs, "", True))
+
+
+def _spreads(key: str, bench: Outcome, device: Outcome) -> list[Judged]:
+    pairs = zip(bench.outputs, device.outputs, strict=True)
+    return [spread.judge_spread(f"{key}.forward.output.{place}", *pair) for place, pair in enumerate(pairs)]
 
 
 def is_float8(tensor: torch.Tensor) -> bool:

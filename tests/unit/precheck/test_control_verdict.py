@@ -1,0 +1,82 @@
+"""The verdict on one call beside a control."""
+
+from __future__ import annotations
+
+import pytest
+
+from msprobe.precheck.columns import DETAILS_HEADER
+from msprobe.precheck.control_verdict import beside_control
+from msprobe.precheck.job import Answer, skipped
+
+ROW = "Torch.exp.0.forward.output.0"
+BENCHMARK = {"小值域错误占比": 0.0, "均方根误差": 0.0, "相对误差平均值": 0.0, "误差均衡性": 0.0}
+
+
+def row(
+    name: str = ROW, status: str = "pass", message: str = " ", dtype: str = "torch.float32", **cells: object
+) -> list[str]:
+    known = {"API Name": name, "DEVICE Dtype": dtype, "Shape": "(3,)", "Status": status, "Message": message}
+    filled = {column: str(value) for column, value in {**BENCHMARK, **known, **cells}.items()}
+    return [filled.get(column, " ") for column in DETAILS_HEADER]
+
+
+def verdict(ours: list[str], control: list[str] | None, standard: str = "strict") -> Answer:
+    key = ours[0].partition(".forward")[0].partition(".backward")[0]
+    controls = [] if control is None else [control]
+    return beside_control(Answer(key, [key, "error", " ", ""], [ours], controls, worst=7.0), standard)
+
+
+def off(largest: float, **words: str) -> list[str]:
+    return row(status="error", message="2 of 3 elements are off.", 相对误差最大值=largest, **words)
+
+
+def test_an_error_that_the_control_has_too_is_a_pass() -> None:
+    found = verdict(off(0.02), off(0.01))
+    assert (found.result, found.failed, found.worst) == (["Torch.exp.0", "pass", " ", ""], False, 7.0)
+
+
+def test_an_error_beyond_the_control_is_ranked_by_how_many_times_as_large_it_is() -> None:
+    found = verdict(off(0.5), off(0.01))
+    assert found.details == [[ROW, "error", "largest relative error 50 times the control's"]]
+    assert (found.result[1], found.worst) == ("error", pytest.approx(50.0))
+
+
+@pytest.mark.parametrize(
+    ("ours", "control", "statuses"),
+    [
+        # The standards of 8.1.1 let some elements and NaN pass.
+        (off(0.0), row(相对误差最大值=0.0), {"strict": "error", "assert_close": "error", "8.1.1": "pass"}),
+        # They do not judge double precision.
+        (off(0.1, dtype="torch.float64"), row(dtype="torch.float64"), {"strict": "error", "8.1.1": "SKIP"}),
+        (off(0.1, dtype="torch.float64"), off(0.1, dtype="torch.float64"), {"strict": "SKIP", "8.1.1": "SKIP"}),
+        # A control that is nearly an error excuses what is slightly more.
+        (
+            row(status="error", 相对误差最大值=0.0, **{"Scaled error": 130.0}),
+            row(status="Warning", 相对误差最大值=0.0, **{"Scaled error": 120.0}),
+            {"strict": "pass"},
+        ),
+    ],
+)
+def test_an_error_that_the_control_has_not_stays_by_our_standards(
+    ours: list[str], control: list[str], statuses: dict[str, str]
+) -> None:
+    assert {name: verdict(ours, control, name).result[1] for name in statuses} == statuses
+
+
+def test_a_wrong_formula_of_a_backward_is_excused_by_no_control() -> None:
+    ours = row("Torch.exp.0.backward.formula", "error", "no derivative.", " ")
+    found = verdict(ours, None, "8.1.1")
+    assert (found.result[2], found.details[0][2]) == ("error", "no derivative.")
+
+
+@pytest.mark.parametrize("theirs", ["pass", "error"])
+def test_a_random_call_is_wrong_where_that_of_the_control_is_not(theirs: str) -> None:
+    ours, control = (row(status=one, message="random: spread.") for one in ("error", theirs))
+    found = verdict(ours, control)
+    assert found.result[1] == ("error" if theirs == "pass" else "SKIP")
+    assert found.details[0][2] == "random: spread."
+
+
+def test_a_call_that_was_not_checked_says_why() -> None:
+    found = beside_control(skipped("Torch.exp.0", "worker died of SIGABRT.", True), "strict")
+    assert found.result == ["Torch.exp.0", "SKIP", "SKIP", "worker died of SIGABRT."]
