@@ -79,6 +79,27 @@ def test_nan_on_both_sides_passes_strictly_and_is_an_error_of_8_1_1(tmp_path: Pa
     assert check(tmp_path, "Torch.log", [TENSOR], standard="8.1.1").result[1] == "error"
 
 
+@pytest.mark.parametrize("dtype", ["torch.int32", "torch.int64"])
+def test_a_loss_is_checked_with_labels_some_of_which_are_ignored(tmp_path: Path, dtype: str) -> None:
+    labels = {**TENSOR, "dtype": dtype, "shape": [4], "Max": 3, "Min": -100}
+    found = check(tmp_path, "Functional.cross_entropy", [TENSOR, labels])
+    assert found.result[1] == "pass", found.result
+    assert "nan" not in found.details[0]
+
+
+@pytest.mark.parametrize(("name", "where"), [("Torch.add", "out"), ("Tensor.copy_", "0"), ("Tensor.uniform_", "0")])
+@pytest.mark.parametrize("mark", [{}, {"unset": True}])
+def test_a_call_that_writes_over_uninitialised_memory_is_checked(
+    tmp_path: Path, name: str, where: str, mark: dict[str, bool]
+) -> None:
+    target = {**TENSOR, "Max": None, "Min": None, **mark}
+    if where == "out":
+        found = check(tmp_path, name, [TENSOR, TENSOR], {"out": target})
+    else:
+        found = check(tmp_path, name, [target, TENSOR] if name.endswith("copy_") else [target])
+    assert found.result[1] == "pass", found.result
+
+
 def test_error_data_has_arguments_by_place_and_by_name(tmp_path: Path) -> None:
     bias = {**TENSOR, "shape": [4]}
     folder = tmp_path / "errors"
