@@ -11,7 +11,7 @@ from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import write_atomically
 from msprobe.precheck import cluster, mindspore_rows, precision_compare
-from msprobe.precheck.columns import BLANK, RESULT_HEADER, SCALED
+from msprobe.precheck.columns import BLANK, DETAILS_HEADER, RESULT_HEADER, SCALED, STATUS
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.page import page
@@ -88,10 +88,15 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
     for answer in _done_before(writer):
         ranking.add(answer)
     todo = [key for key in keys if key not in writer.done]
+    earlier = _choices(writer.kept)
     for number, answer in enumerate(_answers(request, task, requests, todo)):
         tell(f"APIs, {number + 1} of {len(todo)}")
         writer.add(answer.result, answer.details, answer.control)
         ranking.add(answer)
+        later = _choices(answer.details)
+        if earlier and later:
+            _warn_of_other_choices(earlier, later)
+            earlier = {}
     writer.begin()
     compared = None
     if task.control:
@@ -118,7 +123,7 @@ def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequen
             done = pool.answers(todo) if todo else iter(())
         for key in keys:
             if key in refused:
-                further = (task.seed, request.candidates[0], task.control)
+                further = (task.seed, request.candidates[0], task.control, task.standard)
                 if task.kind == "mindspore":
                     yield mindspore_rows.skipped(key, refused[key], requests.has_backward(key))
                     continue
@@ -154,6 +159,25 @@ def _done_before(writer: CheckWriter) -> Iterator[Answer]:
         sizes = [_number(row[SCALED]) for row in found if len(row) > SCALED]
         cells = [*result, *[BLANK] * (len(RESULT_HEADER) - len(result))]
         yield Answer(key, cells, found, worst=max(sizes, default=0.0))
+
+
+def _choices(details: Sequence[Sequence[str]]) -> dict[str, set[str]]:
+    """Seed, candidate and standard of rows that were judged; nothing where no row has them, as in files of 8.1.1."""
+    judged = [row for row in details if len(row) > STATUS and row[STATUS] != "SKIP"]
+    places = {name: DETAILS_HEADER.index(name) for name in ("Seed", "Candidate", "Standard")}
+    found = {name: {row[place] for row in judged if len(row) > place} - {BLANK} for name, place in places.items()}
+    return {name: values for name, values in found.items() if values}
+
+
+def _warn_of_other_choices(earlier: dict[str, set[str]], later: dict[str, set[str]]) -> None:
+    """A check that is continued with another seed or standard, or of another candidate, has rows of both."""
+    others = [
+        f"{name.lower()} {', '.join(sorted(values))} (before: {', '.join(sorted(earlier[name]))})"
+        for name, values in later.items()
+        if name in earlier and not values <= earlier[name]
+    ]
+    if others:
+        log.warning(f"-csv_path: calls are appended that have another {', another '.join(others)}.")
 
 
 def _number(text: str) -> float:

@@ -75,7 +75,7 @@ def answer_of(content: dict[str, Any]) -> Answer:
 
 
 def skipped(
-    key: str, message: str, has_backward: bool, decimals: int = 14, further: tuple[Any, ...] = ("", "", "")
+    key: str, message: str, has_backward: bool, decimals: int = 14, further: tuple[Any, ...] = ("", "", "", "")
 ) -> Answer:
     """The answer for a call that was not checked."""
     from msprobe.precheck.columns import BLANK, Judged

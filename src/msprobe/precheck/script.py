@@ -354,16 +354,17 @@ _FIELDS: dict[str, tuple[Any, str]] = {
 def generate(config: OpConfig, output: StrPath) -> Path:
     """Extract one call from its dump, and write its script, as ``config_op.json`` says."""
     folder = check_output_folder(output)
+    values = "recorded" if config.data_mode == "real_data" else "random"
+    request = ScriptRequest(config.api, config.propagation, folder, values, config.seed, config.iterations)
     if config.dump:
         requests = open_requests(config.dump)
-        _demand_values(requests, config)
-        _extract(requests, config)
     else:
         check_readable_file(config.extract, ".json")
         requests = open_requests(config.extract)
-        _demand_values(requests, config)
-    values = "recorded" if config.data_mode == "real_data" else "random"
-    request = ScriptRequest(config.api, config.propagation, folder, values, config.seed, config.iterations)
+    _demand_values(requests, config)
+    _call_of(requests, request)  # raises before anything is written
+    if config.dump:
+        _extract(requests, config)
     return write_script(requests, request)
 
 

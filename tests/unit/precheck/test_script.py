@@ -163,6 +163,15 @@ def test_an_extracted_call_is_enough(dump: Path, monkeypatch: pytest.MonkeyPatch
     assert "has no values of tensors" in refused.stderr
 
 
+def test_a_call_that_is_refused_leaves_no_folder_behind(dump: Path) -> None:
+    folder = dump.parent / "scripts"
+    for api in ("Torch.rand.0", "Torch.none.0"):
+        assert call("op_generate", "-i", config(dump, api_name=api), "-o", folder).returncode == 2
+    assert not folder.exists()
+    assert not (dump.parent / "extracted").exists()
+    assert call("op_generate", "-i", config(dump), "-o", folder).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -79,7 +79,7 @@ class TorchRunner:
         self._operators = {name: load_operator(*texts) for name, *texts in task.operators}
         if task.jit_compile and self._candidate.device.type == "npu":
             torch.npu.set_compile_mode(jit_compile=True)  # type: ignore[attr-defined]
-        self.further = (task.seed, self._candidate.name, self._control.name if self._control else "")
+        self.further = (task.seed, self._candidate.name, self._control.name if self._control else "", task.standard)
 
     def run(self, key: str) -> Answer:
         """Check one call of the dump."""
