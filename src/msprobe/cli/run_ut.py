@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from msprobe.precheck.settings import Settings
 
 ENGINES = ("local", "ray")
+REFERENCES = ("fp64", "legacy")
 STANDARDS = ("strict", "assert_close", "26.2", "8.1.1")
 LEAST_SPLITS, MOST_SPLITS = 1, 64
 _EPILOG = """\
@@ -62,6 +63,13 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     parser.add_argument("-config", "--config_path", default="", metavar="FILE", help="config.json with section run_ut")
     ours = parser.add_argument_group("beyond mindstudio-probe")
     ours.add_argument("--standard", choices=STANDARDS, default="strict", help="by what results are judged (strict)")
+    ours.add_argument(
+        "--reference",
+        choices=REFERENCES,
+        default="",
+        help="what is right: fp64, or legacy, for which halves are computed in fp32 and fp32 in fp64 as by "
+        "mindstudio-probe (fp64; legacy for standards 8.1.1 and 26.2)",
+    )
     ours.add_argument("--candidate", metavar="WHO", help="who is checked, see below (the best device there is)")
     ours.add_argument(
         "--control", default="", metavar="WHO", help="who plays the trusted device: its errors are allowed"
@@ -157,7 +165,7 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     if args.control:
         executor_of(args.control, "--control")
     usable_output(args.out_path)
-    task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed)
+    task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed, reference=args.reference)
     request = OnlineRequest(args.out_path, task, settings, max(workers, 1), args.ranks, args.idle, args.timeout)
     with progress("checking") as tell:
         report = run_online(request, tell)
@@ -210,6 +218,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         modules=args.modules,
         operators=tuple((name, *both) for name, both in operators.items()),
         load=loaded(args.load),
+        reference=args.reference,
         cleaning=args.clean_output and str(Path(args.clean_output).absolute()),
     )
     requests = open_requests(args.api_info_file, args.modules)
@@ -265,7 +274,7 @@ def _tell_what_is_of_pytorch(args: argparse.Namespace) -> None:
     """Calls of MindSpore are checked on its own CPU, by the rules of 8.1.1: these options do nothing, others are
     refused (:func:`msprobe.precheck.mindspore_rows.demand_known`).
     """
-    given = {"-d": args.device, "--standard": args.standard not in ("strict", "8.1.1")}
+    given = {"-d": args.device, "--reference": args.reference, "--standard": args.standard not in ("strict", "8.1.1")}
     unused = [option for option, is_given in given.items() if is_given]
     if unused:
         from msprobe import log

@@ -123,7 +123,7 @@ def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequen
             done = pool.answers(todo) if todo else iter(())
         for key in keys:
             if key in refused:
-                further = (task.seed, request.candidates[0], task.control, task.standard)
+                further = (task.seed, request.candidates[0], task.control, task.judged_by)
                 if task.kind == "mindspore":
                     yield mindspore_rows.skipped(key, refused[key], requests.has_backward(key))
                     continue
