@@ -159,10 +159,17 @@ def domain_of(call: ApiCall, path: str, info: TensorInfo) -> Domain:
         if info.dtype.startswith(("int", "uint")):
             return _labels(info, classes, _ignored_index(call))
         # Probabilities of the classes have the shape of the input.
-        return Domain("probabilities", axis=axis) if len(info.shape) > axis else Domain()
-    if api == "kl_div" and _plain(call.kwargs.get("log_target")) is True:
-        return Domain()
+        fits = len(info.shape) > axis and _may_be_probabilities(info)
+        return Domain("probabilities", axis=axis) if fits else Domain()
+    if name == "probabilities" and not _may_be_probabilities(info):
+        return Domain()  # as targets of kl_div in logarithms
     return Domain(name)
+
+
+def _may_be_probabilities(info: TensorInfo) -> bool:
+    """False where the record has a finite extreme outside of 0 to 1."""
+    ends = (info.low, info.high, info.finite_low, info.finite_high)
+    return all(end is None or not math.isfinite(end) or 0 <= end <= 1 for end in ends)
 
 
 def _labels(info: TensorInfo, classes: int | None, index: int) -> Domain:

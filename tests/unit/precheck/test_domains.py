@@ -71,10 +71,12 @@ def test_a_target_whose_extremes_are_hidden_is_a_probability(api: str) -> None:
     assert (np.nanmin(values), np.nanmax(values)) == (0, 1)
 
 
-def test_a_target_of_kl_div_in_logarithms_keeps_its_range() -> None:
-    info = TensorInfo("float32", (100,), -9.0, -1.0)
-    values = made(call("kl_div", info, info, log_target=Plain("bool", True)), "1", info)
-    assert (values.min(), values.max()) == (-9, -1)
+@pytest.mark.parametrize(("low", "high"), [(-9.0, -1.0), (0.0, 3.0)])
+@pytest.mark.parametrize("api", ["kl_div", "cross_entropy"])
+def test_a_target_that_is_recorded_as_no_probability_keeps_its_range(api: str, low: float, high: float) -> None:
+    info = TensorInfo("float32", (20, 5), low, high)
+    values = made(call(api, info, info), "1", info)
+    assert (values.min(), values.max()) == (low, high)
 
 
 @pytest.mark.parametrize(("api", "path"), [("add", "out"), ("sort", "out.1"), ("copy_", "0"), ("uniform_", "0")])
