@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from msprobe.cli.parser import UsageError
+from msprobe.cli.parser import UsageError, seconds
 from msprobe.cli.run_ut import STANDARDS
 
 #: Answer to bad input.
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--num_splits", type=int, default=1, metavar="N", help="worker processes (1)")
     parser.add_argument("--standard", choices=STANDARDS, default="strict", help="by what results are judged (strict)")
     parser.add_argument("--seed", type=int, default=1234, help="of the samples (1234)")
-    parser.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one sample (600)")
+    parser.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one sample (600)")
     parser.add_argument("--top", type=int, default=10, metavar="K", help="failed samples that are shown (10)")
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import UsageError
 from msprobe.cli.run_ut import loaded
-from msprobe.paths import make_folder
 
 if TYPE_CHECKING:
     from msprobe.precheck.executors import ScriptWords
@@ -84,7 +83,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.config_input is not None:
         from msprobe.precheck.script import generate, load_op_config
 
-        return run_script(generate(load_op_config(args.config_input), make_folder(folder)), args.minimize)
+        return run_script(generate(load_op_config(args.config_input), folder), args.minimize)
     if args.api is None:
         raise UsageError("--dump needs --api: the name of a call, as Functional.softmax.0.")
     from msprobe.precheck.requests import open_requests

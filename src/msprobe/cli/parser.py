@@ -26,6 +26,20 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
+_MOST_SECONDS = 1e6
+
+
+def seconds(text: str) -> float:
+    """How long to wait at most, as the command line gives it: above 0, and no longer than processes can wait."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= _MOST_SECONDS:  # NaN is not in between, either
+        raise argparse.ArgumentTypeError(f"must be seconds above 0, at most {_MOST_SECONDS:g}, found {text}")
+    return number
+
+
 def finding_number(text: str) -> int:
     """Which finding of a verdict is meant, as the command line counts them."""
     if not text.isdecimal() or int(text) < 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 
-from msprobe.cli.parser import UsageError
+from msprobe.cli.parser import UsageError, seconds
 
 #: Answer to bad input.
 BAD_INPUT_STATUS = 2
@@ -23,15 +23,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-d", "--device", default="0", metavar="ID", help="number or name of the device (0)")
     parser.add_argument("--candidate", metavar="WHO", help="in place of -d; `msprobe run_ut -h` lists them")
     parser.add_argument("--seed", type=int, default=1234, help="of generated values (1234)")
-    parser.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one call (600)")
+    parser.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one call (600)")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Check all calls and print what was found."""
     if args.device.lstrip("-").isdigit() and int(args.device) < 0:
         raise UsageError(f"argument -d/--device: must be >= 0, found {args.device}.")
-    if args.timeout <= 0:
-        raise UsageError("--timeout must be above 0.")
     if args.candidate == "recorded":
         raise UsageError("--candidate recorded: run_overflow_check runs calls; leave it out, or name a device.")
     from pathlib import Path

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import UsageError
+from msprobe.cli.parser import UsageError, seconds
 
 if TYPE_CHECKING:
     from msprobe.precheck.check import CheckReport, CheckRequest
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from msprobe.precheck.settings import Settings
 
 ENGINES = ("local", "ray")
+REFERENCES = ("fp64", "legacy")
 STANDARDS = ("strict", "assert_close", "26.2", "8.1.1")
 LEAST_SPLITS, MOST_SPLITS = 1, 64
 _EPILOG = """\
@@ -63,6 +64,13 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     parser.add_argument("-config", "--config_path", default="", metavar="FILE", help="config.json with section run_ut")
     ours = parser.add_argument_group("beyond mindstudio-probe")
     ours.add_argument("--standard", choices=STANDARDS, default="strict", help="by what results are judged (strict)")
+    ours.add_argument(
+        "--reference",
+        choices=REFERENCES,
+        default="",
+        help="what is right: fp64, or legacy, for which halves are computed in fp32 and fp32 in fp64 as by "
+        "mindstudio-probe (fp64; legacy for standards 8.1.1 and 26.2)",
+    )
     ours.add_argument("--candidate", metavar="WHO", help="who is checked, see below (the best device there is)")
     ours.add_argument(
         "--control", default="", metavar="WHO", help="who plays the trusted device: its errors are allowed"
@@ -88,13 +96,13 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
         metavar="WHAT",
         help="what has the kernels and classes of torch.ops.* and autograd Functions: a .py, a .so or a module",
     )
-    ours.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds for one call (600)")
+    ours.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one call (600)")
     ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
     ours.add_argument("--fail-on", choices=("error", "warning", "never"), default="never", help="exit with 1 on these")
     online = parser.add_argument_group("online check (is_online in config.json)")
     online.add_argument("--ranks", type=int, default=1, metavar="N", help="end when so many ranks have ended (1)")
     online.add_argument(
-        "--idle", type=float, default=600.0, metavar="S", help="or when nothing came for S seconds (600)"
+        "--idle", type=seconds, default=600.0, metavar="S", help="or when nothing came for S seconds (600)"
     )
     if several:
         parser.add_argument(
@@ -153,12 +161,12 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     from msprobe.precheck.job import Task
     from msprobe.precheck.online.receiving import OnlineRequest, run_online
 
-    if args.ranks < 1 or args.idle <= 0 or args.timeout <= 0:
-        raise UsageError("--ranks must be 1 or more, --idle and --timeout above 0.")
+    if args.ranks < 1:
+        raise UsageError("--ranks must be 1 or more.")
     if args.control:
         executor_of(args.control, "--control")
     usable_output(args.out_path)
-    task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed)
+    task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed, reference=args.reference)
     request = OnlineRequest(args.out_path, task, settings, max(workers, 1), args.ranks, args.idle, args.timeout)
     with progress("checking") as tell:
         report = run_online(request, tell)
@@ -179,8 +187,8 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     """The request of a command line. Raises UsageError or what reading the settings raises."""
     if not args.api_info_file:
         raise UsageError("provide api_info_file: -api_info DUMP/step0/rank0/dump.json.")
-    if args.repeat < 1 or args.timeout <= 0 or args.top < 0:
-        raise UsageError("--repeat must be 1 or more, --timeout above 0 and --top 0 or more.")
+    if args.repeat < 1 or args.top < 0:
+        raise UsageError("--repeat must be 1 or more, and --top 0 or more.")
     from msprobe.precheck.check import CheckRequest
     from msprobe.precheck.executors import executor_of
     from msprobe.precheck.job import Task
@@ -211,6 +219,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         modules=args.modules,
         operators=tuple((name, *both) for name, both in operators.items()),
         load=loaded(args.load),
+        reference=args.reference,
         cleaning=args.clean_output and str(Path(args.clean_output).absolute()),
     )
     requests = open_requests(args.api_info_file, args.modules)
@@ -266,7 +275,7 @@ def _tell_what_is_of_pytorch(args: argparse.Namespace) -> None:
     """Calls of MindSpore are checked on its own CPU, by the rules of 8.1.1: these options do nothing, others are
     refused (:func:`msprobe.precheck.mindspore_rows.demand_known`).
     """
-    given = {"-d": args.device, "--standard": args.standard not in ("strict", "8.1.1")}
+    given = {"-d": args.device, "--reference": args.reference, "--standard": args.standard not in ("strict", "8.1.1")}
     unused = [option for option, is_given in given.items() if is_given]
     if unused:
         from msprobe import log

@@ -20,8 +20,9 @@ class TensorInfo:
 
     ``dtype`` is the framework's word without its prefix (``float32``). ``low`` and ``high`` are the recorded extremes,
     NaN and infinities included; None where nothing was recorded. ``finite_low`` and ``finite_high`` are the extremes
-    of the finite elements, where the record has them. ``stride`` is None for a contiguous tensor, ``file`` is the name
-    of the file of its values.
+    of the finite elements, where the record has them. ``zeros``, ``nan`` and ``infinite`` are how many elements are
+    so; None where they were not counted. ``is_unset``: memory that was uninitialised. ``stride`` is None for a
+    contiguous tensor, ``file`` is the name of the file of its values.
     """
 
     dtype: str
@@ -33,6 +34,9 @@ class TensorInfo:
     finite_low: float | None = None
     finite_high: float | None = None
     zeros: int | None = None
+    nan: int | None = None
+    infinite: int | None = None
+    is_unset: bool = False
     stride: tuple[int, ...] | None = None
     requires_grad: bool = False
     file: str | None = None
@@ -120,12 +124,19 @@ def _tensor_of(content: dict[str, Any], kind: str) -> TensorInfo:
         norm=_number(content.get("Norm")),
         finite_low=_number(content.get("Min_except_inf_nan")),
         finite_high=_number(content.get("Max_except_inf_nan")),
-        zeros=content["zero"] if isinstance(content.get("zero"), int) else None,
+        zeros=_count(content.get("zero")),
+        nan=_count(content.get("nan")),
+        infinite=_count(content.get("inf")),
+        is_unset=content.get("unset") is True,
         stride=None if stride is None else tuple(stride),
         requires_grad=content.get("requires_grad") is True,
         file=file if isinstance(file, str) and file != "-1" else None,
         is_array=kind == "numpy.ndarray",
     )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _number(value: Any) -> float | None:

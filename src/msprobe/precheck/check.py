@@ -10,7 +10,7 @@ from msprobe import log
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.precheck import cluster, mindspore_rows, precision_compare
-from msprobe.precheck.columns import BLANK, RESULT_HEADER, SCALED
+from msprobe.precheck.columns import BLANK, DETAILS_HEADER, RESULT_HEADER, SCALED, STATUS
 from msprobe.precheck.control_verdict import beside_control
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task, skipped
@@ -90,10 +90,15 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
     for answer in _done_before(writer):
         ranking.add(beside_control(answer, task.standard) if task.control else answer)
     todo = [key for key in keys if key not in writer.done]
+    earlier = _choices(writer.kept)
     for number, answer in enumerate(_answers(request, task, requests, todo)):
         tell(f"APIs, {number + 1} of {len(todo)}")
         writer.add(answer.result, answer.details, answer.control)
         ranking.add(beside_control(answer, task.standard) if task.control else answer)
+        later = _choices(answer.details)
+        if earlier and later:
+            _warn_of_other_choices(earlier, later)
+            earlier = {}
     writer.begin()
     compared = None
     if task.control:
@@ -117,7 +122,7 @@ def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequen
             done = pool.answers(todo) if todo else iter(())
         for key in keys:
             if key in refused:
-                further = (task.seed, request.candidates[0], task.control)
+                further = (task.seed, request.candidates[0], task.control, task.judged_by)
                 if task.kind == "mindspore":
                     yield mindspore_rows.skipped(key, refused[key], requests.has_backward(key))
                     continue
@@ -158,6 +163,25 @@ def _by_call(rows: Sequence[list[str]]) -> dict[str, list[list[str]]]:
     for row in rows:
         found.setdefault(call_of(row[0]), []).append(row)
     return found
+
+
+def _choices(details: Sequence[Sequence[str]]) -> dict[str, set[str]]:
+    """Seed, candidate and standard of rows that were judged; nothing where no row has them, as in files of 8.1.1."""
+    judged = [row for row in details if len(row) > STATUS and row[STATUS] != "SKIP"]
+    places = {name: DETAILS_HEADER.index(name) for name in ("Seed", "Candidate", "Standard")}
+    found = {name: {row[place] for row in judged if len(row) > place} - {BLANK} for name, place in places.items()}
+    return {name: values for name, values in found.items() if values}
+
+
+def _warn_of_other_choices(earlier: dict[str, set[str]], later: dict[str, set[str]]) -> None:
+    """A check that is continued with another seed or standard, or of another candidate, has rows of both."""
+    others = [
+        f"{name.lower()} {', '.join(sorted(values))} (before: {', '.join(sorted(earlier[name]))})"
+        for name, values in later.items()
+        if name in earlier and not values <= earlier[name]
+    ]
+    if others:
+        log.warning(f"-csv_path: calls are appended that have another {', another '.join(others)}.")
 
 
 def _number(text: str) -> float:

@@ -38,8 +38,9 @@ METRIC_COLUMNS = {
 DETAILS_HEADER = (
     *("API Name", "Bench Dtype", "DEVICE Dtype", "Shape", *METRIC_COLUMNS, "Status", "Message"),
     # Ours: behind those that other tools read.
-    *("Index of max error", "p99 rel err", "Scaled error", "Seed", "Candidate", "Control"),
+    *("Index of max error", "p99 rel err", "Scaled error", "Seed", "Candidate", "Control", "Standard"),
 )
+STATUS = DETAILS_HEADER.index("Status")
 SCALED = DETAILS_HEADER.index("Scaled error")
 
 
@@ -58,7 +59,7 @@ class Judged:
     p99: float | None = None
     scaled: float | None = None
 
-    def cells(self, decimals: int, seed: Any, candidate: str, control: str) -> list[str]:
+    def cells(self, decimals: int, seed: Any, candidate: str, control: str, standard: str = "") -> list[str]:
         """The line of the details file."""
         return [
             self.name,
@@ -74,6 +75,7 @@ class Judged:
             str(seed),
             candidate,
             control or BLANK,
+            standard or BLANK,
         ]
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from msprobe.precheck.arguments import TensorInfo
+from msprobe.precheck.domains import Domain
 from msprobe.precheck.metrics import Array
 
 _LARGEST = {
@@ -23,6 +23,7 @@ _LARGEST = {
     "float8_e4m3fn": 448.0,
     "float8_e5m2": 57344.0,
 }
+_ANY = Domain()
 
 
 class CannotGenerateError(ValueError):
@@ -35,14 +36,19 @@ def generator_for(key: str, path: str, seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
 
 
-def values_for(info: TensorInfo, random: np.random.Generator, domain: str = "") -> Array:
+def values_for(info: TensorInfo, random: np.random.Generator, domain: Domain = _ANY) -> Array:
     """Values of the recorded shape: float64 (complex128, int64, uint64 or bool), to be converted by who asked.
 
     Extremes are met exactly, by the first and the last element; in between, mean, norm and number of zeros are met on
-    average. Recorded NaN and infinities are put at a few places. Raises CannotGenerateError.
+    average. NaN and infinities are as many as were recorded, or one each where their number was not. What was
+    uninitialised is zeros. Raises CannotGenerateError.
     """
-    if info.numel == 0:
+    if info.numel == 0 or info.is_unset:
         return np.zeros(info.shape)
+    if domain.name == "overwritten" and (info.low is None or info.high is None):
+        return np.zeros(info.shape)
+    if domain.low is not None:
+        info = replace(info, low=domain.low, high=domain.high)
     if info.dtype.startswith("complex"):
         return _complex(info, random)
     if info.dtype == "bool":
@@ -50,13 +56,10 @@ def values_for(info: TensorInfo, random: np.random.Generator, domain: str = "") 
     if info.low is None or info.high is None:
         raise CannotGenerateError("no Max and Min are recorded")
     if info.dtype.startswith(("int", "uint")):
-        values = _whole(info, random)
-    elif info.dtype.startswith(("float", "bfloat")):
-        values = _floats(info, random)
-    else:
-        raise CannotGenerateError(f"values of type {info.dtype} cannot be made")
-    adjust = _DOMAINS.get(domain)
-    return adjust(values.reshape(info.shape), random) if adjust else values.reshape(info.shape)
+        return domain.adjusted(_whole(info, random).reshape(info.shape), random)
+    if info.dtype.startswith(("float", "bfloat")):
+        return _floats(info, random, domain).reshape(info.shape)
+    raise CannotGenerateError(f"values of type {info.dtype} cannot be made")
 
 
 def _complex(info: TensorInfo, random: np.random.Generator) -> Array:
@@ -93,21 +96,36 @@ def _whole(info: TensorInfo, random: np.random.Generator) -> Array:
     return values
 
 
-def _floats(info: TensorInfo, random: np.random.Generator) -> Array:
+def _floats(info: TensorInfo, random: np.random.Generator, domain: Domain) -> Array:
     assert info.low is not None
     assert info.high is not None
     limit = _LARGEST.get(info.dtype, float(np.finfo(np.float64).max))
     low, high = _finite_bounds(info, limit)
     if low > high:
         raise CannotGenerateError(f"the recorded Min {low:g} is above Max {high:g}")
-    count = info.numel
-    zeros = info.zeros if info.zeros is not None and low <= 0 <= high else 0
+    nan = infinite = np.arange(0)
+    if info.nan or info.infinite:
+        nan, infinite = _special_places(info, random)
+    is_finite = np.ones(info.numel, dtype=bool)
+    is_finite[nan] = is_finite[infinite] = False
+    values = np.full(info.numel, low)
+    values[is_finite] = _finite(info, low, high, int(is_finite.sum()), random)
+    values = domain.adjusted(values.reshape(info.shape), random).reshape(-1)
+    values = _with_specials(values, info, nan, infinite)
+    if domain.name == "sorted":
+        values = domain.adjusted(values.reshape(info.shape), random).reshape(-1)
+    return values
+
+
+def _finite(info: TensorInfo, low: float, high: float, count: int, random: np.random.Generator) -> Array:
+    """The finite elements: the ends first and last, and zeros as many as were recorded."""
+    zeros = min(info.zeros, count) if info.zeros is not None and low <= 0 <= high else 0
     values = np.zeros(count)
     filled = random.permutation(count)[zeros:] if zeros else np.arange(count)
     values[filled] = _between(info, low, high, len(filled), random)
-    if zeros < count - 1 or zeros == 0:
+    if count and (zeros < count - 1 or zeros == 0):
         values[0], values[-1] = low, high
-    return _with_specials(values, info)
+    return values
 
 
 def _finite_bounds(info: TensorInfo, limit: float) -> tuple[float, float]:
@@ -155,8 +173,26 @@ def _beta_form(info: TensorInfo, low: float, width: float, count: int) -> tuple[
     return (first, second) if min(first, second) > 1e-2 and max(first, second) < 1e8 else None
 
 
-def _with_specials(values: Array, info: TensorInfo) -> Array:
-    """Recorded NaN and infinities: one each, away from the extremes where there is room."""
+def _special_places(info: TensorInfo, random: np.random.Generator) -> tuple[Array, Array]:
+    """Where NaN are, and where infinities: as many of each as were recorded, away from the ends where there is room."""
+    count = info.numel
+    nan, infinite = info.nan or 0, info.infinite or 0
+    inner = 1 + random.permutation(count - 2) if count > 2 else np.arange(0)
+    places = np.concatenate([inner, np.arange(count)[:: max(1, count - 1)]])
+    nan = min(nan, count)
+    return places[:nan], places[nan : min(nan + infinite, count)]
+
+
+def _with_specials(values: Array, info: TensorInfo, nan: Array, infinite: Array) -> Array:
+    """Recorded NaN and infinities: at these places; where no number of them is recorded one each, away from the
+    extremes where there is room.
+    """
+    if nan.size or infinite.size:
+        values[nan] = math.nan
+        signs = [sign for sign, end in ((-math.inf, info.low), (math.inf, info.high)) if end == sign]
+        signs = signs or [-math.inf, math.inf]  # unknown where NaN hides the extremes
+        values[infinite] = np.resize(signs, infinite.size)
+        return values
     specials = [one for one in (info.low, info.high) if one is not None and not math.isfinite(one)]
     for place, special in enumerate(dict.fromkeys("nan" if s != s else str(s) for s in specials)):
         if special == "nan":
@@ -164,77 +200,3 @@ def _with_specials(values: Array, info: TensorInfo) -> Array:
         else:
             values[-1 if special == "inf" else 0] = float(special)
     return values
-
-
-def _sorted(values: Array, random: np.random.Generator) -> Array:
-    return np.sort(values, axis=-1)
-
-
-def _offsets(values: Array, random: np.random.Generator) -> Array:
-    values = np.sort(values, axis=-1)
-    values[..., 0] = 0
-    return values
-
-
-def _unlike(values: Array, random: np.random.Generator) -> Array:
-    """Whole numbers of which no two in a row are the same, where the range allows it."""
-    low, high = int(values.min()), int(values.max())
-    room, length = high - low + 1, values.shape[-1] if values.ndim else 1
-    if values.ndim == 0 or room < length:
-        return values
-    rows = values.reshape(-1, length)
-    for row in rows:
-        row[:] = low + random.permutation(room)[:length]
-    return values
-
-
-def _positive_definite(values: Array, random: np.random.Generator) -> Array:
-    if values.ndim < 2 or values.shape[-1] != values.shape[-2]:
-        return values
-    size = values.shape[-1]
-    return np.asarray(values @ np.swapaxes(values, -1, -2) / size + np.eye(size))
-
-
-def _regular(values: Array, random: np.random.Generator) -> Array:
-    """Square matrices that can be inverted."""
-    if values.ndim < 2 or values.shape[-1] != values.shape[-2]:
-        return values
-    size = float(np.max(np.abs(values))) or 1.0
-    return np.asarray(values + np.eye(values.shape[-1]) * size * math.sqrt(values.shape[-1]))
-
-
-_DOMAINS: dict[str, Callable[[Array, np.random.Generator], Array]] = {
-    "sorted": _sorted,
-    "offsets": _offsets,
-    "unlike": _unlike,
-    "positive definite": _positive_definite,
-    "regular": _regular,
-}
-
-
-@dataclass(frozen=True)
-class _Place:
-    names: frozenset[str]
-    path: str
-    domain: str
-
-
-def _places(names: str, path: str, domain: str) -> _Place:
-    return _Place(frozenset(names.split()), path, domain)
-
-
-#: What arguments of some APIs must be beside in their range: names of APIs, the argument, its domain.
-_ARGUMENT_DOMAINS = (
-    _places("index_copy index_copy_ index_fill index_fill_ index_put index_put_", "2", "unlike"),
-    _places("scatter scatter_", "2", "unlike"),
-    _places("searchsorted", "0", "sorted"),
-    _places("bucketize", "1", "sorted"),
-    _places("embedding_bag", "2", "offsets"),
-    _places("cholesky linalg.cholesky linalg_cholesky linalg.cholesky_ex", "0", "positive definite"),
-    _places("inverse linalg.inv linalg_inv linalg.solve linalg_solve linalg.det linalg.slogdet", "0", "regular"),
-)
-
-
-def domain_of(api: str, path: str) -> str:
-    """The domain of an argument of an API; empty for none."""
-    return next((row.domain for row in _ARGUMENT_DOMAINS if row.path == path and api in row.names), "")

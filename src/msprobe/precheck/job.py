@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from msprobe.precheck.standards import PROFILES
+
 #: The first line of a worker that can run its task; any other one is a text, in JSON, that says why it cannot.
 READY = "ready"
 
@@ -35,6 +37,22 @@ class Task:
     #: What has the kernels and classes of ``Ops`` and ``Function`` calls: a ``.py``, a ``.so``, or a module.
     load: str = ""
     kind: str = "torch"
+    #: In what types the reference computes: ``fp64``, ``legacy`` (as 8.1.1 promotes arguments); "": the standard's own.
+    reference: str = ""
+
+    @property
+    def has_double_reference(self) -> bool:
+        """True if the reference computes in double precision."""
+        if self.reference:
+            return self.reference == "fp64"
+        return PROFILES[self.standard].double_reference
+
+    @property
+    def judged_by(self) -> str:
+        """The standard as the files name it, with the reference where that is not the standard's own."""
+        if self.has_double_reference == PROFILES[self.standard].double_reference:
+            return self.standard
+        return f"{self.standard}, reference {self.reference}"
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -75,7 +93,7 @@ def answer_of(content: dict[str, Any]) -> Answer:
 
 
 def skipped(
-    key: str, message: str, has_backward: bool, decimals: int = 14, further: tuple[Any, ...] = ("", "", "")
+    key: str, message: str, has_backward: bool, decimals: int = 14, further: tuple[Any, ...] = ("", "", "", "")
 ) -> Answer:
     """The answer for a call that was not checked."""
     from msprobe.precheck.columns import BLANK, Judged

@@ -22,7 +22,8 @@ from msprobe.precheck.arguments import (
     UnreadableArgumentError,
     tensors_of,
 )
-from msprobe.precheck.generate import CannotGenerateError, domain_of, generator_for, values_for
+from msprobe.precheck.domains import NARROW_LABELS, Domain, domain_of
+from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
 from msprobe.precheck.known_names import RANDOM, is_dropout, is_known
 from msprobe.precheck.memory import available_bytes
 from msprobe.precheck.metrics import Array
@@ -222,17 +223,18 @@ class _Maker:
         return {"kind": argument.kind, "value": argument.value}
 
     def _tensor(self, info: TensorInfo, path: str) -> dict[str, Any]:
+        domain = domain_of(self._call, path, info)
+        is_narrow = domain.name == "labels" and info.dtype in NARROW_LABELS and self._requests.framework != "mindspore"
         found: dict[str, Any] = {
-            "dtype": info.dtype,
+            "dtype": "int64" if is_narrow else info.dtype,
             "shape": list(info.shape),
             "stride": list(info.stride) if info.stride else None,
             "requires_grad": info.requires_grad,
-            "low": _plain(info.finite_low if info.finite_low is not None else info.low),
-            "high": _plain(info.finite_high if info.finite_high is not None else info.high),
+            **_range(info, domain),
         }
         if self._request.values == "random":
             return found
-        array = self._array(info, path)
+        array = self._array(info, path, domain)
         if array.dtype == np.float64 and info.dtype in ("float32", "float16", "bfloat16"):
             array = array.astype(np.float32)
         found["stored"] = array.dtype.name
@@ -246,7 +248,7 @@ class _Maker:
             found["data"] = base64.b64encode(data).decode()
         return found
 
-    def _array(self, info: TensorInfo, path: str) -> Array:
+    def _array(self, info: TensorInfo, path: str, domain: Domain) -> Array:
         if info.file is not None and self._requests.has_values:
             return read_values(self._requests.part.tensor_path(info.file)).array
         free = available_bytes()
@@ -257,13 +259,23 @@ class _Maker:
             )
         try:
             random = generator_for(self._call.key, path, self._request.seed)
-            return values_for(info, random, domain_of(self._call.api.name, path))
+            return values_for(info, random, domain)
         except CannotGenerateError as problem:
             raise InvalidInputError(f"{self._call.key}, argument {path}: {problem}.") from None
 
 
 def _is_tuple(node: Any) -> bool:
     return isinstance(node, dict) and "items" in node and not all(type(item) is int for item in node["items"])
+
+
+def _range(info: TensorInfo, domain: Domain) -> dict[str, Any]:
+    """Between what a script draws values, and what it makes of them."""
+    if domain.low is not None:
+        found = {"low": domain.low, "high": domain.high}
+        return found if domain.ignored is None else {**found, "ignored": domain.ignored}
+    low = _plain(info.finite_low if info.finite_low is not None else info.low)
+    high = _plain(info.finite_high if info.finite_high is not None else info.high)
+    return {"low": low, "high": high, **({} if domain.axis is None else {"classes_axis": domain.axis})}
 
 
 def _plain(value: float | None) -> float | None:
@@ -342,16 +354,17 @@ _FIELDS: dict[str, tuple[Any, str]] = {
 def generate(config: OpConfig, output: StrPath) -> Path:
     """Extract one call from its dump, and write its script, as ``config_op.json`` says."""
     folder = check_output_folder(output)
+    values = "recorded" if config.data_mode == "real_data" else "random"
+    request = ScriptRequest(config.api, config.propagation, folder, values, config.seed, config.iterations)
     if config.dump:
         requests = open_requests(config.dump)
-        _demand_values(requests, config)
-        _extract(requests, config)
     else:
         check_readable_file(config.extract, ".json")
         requests = open_requests(config.extract)
-        _demand_values(requests, config)
-    values = "recorded" if config.data_mode == "real_data" else "random"
-    request = ScriptRequest(config.api, config.propagation, folder, values, config.seed, config.iterations)
+    _demand_values(requests, config)
+    _call_of(requests, request)  # raises before anything is written
+    if config.dump:
+        _extract(requests, config)
     return write_script(requests, request)
 
 

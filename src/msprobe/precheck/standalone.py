@@ -94,6 +94,12 @@ class Call:
         tensor = tensor.to(dtype)
         if tensor.numel():
             tensor.view(-1)[0], tensor.view(-1)[-1] = low, high
+        if info.get("ignored") is not None and tensor.numel():  # labels that the loss ignores, at some places
+            chosen = torch.randperm(tensor.numel(), generator=self.random)[: max(1, tensor.numel() // 8)]
+            tensor.view(-1)[chosen] = info["ignored"]
+        if info.get("classes_axis") is not None:  # probabilities
+            wide = tensor.double().abs().clamp(min=1e-9)
+            tensor = (wide / wide.sum(info["classes_axis"], keepdim=True)).to(dtype)
         return tensor
 
 

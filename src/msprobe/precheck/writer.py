@@ -90,6 +90,7 @@ class CheckWriter:
         self.kept: list[list[str]] = []
         self.kept_control: list[list[str]] = []
         self._with_control = with_control
+        self._width = len(header)
         self._headers = [(files.result, result_header), (files.details, header)]
         if with_control:
             self._headers.append((files.control, header))
@@ -109,8 +110,11 @@ class CheckWriter:
         results, details = (_whole_rows(path) for path in (self.files.result, self.files.details))
         self.done = {row[0]: row for row in results[1:] if row}
         self.kept = self._whole(details)
-        # The header that is there stays, of other tools too.
+        # The header that is there stays: that of mindstudio-probe lacks our further columns.
         first = details[0] if details else list(header)
+        _demand_header(self.files.result, results[0] if results else list(result_header), result_header)
+        _demand_header(self.files.details, first, header)
+        self._width = len(first)
         write_atomically(self.files.details, BOM + lines_of([first, *self.kept]))
         if self._with_control:
             rows = _whole_rows(self.files.control) if self.files.control.exists() else []
@@ -132,8 +136,18 @@ class CheckWriter:
         if control and self._with_control:
             _append(self.files.control, lines_of(control))
         if details:
-            _append(self.files.details, lines_of(details))
+            _append(self.files.details, lines_of([row[: self._width] for row in details]))
         _append(self.files.result, lines_of([result]))
+
+
+def _demand_header(path: Path, found: Sequence[str], known: Sequence[str]) -> None:
+    """Raises InvalidInputError for another header than ours, or than its part that ends in ``Message``."""
+    least = known.index("Message") + 1
+    if len(found) < least or [word.lower() for word in found] != [word.lower() for word in known[: len(found)]]:
+        raise InvalidInputError(
+            f'-csv_path: "{path}" has not the header of such a check, so nothing is appended to it; '
+            "give the file of a check of this dump, or leave -csv_path out."
+        )
 
 
 def call_of(name: str) -> str:

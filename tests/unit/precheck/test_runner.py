@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from msprobe.errors import InvalidInputError
+from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.operators import read_operators
 from msprobe.precheck.torch.formula import check_formula
@@ -77,6 +78,54 @@ def test_a_backward_that_is_not_the_derivative_is_an_error(
 def test_nan_on_both_sides_passes_strictly_and_is_an_error_of_8_1_1(tmp_path: Path) -> None:
     assert check(tmp_path, "Torch.log", [TENSOR]).result[1] == "pass"
     assert check(tmp_path, "Torch.log", [TENSOR], standard="8.1.1").result[1] == "error"
+
+
+@pytest.mark.parametrize("dtype", ["torch.int32", "torch.int64"])
+def test_a_loss_is_checked_with_labels_some_of_which_are_ignored(tmp_path: Path, dtype: str) -> None:
+    labels = {**TENSOR, "dtype": dtype, "shape": [4], "Max": 3, "Min": -100}
+    found = check(tmp_path, "Functional.cross_entropy", [TENSOR, labels])
+    assert found.result[1] == "pass", found.result
+    assert "nan" not in found.details[0]
+
+
+@pytest.mark.parametrize(("name", "where"), [("Torch.add", "out"), ("Tensor.copy_", "0"), ("Tensor.uniform_", "0")])
+@pytest.mark.parametrize("mark", [{}, {"unset": True}])
+def test_a_call_that_writes_over_uninitialised_memory_is_checked(
+    tmp_path: Path, name: str, where: str, mark: dict[str, bool]
+) -> None:
+    target = {**TENSOR, "Max": None, "Min": None, **mark}
+    if where == "out":
+        found = check(tmp_path, name, [TENSOR, TENSOR], {"out": target})
+    else:
+        found = check(tmp_path, name, [target, TENSOR] if name.endswith("copy_") else [target])
+    assert found.result[1] == "pass", found.result
+
+
+@pytest.mark.parametrize(
+    ("dtype", "standard", "reference", "computed_in", "named"),
+    [
+        ("float16", "strict", "", "float64", "strict"),
+        ("float16", "strict", "legacy", "float32", "strict, reference legacy"),
+        ("float32", "strict", "legacy", "float64", "strict, reference legacy"),
+        ("float16", "8.1.1", "", "float32", "8.1.1"),
+        ("float16", "8.1.1", "legacy", "float32", "8.1.1"),
+        ("float16", "8.1.1", "fp64", "float64", "8.1.1, reference fp64"),
+    ],
+)
+def test_the_reference_is_chosen_beside_the_standard(
+    tmp_path: Path, dtype: str, standard: str, reference: str, computed_in: str, named: str
+) -> None:
+    tensor = {**TENSOR, "dtype": f"torch.{dtype}"}
+    found = check(tmp_path, "Torch.sin", [tensor], standard=standard, reference=reference)
+    row = dict(zip(DETAILS_HEADER, found.details[0], strict=True))
+    assert (row["Bench Dtype"], row["DEVICE Dtype"]) == (f"torch.{computed_in}", f"torch.{dtype}")
+    assert row["Standard"] == named
+
+
+def test_arguments_of_several_types_are_computed_in_float32_by_the_legacy_reference(tmp_path: Path) -> None:
+    mixed = [{**TENSOR, "dtype": "torch.float16"}, TENSOR]
+    found = check(tmp_path, "Torch.add", mixed, reference="legacy")
+    assert found.details[0][1] == "torch.float32"
 
 
 def test_error_data_has_arguments_by_place_and_by_name(tmp_path: Path) -> None:

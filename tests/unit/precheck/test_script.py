@@ -20,7 +20,8 @@ from msprobe.precheck.torch.runner import runner
 
 TENSOR = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4, 3], "Max": 2.0, "Min": -2.0}
 INPUT = {**TENSOR, "requires_grad": True}
-LABELS = {**TENSOR, "dtype": "torch.int64", "shape": [4], "Max": 2, "Min": 0}
+LABELS = {**TENSOR, "dtype": "torch.int32", "shape": [4], "Max": 2, "Min": -100}
+SOFT_LABELS = {**TENSOR, "Max": 1.0, "Min": 0.0}
 OF_A_USER = """
 import torch
 
@@ -72,6 +73,7 @@ CALLS = {
     "Functional.linear.0": ([INPUT, INPUT], {**TENSOR, "shape": [4, 4]}),
     "Tensor.__add__.0": ([INPUT, INPUT], TENSOR),
     "Functional.cross_entropy.0": ([INPUT, LABELS], {**TENSOR, "shape": []}),
+    "Functional.cross_entropy.1": ([INPUT, SOFT_LABELS], {**TENSOR, "shape": []}),
 }
 
 
@@ -101,7 +103,7 @@ def run(script: Path, *words: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return int(str(ending.value.code))
 
 
-@pytest.mark.parametrize("api", list(CALLS)[-4:])
+@pytest.mark.parametrize("api", list(CALLS)[-5:])
 @pytest.mark.parametrize("propagation", ["forward", "backward"])
 def test_a_script_has_the_labels_of_8_1_1_and_a_verdict(
     dump: Path, api: str, propagation: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -115,6 +117,25 @@ def test_a_script_has_the_labels_of_8_1_1_and_a_verdict(
         assert label in said
     assert "Verdict: pass" in said
     assert run(script, "--inject", "scale=0.1", monkeypatch=monkeypatch) == 1
+
+
+def test_scripts_have_labels_of_classes_and_some_that_are_ignored(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    api, hard = "Functional.cross_entropy", []
+    for number, values in ((0, "random"), (0, "recorded"), (1, "random"), (1, "recorded")):
+        given = ("--dump", dump, "--api", f"{api}.{number}")
+        if values == "random":
+            given = ("-i", config(dump, api_name=f"{api}.{number}"))
+        assert call("op_generate", *given, "-o", dump.parent).returncode == 0
+        script = runpy.run_path(str(dump.parent / f"{api}.{number}.forward.py"))
+        made = script["Call"](script["CALL"], dump.parent).args[1]
+        if number:
+            assert torch.allclose(made.sum(1), torch.ones(4))
+        else:
+            hard.append(made)
+    for labels in hard:
+        assert labels.dtype is torch.int64
+        assert (labels == -100).sum() == 1
+        assert labels[labels != -100].min() >= 0
 
 
 def test_a_control_that_is_as_far_off_lets_an_error_pass(
@@ -140,6 +161,15 @@ def test_an_extracted_call_is_enough(dump: Path, monkeypatch: pytest.MonkeyPatch
     refused = call("op_generate", "-i", config(dump, dump_json_path="", data_mode="real_data"), "-o", dump.parent)
     assert refused.returncode == 2
     assert "has no values of tensors" in refused.stderr
+
+
+def test_a_call_that_is_refused_leaves_no_folder_behind(dump: Path) -> None:
+    folder = dump.parent / "scripts"
+    for api in ("Torch.rand.0", "Torch.none.0"):
+        assert call("op_generate", "-i", config(dump, api_name=api), "-o", folder).returncode == 2
+    assert not folder.exists()
+    assert not (dump.parent / "extracted").exists()
+    assert call("op_generate", "-i", config(dump), "-o", folder).returncode == 0
 
 
 @pytest.mark.parametrize(

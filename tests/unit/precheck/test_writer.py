@@ -82,6 +82,27 @@ def test_only_a_file_of_the_right_name_is_continued(tmp_path: Path, name: str) -
         CheckFiles.existing(str(tmp_path / name))
 
 
+@pytest.mark.parametrize("kind", ["result", "details"])
+@pytest.mark.parametrize("header", ["a,b,c", "API name", "API name,Backward,Forward,Message"])
+def test_a_file_with_another_header_is_refused_and_stays_as_it_is(tmp_path: Path, kind: str, header: str) -> None:
+    files = written(tmp_path, 2)
+    path = getattr(files, kind)
+    path.write_bytes(before := BOM + header.encode() + b"\r\n" + path.read_bytes().partition(b"\n")[2])
+    with pytest.raises(InvalidInputError, match=f"{path.name}.* has not the header of such a check"):
+        CheckWriter(CheckFiles.existing(str(files.result)))
+    assert path.read_bytes() == before
+
+
+def test_a_details_file_of_8_1_1_is_continued_with_its_own_columns(tmp_path: Path) -> None:
+    files = written(tmp_path, 1)
+    of_8_1_1 = DETAILS_HEADER[: DETAILS_HEADER.index("Message") + 1]
+    files.details.write_bytes(BOM + ",".join(of_8_1_1).encode() + b"\r\n")
+    CheckWriter(CheckFiles.existing(str(files.result))).add(
+        ["Torch.add.1", "pass", " ", ""], [["Torch.add.1.forward.output.0", *DETAILS_HEADER[1:]]]
+    )
+    assert files.details.read_bytes().splitlines()[-1].endswith(b",Status,Message")
+
+
 def test_a_result_without_its_details_is_not_continued(tmp_path: Path) -> None:
     files = written(tmp_path, 1)
     files.details.unlink()

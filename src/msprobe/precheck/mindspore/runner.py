@@ -16,6 +16,7 @@ from mindspore import mint
 from msprobe.errors import MsprobeError
 from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo, UnreadableArgumentError
 from msprobe.precheck.columns import direction_status
+from msprobe.precheck.domains import domain_of
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
 from msprobe.precheck.job import Answer, Task
@@ -120,7 +121,9 @@ class MindSporeRunner:
         if info.file is not None and self.requests.has_values:
             array = np.array(read_values(self.requests.part.tensor_path(info.file)).array)
         else:
-            array = np.asarray(values_for(info, generator_for(call.key, path, self._task.seed)))
+            array = np.asarray(
+                values_for(info, generator_for(call.key, path, self._task.seed), domain_of(call, path, info))
+            )
         kind = getattr(mindspore, info.dtype, None) or getattr(mindspore, f"{info.dtype}_", None)
         if kind is None:
             raise CallError(f"argument {path}: MindSpore has no type {info.dtype!r}.")

@@ -78,7 +78,10 @@ class Call:
         if word == "bool":
             return self.random.random(shape) > 0.5
         if not word.startswith(("float", "bfloat")):
-            return self.random.integers(int(low), int(high), shape, endpoint=True)
+            labels = np.asarray(self.random.integers(int(low), int(high), shape, endpoint=True))
+            if info.get("ignored") is not None and labels.size:  # those that the loss ignores, at some places
+                labels.flat[self.random.permutation(labels.size)[: max(1, labels.size // 8)]] = info["ignored"]
+            return labels
         array = self.random.uniform(low, high, shape)
         if array.size:
             array.flat[0], array.flat[-1] = low, high

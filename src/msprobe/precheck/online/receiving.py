@@ -140,7 +140,7 @@ class _Session:
         done = self._workers.answers(todo, str(requests.part.path)) if todo else iter(())
         for key in requests.keys:
             if key in refused:
-                further = (task.seed, RECORDED, task.control)
+                further = (task.seed, RECORDED, task.control, task.judged_by)
                 yield skipped(key, refused[key], requests.has_backward(key), task.decimals, further)
             else:
                 yield next(done)

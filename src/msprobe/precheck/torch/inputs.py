@@ -11,7 +11,8 @@ import torch
 
 from msprobe.errors import MsprobeError
 from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo
-from msprobe.precheck.generate import CannotGenerateError, domain_of, generator_for, values_for
+from msprobe.precheck.domains import NARROW_LABELS, domain_of
+from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
 from msprobe.precheck.requests import ApiCall, Requests
 from msprobe.precheck.standards import is_hif8
 from msprobe.store.values import read_values
@@ -133,14 +134,17 @@ class InputMaker:
             raise InputError(f"torch {torch.__version__} has no type {info.dtype!r}")
         if info.numel > _MOST_ELEMENTS:
             raise InputError(f"{info.numel} elements are more than one tensor of a check may have")
+        domain = domain_of(call, path, info)
         if info.file is not None and self._requests.has_values:
             tensor = self._recorded(info, dtype)
         else:
             random = generator_for(call.key, path, self._seed)
-            values = values_for(info, random, domain_of(call.api.name, path))
+            values = values_for(info, random, domain)
             tensor = torch.from_numpy(np.ascontiguousarray(values)).reshape(info.shape).to(dtype)
             if call.api.name in ("conv1d", "conv2d") and dtype is torch.float32:
                 tensor = _short_mantissa(tensor)
+        if domain.name == "labels" and info.dtype in NARROW_LABELS:
+            tensor = tensor.long()
         return with_stride(tensor, info.stride)
 
     def _recorded(self, info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:

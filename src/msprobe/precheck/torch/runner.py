@@ -80,7 +80,7 @@ class TorchRunner:
         self._operators = {name: load_operator(*texts) for name, *texts in task.operators}
         if task.jit_compile and self._candidate.device.type == "npu":
             torch.npu.set_compile_mode(jit_compile=True)  # type: ignore[attr-defined]
-        self.further = (task.seed, self._candidate.name, self._control.name if self._control else "")
+        self.further = (task.seed, self._candidate.name, self._control.name if self._control else "", task.judged_by)
 
     def run(self, key: str) -> Answer:
         """Check one call of the dump."""
@@ -204,7 +204,7 @@ class TorchRunner:
                 raise
             autocast = None
             device = self._candidate.run(function, inputs, backward)
-        wide = reference.promoted(inputs, api, self._profile.double_reference)
+        wide = reference.promoted(inputs, api, self._task.has_double_reference)
         bench = run_call(bare, wide, backward)
         if self._recorded is not None and self._cleaning is not None:
             device.outputs = flat_outputs(self._cleaning(api, _unpacked(device.outputs), inputs.args, inputs.kwargs))

@@ -15,7 +15,9 @@ _LEAST_ELEMENTS = 30
 
 
 def judge_spread(name: str, bench: Any, device: Any) -> Judged:
-    """Shape and type must agree; share of zeros, mean and deviation within six standard errors."""
+    """Shape and type must agree; share of zeros and mean within six standard errors, of complex numbers those of both
+    parts.
+    """
     if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
         return Judged(name, "pass", "random.")
     row = Judged(name, "pass", "random: compared by how it is spread.", str(bench.dtype), str(device.dtype))
@@ -24,27 +26,40 @@ def judge_spread(name: str, bench: Any, device: Any) -> Judged:
         row.status = "error"
         row.message = f"random: {device.dtype} {tuple(device.shape)} instead of {bench.dtype} {tuple(bench.shape)}."
         return row
-    ours, theirs = (side.flatten().to(torch.float64) for side in (bench, device))
-    if ours.isfinite().all() and not theirs.isfinite().all():
+    pairs = list(zip(_parts(bench), _parts(device), strict=True))
+    if all(ours.isfinite().all() for ours, _ in pairs) and not all(theirs.isfinite().all() for _, theirs in pairs):
         row.status, row.message = "error", "random: NaN or infinity only on the candidate."
         return row
-    count = ours.numel()
-    if count < _LEAST_ELEMENTS or not ours.isfinite().all():
+    count = bench.numel()
+    if count < _LEAST_ELEMENTS or not all(ours.isfinite().all() for ours, _ in pairs):
         row.message = f"random: {count} elements are too few to compare."
         return row
-    zeros = [float((side == 0).double().mean()) for side in (ours, theirs)]
-    share = sum(zeros) / 2
-    far = _apart(zeros[0], zeros[1], math.sqrt(2 * share * (1 - share) / count))
-    far = max(
-        far, _apart(float(ours.mean()), float(theirs.mean()), math.sqrt(float(ours.var() + theirs.var()) / count))
-    )
-    row.scaled = far
+    row.scaled = far = max(_standard_errors(ours, theirs) for ours, theirs in pairs)
     if far > _MOST_STANDARD_ERRORS:
         row.status = "error"
         row.message = (
             f"random: mean or share of zeros is {far:.3g} standard errors off ({_MOST_STANDARD_ERRORS:g} allowed)."
         )
     return row
+
+
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """All elements in double precision; of complex numbers the real and the imaginary parts, each by themselves."""
+    if not tensor.is_complex():
+        return [tensor.flatten().to(torch.float64)]
+    pairs = torch.view_as_real(tensor.resolve_conj()).double()
+    return [pairs[..., 0].flatten(), pairs[..., 1].flatten()]
+
+
+def _standard_errors(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """By how many of them the mean or the share of zeros differ, whichever is more."""
+    count = ours.numel()
+    zeros = [float((side == 0).double().mean()) for side in (ours, theirs)]
+    share = sum(zeros) / 2
+    return max(
+        _apart(zeros[0], zeros[1], math.sqrt(2 * share * (1 - share) / count)),
+        _apart(float(ours.mean()), float(theirs.mean()), math.sqrt(float(ours.var() + theirs.var()) / count)),
+    )
 
 
 def _apart(first: float, second: float, error: float) -> float:

@@ -1,0 +1,77 @@
+"""Checks that are continued, and options of how long they wait."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import call
+
+from msprobe.cli.parser import seconds
+from msprobe.precheck.check import CheckRequest, run_check
+from msprobe.precheck.job import Task
+from msprobe.precheck.writer import CheckFiles
+
+TENSOR = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4, 4], "Max": 2.0, "Min": -2.0}
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    data = {f"Torch.sin.{n}.forward": {"input_args": [TENSOR], "output": [TENSOR]} for n in range(3)}
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"task": "statistics", "framework": "pytorch", "dump_data_dir": None, "data": data}))
+    return path
+
+
+def checked(dump: Path, resume: str = "", **task: Any) -> CheckFiles:
+    """The files of a check; its candidate is the first one there."""
+    choices = {"candidate": "cpu", **task}
+    request = CheckRequest(
+        str(dump), str(dump.parent), Task("", **choices), (choices["candidate"],), resume=resume, timeout=60
+    )
+    return run_check(request).files
+
+
+def cut(files: CheckFiles) -> str:
+    """The result file without its last call."""
+    files.result.write_bytes(b"".join(files.result.read_bytes().splitlines(keepends=True)[:-1]))
+    return str(files.result)
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"seed": 7}, "another seed 7 (before: 1234)."),
+        ({"standard": "8.1.1"}, "another standard 8.1.1 (before: strict)."),
+        ({"candidate": "cpu+threads=1"}, "another candidate cpu+threads=1 (before: cpu)."),
+    ],
+)
+def test_a_check_that_goes_on_with_other_choices_says_so_once(
+    dump: Path, choice: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = checked(dump)
+    checked(dump, cut(files))
+    assert "-csv_path" not in capsys.readouterr().out
+    checked(dump, cut(files), **choice)
+    told = capsys.readouterr().out
+    assert told.count("-csv_path") == 1
+    assert said in told
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "0", "1e300", "soon"])
+def test_a_time_limit_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"seconds above 0, at most 1e\\+06, found {text}"):
+        seconds(text)
+    assert seconds("0.5") == 0.5
+
+
+@pytest.mark.parametrize("command", ["run_ut", "op_check", "run_overflow_check"])
+def test_a_wrong_time_limit_is_one_sentence_and_status_2(dump: Path, command: str) -> None:
+    which = ["-o", dump.parent] if command == "op_check" else ["-api_info", dump]
+    refused = call(command, *which, "--timeout", "nan")
+    assert refused.returncode == 2
+    assert "argument --timeout: must be seconds above 0, at most 1e+06, found nan" in refused.stderr
+    assert "Traceback" not in refused.stderr
