@@ -227,13 +227,15 @@ class Bench:
             dtype=fw.shown_dtype(own) if is_tensor else type(own).__name__,
             shape=fw.shown_shape(own) if is_tensor else "",
             index=deviation.index if count > 1 else None,
-            is_risk=deviation.is_risk,
+            verdict=deviation.verdict,
             mean_rel=difference.mean_rel,
             bad_ratio=difference.bad_ratio,
             condition=deviation.condition,
             source=event.source,
         )
-        self.results.add(row, self.rank() or 0, self.settings.lists(mode, deviation.is_risk))
+        self.results.add(row, self.rank() or 0, self.settings.lists(mode, deviation.verdict == "risk"))
+        if deviation.reason:
+            self.results.note(event.key, deviation.reason)
 
 
 def _first_line(error: Exception) -> str:
