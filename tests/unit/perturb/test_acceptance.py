@@ -245,6 +245,27 @@ def test_fix_gives_the_rounded_result_of_full_precision(tmp_path: Path, fix_grap
     assert bool(a.grad.isfinite().all())
 
 
+@pytest.mark.parametrize("fix_graph", [False, True])
+def test_the_gradient_is_that_of_the_better_run_where_it_is_asked_for(tmp_path: Path, fix_graph: bool) -> None:
+    own = (uniform(16, 64) * 3).half()
+    x = own.clone().requires_grad_(True)
+
+    def gradient(dtype: torch.dtype) -> torch.Tensor:
+        leaf = own.to(dtype).requires_grad_(True)
+        F.cosine_similarity(leaf, leaf.detach().flip(0)).sum().backward()
+        assert leaf.grad is not None
+        return leaf.grad.half()
+
+    def program() -> None:
+        F.cosine_similarity(x, own.flip(0)).sum().backward()
+
+    run(tmp_path, program, handler_type="fix", fix_graph=fix_graph, list=["cosine_similarity"])
+    better, plain = gradient(torch.float32), gradient(torch.float16)
+    assert not torch.equal(better, plain)
+    assert x.grad is not None
+    assert torch.equal(x.grad, better if fix_graph else plain)
+
+
 def test_fix_leaves_views_and_writes_to_arguments_alone(tmp_path: Path) -> None:
     a = torch.randn(8, 8).half()
 
