@@ -180,6 +180,9 @@ class Bus:
             ways = self._ways[kind, key] = ways_of(self._asking(key), kind, key) if self.active else ()
             for way in ways:
                 way.listening.met_name = True
+            for one in self.active:
+                if kind == "call" and one.listener.names_met is not None:
+                    one.listener.names_met.add(key)
         return ways
 
     def _asking(self, key: str) -> list[Listening]:

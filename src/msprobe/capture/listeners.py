@@ -173,6 +173,9 @@ class Listener:
     #: (no random numbers, no gradient, nothing that a mode of the program could see, no writing to tensors), and is
     #: called without the time that this takes.
     is_careful: bool = False
+    #: For a listener that says by itself which of its names nothing had: the bus puts the name of each call in it that
+    #: is made while it is on, wanted or not, and says nothing of its own.
+    names_met: set[str] | None = None
     #: May be set anew at any time, as ``is_on``: it counts from the next ``start`` on.
     cadence: Cadence = Cadence()
     is_on: bool = True

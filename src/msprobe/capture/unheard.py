@@ -50,7 +50,8 @@ class Unheard:
         for one in listening:
             names = one.wants.names
             is_told = one.is_checked and (bool(one.wants.modules and not one.met_module) or _are_of_modules(names))
-            if not one.was_on or one.dropped or is_told or not names or one.met_name:
+            tells_by_itself = one.listener.names_met is not None
+            if not one.was_on or one.dropped or is_told or not names or one.met_name or tells_by_itself:
                 continue
             one.was_on = False
             if "call" in one.wants.kinds and not all(name.startswith(_RARE) for name in names):

@@ -50,6 +50,13 @@ def rounded(own: Array, unit: float, seed: int) -> Array:
     return (own * moves).astype(own.dtype)
 
 
+def moved(own: Array, unit: float, seed: int) -> Array:
+    """The same, finite where it was."""
+    with np.errstate(over="ignore"):
+        found = rounded(own, unit, seed)
+    return np.where(np.isfinite(found), found, own)
+
+
 def signs(count: int, seed: int) -> Array:
     """+1 and -1 for so many elements, by a hash of their index (Knuth 6.4)."""
     index = np.arange(min(count, _PERIOD), dtype=np.int64) + seed * 7919 + 1

@@ -161,8 +161,8 @@ class Bench:
 
     def _check(self, mode: PerturbationMode, question: Question) -> None:
         event, own = question.event, question.own
-        self.attempt(event.name, mode)
-        self.checks.on_sample = functools.partial(self._tell_of_sample, event.step, event.name)
+        self.attempt(event, mode)
+        self.checks.on_sample = functools.partial(self._tell_of_sample, event.step, self._entry(event))
         if self.lacks_memory(own):
             self.note(event, "there is too little free memory for a second run")
             return
@@ -192,12 +192,17 @@ class Bench:
     def _tell_of_sample(step: int, name: str, key: str, number: int, total: int) -> None:
         log.info(f"preheat sample in step{step}api_name {name}, curr_called_seq: {number}/{total}")
 
-    def attempt(self, name: str, mode: PerturbationMode) -> None:
+    def attempt(self, event: Any, mode: PerturbationMode) -> None:
         """Say that a call is made again, the first time for each name."""
         if not self.rank():
+            name = self._entry(event)
             log.once(
                 ("free benchmark", name, mode), "info", f"[msprobe] Free benchmark: Perturbation is {mode} of {name}."
             )
+
+    def _entry(self, event: Any) -> str:
+        """``Torch.matmul.0.backward`` in the backward stage, whatever direction the event is of."""
+        return f"{event.key}.{event.number}.{self.settings.stage}"
 
     def note(self, event: Any, reason: str, level: log.Level = "info") -> None:
         """Why a call is not checked: in the summary, and once for each API in the log."""
@@ -206,7 +211,7 @@ class Bench:
             log.once(
                 ("free benchmark", event.key, reason),
                 level,
-                f"[msprobe] Free Benchmark: For {event.name}, {reason}. Cancel perturbation.",
+                f"[msprobe] Free Benchmark: For {self._entry(event)}, {reason}. Cancel perturbation.",
             )
 
     def _write(self, event: Any, mode: PerturbationMode, deviation: Deviation, count: int) -> None:
@@ -216,19 +221,21 @@ class Bench:
             mode=mode,
             stage=self.settings.stage,
             step=event.step,
-            name=f"{event.key}.{event.number}.{self.settings.stage}",
+            name=self._entry(event),
             key=event.key,
             max_rel=difference.max_rel,
             dtype=fw.shown_dtype(own) if is_tensor else type(own).__name__,
             shape=fw.shown_shape(own) if is_tensor else "",
             index=deviation.index if count > 1 else None,
-            is_risk=deviation.is_risk,
+            verdict=deviation.verdict,
             mean_rel=difference.mean_rel,
             bad_ratio=difference.bad_ratio,
             condition=deviation.condition,
             source=event.source,
         )
-        self.results.add(row, self.rank() or 0, self.settings.lists(mode, deviation.is_risk))
+        self.results.add(row, self.rank() or 0, self.settings.lists(mode, deviation.verdict == "risk"))
+        if deviation.reason:
+            self.results.note(event.key, deviation.reason)
 
 
 def _first_line(error: Exception) -> str:

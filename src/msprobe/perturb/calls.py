@@ -22,6 +22,7 @@ class OfCalls:
         self.bench = bench
         self.wants = bench.wants(("forward",))
         self.cadence = bench.cadence
+        self.names_met: set[str] | None = bench.calls.met
         self._watched: dict[str, Watched] = {}
         # The step of an optimizer that is under way.
         self._optimizer: str | None = None

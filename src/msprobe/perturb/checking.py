@@ -1,4 +1,4 @@
-"""One call against its second run: what differs, and whether rounding in its own type explains that."""
+"""One call against its second run: what differs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
-from msprobe.perturb.framework import Difference, Framework, Invocation, Limits, Reactions
+from msprobe.perturb.framework import Difference, Framework, Invocation, Limits
+from msprobe.perturb.judging import Judge, Run
 from msprobe.perturb.operators import Exchange
 from msprobe.perturb.preheat import Preheat
-from msprobe.perturb.second_runs import NotPerturbedError, Second, SecondRuns, expected
-from msprobe.perturb.thresholds import MEAN_LIMIT, cpu_limit, equal_ratio, floor_of, unit_of
+from msprobe.perturb.results import EXPLAINED, Verdict
+from msprobe.perturb.second_runs import NotPerturbedError, SecondRuns, expected
+from msprobe.perturb.thresholds import MEAN_LIMIT, cpu_limit, equal_ratio, floor_of
 from msprobe.perturb.trees import Place, leaves
 
-# Makes a call, forward or backward: its results, None for one that is not there.
-Run = Callable[[Invocation, bool], Sequence[Any]]
-# Of results with few elements a single run with rounded inputs may differ little by chance.
-_FEW, _DRAWS = 64, 4
 # A deviation like one that was explained, up to so much more, is judged anew after so many steps.
 _LIKE, _JUDGED_AGAIN = 1.25, 16
 
@@ -41,13 +39,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A result that differs. ``index``: which of several; ``own``: it."""
+    """A result that differs. ``index``: which of several; ``own``: it; ``reason``: why it is not judged."""
 
     difference: Difference
     index: int | None
     own: Any
-    is_risk: bool
+    verdict: Verdict
     condition: float | None
+    reason: str = ""
 
 
 @dataclass
@@ -83,7 +82,7 @@ class Checks:
         others = run(second.call, second.widened)
         if len(others) != len(own):
             raise NotPerturbedError(f"it has {len(own)} results, and {len(others)} when it is made again")
-        judge = _Judge(self.framework, self.seconds, mode, call, second, run)
+        judge = Judge(self.framework, self.seconds, mode, call, second, run)
         sampled = self.preheat.sample(key) if self.preheat is not None and self.preheat.is_on else None
         golden = self._golden(key, call, run) if sampled else None
         if sampled is not None:
@@ -112,14 +111,14 @@ class Checks:
             found.append(self.framework.exchanged(gradient, axes[place]) if is_meant else gradient)
         return found
 
-    def _compare(self, judge: _Judge, name: str, key: str, index: int, own: Any, other: Any) -> Deviation | None:
+    def _compare(self, judge: Judge, name: str, key: str, index: int, own: Any, other: Any) -> Deviation | None:
         fw, second = self.framework, judge.second
         if not fw.is_tensor(own):
             near = equal_ratio("float32", judge.mode) - 1
             return (
                 None
                 if _is_same_number(own, other, near)
-                else Deviation(_of_numbers(own, other), index, own, True, None)
+                else Deviation(_of_numbers(own, other), index, own, "risk", None)
             )
         if judge.mode == "change_value" and not fw.is_float(own):
             return None
@@ -139,12 +138,14 @@ class Checks:
             change = fw.distance(*second.changed)
             condition = fw.distance(own, other) / change if change else None
         place = (name, judge.mode, index)
-        is_explained = self._was_explained(place, difference) or judge.is_explained(index, own, other, limits)
-        if is_explained and place not in self._explained:
+        verdict, reason = EXPLAINED, ""
+        if not self._was_explained(place, difference):
+            verdict, reason = judge.verdict(index, own, other, limits)
+        if verdict == EXPLAINED and place not in self._explained:
             self._explained[place] = _Explained(
                 difference.mean_rel * _LIKE, difference.bad_ratio * _LIKE, _JUDGED_AGAIN
             )
-        return Deviation(difference, index, own, not is_explained, condition)
+        return Deviation(difference, index, own, verdict, condition, reason)
 
     def _was_explained(self, place: tuple[str, str, int], difference: Difference) -> bool:
         """True if as much was explained in a step before, where it did not come too long ago: judging takes as long as
@@ -160,7 +161,7 @@ class Checks:
         del self._explained[place]
         return False
 
-    def _limits(self, judge: _Judge, key: str, own: Any, other: Any) -> Limits:
+    def _limits(self, judge: Judge, key: str, own: Any, other: Any) -> Limits:
         fw = self.framework
         ratio = equal_ratio(fw.dtype(own), judge.mode)
         if self.preheat is not None and fw.is_float(own):
@@ -172,7 +173,7 @@ class Checks:
     def _golden(self, key: str, call: Invocation, run: Run) -> Sequence[Any]:
         return run(self.seconds.prepare("to_cpu", key, call).call, True)
 
-    def _learn(self, judge: _Judge, key: str, own: Any, other: Any, golden: Any) -> None:
+    def _learn(self, judge: Judge, key: str, own: Any, other: Any, golden: Any) -> None:
         fw, preheat = self.framework, self.preheat
         if preheat is None or golden is None or not fw.is_float(own):
             return
@@ -181,75 +182,6 @@ class Checks:
             return
         against = fw.compare_with_cpu(own, golden, cpu_limit(fw.dtype(own)), MEAN_LIMIT)
         preheat.add(key, fw.dtype(own), ratio.ratio, against.is_equal)
-
-
-class _Judge:
-    """Whether the call's own rounding explains what differs. Runs the call again only when it is asked."""
-
-    def __init__(
-        self,
-        framework: Framework,
-        seconds: SecondRuns,
-        mode: PerturbationMode,
-        call: Invocation,
-        second: Second,
-        run: Run,
-    ) -> None:
-        self.is_backward = seconds.settings.stage == "backward"
-        self.framework = framework
-        self.seconds = seconds
-        self.mode = mode
-        self.call = call
-        self.second = second
-        self.run = run
-        self._known: dict[tuple[str, float, int], tuple[Sequence[Any], list[Sequence[Any]]]] = {}
-
-    def is_explained(self, index: int, own: Any, other: Any, limits: Limits) -> bool:
-        """True if it does. What is made again without a change has nothing to explain."""
-        fw = self.framework
-        if self.mode == "no_change":
-            return False
-        if not fw.is_float(own):
-            # Which of two nearly equal elements is the greater one: the values are compared, too.
-            return True
-        try:
-            unit = self._unit(own)
-            base, shifted = self._runs(fw.dtype(own), unit, own)
-            if base[index] is None:
-                return False
-            reactions = Reactions(base[index], [one[index] for one in shifted], unit)
-            return fw.is_explained(own, other, limits, reactions)
-        except Exception:
-            # It cannot be computed in a wider type: nothing speaks for it.
-            return False
-
-    def _unit(self, own: Any) -> float:
-        """What one rounding changes. Gradients of weights in float32 are computed in the type of autocast."""
-        precision = self.framework.precision(self.call.surroundings) if self.is_backward else ""
-        return max(self.framework.unit(own), unit_of(precision) if precision else 0.0)
-
-    def _runs(self, dtype: str, unit: float, own: Any) -> tuple[Sequence[Any], list[Sequence[Any]]]:
-        draws = 1 if self.framework.nbytes(own) > _FEW * 8 else _DRAWS
-        place = (dtype, unit, draws)
-        if place not in self._known:
-            seconds = self.seconds
-            noisy = self.second.changed is not None
-            base_call = seconds.widened(self.call if noisy else self.second.call, dtype)
-            base = self.run(base_call, True)
-            shifted = [self.run(seconds.rounded(base_call, unit, seed), True) for seed in range(draws)]
-            if noisy:
-                shifted.append(self.run(seconds.widened(self.second.call, dtype), True))
-            if self.second.exchange is not None:
-                base = [self._as_expected(one) for one in base]
-                shifted = [[self._as_expected(one) for one in results] for results in shifted]
-            self._known[place] = base, shifted
-        return self._known[place]
-
-    def _as_expected(self, result: Any) -> Any:
-        exchange = self.second.exchange
-        if exchange is not None and exchange.result == "last" and self.framework.is_tensor(result):
-            return expected(self.framework, exchange, result)
-        return result
 
 
 def results_of(framework: Framework, result: Any) -> list[Any]:

@@ -55,9 +55,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Reactions:
-    """What is needed to say whether rounding explains a difference: results of two runs in a wider type, of which the
-    second one had inputs that are apart as the compared runs' are, or by rounding. ``unit``: rounding of the call's own
-    type, relative.
+    """What is needed to say whether rounding explains a difference: results of runs in a wider type, or in the own one
+    where there is none, of which all but the first had inputs that are apart as the compared runs' are, or by rounding.
+    ``unit``: rounding of the call's own type, relative.
     """
 
     base: Any
@@ -155,6 +155,11 @@ class Framework(Protocol):
 
     def rounded(self, tensor: Any, unit: float, seed: int) -> Any:
         """A copy of which each element is moved by ``unit``, relative, with signs that ``seed`` chooses."""
+
+    def moved(self, tensor: Any, seed: int) -> Any:
+        """A copy of the same type of which each element is another number, as near as one rounding of that type may
+        take it; with signs that ``seed`` chooses, and finite where it was.
+        """
 
     def distance(self, one: Any, other: Any) -> float:
         """Norm of the difference over norm of the first; 0 for equal tensors."""

@@ -46,7 +46,7 @@ class Fix(OfCalls, Changer):
             bench.note(event, "it writes its result into an argument, which cannot have another one")
             return None
         mode = bench.settings.modes[0]
-        bench.attempt(event.name, mode)
+        bench.attempt(event, mode)
         if bench.lacks_memory(own):
             bench.note(event, "there is too little free memory for a second run")
             return None

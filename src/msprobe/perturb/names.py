@@ -11,7 +11,10 @@ from msprobe.config.settings import FreeBenchmark
 
 # A part of a name that can only be found before the number of a call.
 _OF_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+# What follows the key of a call in its name.
+_OF_CALL = re.compile(r"\.\d+(\.(forward|backward))?$")
 _MOST_REMEMBERED = 100_000
+_MOST_SHOWN = 5
 
 
 class ChosenCalls:
@@ -22,14 +25,19 @@ class ChosenCalls:
         self._suffix = f".{settings.stage}"
         self._words = words
         self._decided: dict[str, bool] = {}
-        # The keys that were seen, and what of the settings has found something.
-        self._seen: set[str] = set()
+        #: The keys of all calls that were made, wanted or not.
+        self.met: set[str] = set()
+        # Of the APIs that were told of, the greatest number of a call; and what of the settings has found something.
+        self._last: dict[str, int] = {}
         self._matched: set[str] = set()
 
     def patterns(self) -> tuple[str, ...]:
-        """What to ask the bus for; empty: all calls."""
+        """What to ask the bus for; empty: all calls. For ``scope`` all calls of its APIs, as a number that was not
+        reached is told with those that were.
+        """
         if self.settings.scope:
-            return tuple(_escaped(name.removesuffix(self._suffix)) for name in self.settings.scope)
+            keys = (_key_of(name.removesuffix(self._suffix)) for name in self.settings.scope)
+            return tuple(dict.fromkeys(map(_escaped, keys)))
         plain = all(_OF_KEY.fullmatch(part) and part not in self._suffix for part in self.settings.api_list)
         if not plain or self._words("Functional.relu"):
             return ()
@@ -42,12 +50,13 @@ class ChosenCalls:
         if found is None:
             if len(self._decided) > _MOST_REMEMBERED:
                 self._decided.clear()
-            found = self._decided[name] = self._decide(key, name)
+            found = self._decided[name] = self._decide(key, number, name)
         return found
 
-    def _decide(self, key: str, name: str) -> bool:
+    def _decide(self, key: str, number: int, name: str) -> bool:
         settings = self.settings
-        self._seen.add(key)
+        self.met.add(key)
+        self._last[key] = max(number, self._last.get(key, 0))
         if settings.scope:
             hits = [one for one in settings.scope if one == name]
         elif settings.api_list:
@@ -65,18 +74,38 @@ class ChosenCalls:
         for entry in self.settings.scope or self.settings.api_list:
             if entry in self._matched:
                 continue
-            near = difflib.get_close_matches(entry.split(".0.")[0], self._seen, n=3, cutoff=0.4)
-            alike = difflib.get_close_matches(entry, {key.rpartition(".")[2] for key in self._seen}, n=3)
-            near += [key for key in sorted(self._seen) if key.rpartition(".")[2] in alike]
-            near += [key for key in sorted(self._seen) if entry.lower() in key.lower()][:3]
-            hint = f"; near are {', '.join(dict.fromkeys(near))}" if near else ""
+            near = self._near(entry)
+            hint = f"; near are {', '.join(near)}" if near else ""
             lines.append(f'free_benchmark: {field} matched no API: "{entry}"{hint}')
         return lines
+
+    def _near(self, entry: str) -> list[str]:
+        """What may be meant by an entry that no call had: calls of the same API, or the APIs with the nearest names."""
+        key = _key_of(entry.removesuffix(self._suffix))
+        if key in self._last:
+            first, last = (f"{key}.{number}{self._suffix}" for number in (0, self._last[key]))
+            return [first if first == last else f"{first} to {last}"]
+        # Whoever asks for a part of a name has most often the last part in mind.
+        by_last: dict[str, list[str]] = {}
+        for one in sorted(self.met):
+            by_last.setdefault(one.rpartition(".")[2], []).append(one)
+        is_whole = key.partition(".")[0] in {one.partition(".")[0] for one in self.met}
+        word = key.rpartition(".")[2]
+        alike = difflib.get_close_matches(word, by_last, n=3)
+        near = difflib.get_close_matches(key, self.met, n=3, cutoff=0.8) if is_whole else []
+        near += [one for last in alike for one in by_last[last]]
+        near += [one for one in sorted(self.met) if word.lower() in one.lower()]
+        return list(dict.fromkeys(near))[:_MOST_SHOWN]
 
 
 def is_sampled(name: str, step: int, ratio: float) -> bool:
     """True for this share of calls, always the same ones: no random number is used."""
     return ratio >= 1 or zlib.crc32(f"{step}:{name}".encode()) < ratio * 2**32
+
+
+def _key_of(name: str) -> str:
+    """``Torch.matmul`` of ``Torch.matmul.1`` and of ``Torch.matmul.1.forward``."""
+    return _OF_CALL.sub("", name)
 
 
 def _escaped(name: str) -> str:

@@ -9,8 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from msprobe import log, paths
+
+#: Whether the call's own rounding explains a deviation; "not judged": nobody can tell.
+Verdict = Literal["risk", "explained by rounding", "not judged"]
+EXPLAINED: Verdict = "explained by rounding"
 
 FILE = "free_benchmark.csv"
 DETAILS_FILE = "free_benchmark_details.csv"
@@ -21,14 +26,14 @@ MINDSPORE_COLUMNS = ("rank", "pert_type", *COLUMNS[2:])
 _MORE = ("verdict", "mean_rel", "bad_ratio", "condition", "source")
 # Of a training that is killed the table is so old at most.
 _SECONDS = 1.0
-_SUMMARY = ("api", "calls", "checked", "deviations", "risks", "worst_max_rel", "notes")
+_SUMMARY = ("api", "calls", "checked", "deviations", "risks", "not_judged", "worst_max_rel", "notes")
 
 
 @dataclass(frozen=True)
 class Row:
     """A result that differs. ``max_rel``: ratio - 1, or a word: ``symbol_flipping``, ``nan_mismatch``.
 
-    ``is_risk``: not what rounding in the call's own type explains. ``mean_rel``: mean relative difference;
+    ``mean_rel``: mean relative difference;
     ``bad_ratio``: share of the elements over the limit; ``condition``: relative change of the result over that of the
     input, None where the input did not change.
     """
@@ -42,7 +47,7 @@ class Row:
     dtype: str
     shape: str
     index: int | None
-    is_risk: bool
+    verdict: Verdict
     mean_rel: float
     bad_ratio: float
     condition: float | None
@@ -55,14 +60,16 @@ class _Total:
     checked: int = 0
     deviations: int = 0
     risks: int = 0
+    not_judged: int = 0
     worst: float = 0.0
     word: str = ""
 
     def add(self, row: Row) -> None:
         self.deviations += 1
-        self.risks += row.is_risk
-        if not row.is_risk:
+        self.not_judged += row.verdict == "not judged"
+        if row.verdict != "risk":
             return
+        self.risks += 1
         if isinstance(row.max_rel, str):
             self.word = row.max_rel
         else:
@@ -112,7 +119,7 @@ class Results:
         if is_listed:
             self._append(folder / FILE, self._columns, cells)
         condition = "" if row.condition is None else row.condition
-        more = ["risk" if row.is_risk else "explained by rounding", row.mean_rel, row.bad_ratio, condition, row.source]
+        more = [row.verdict, row.mean_rel, row.bad_ratio, condition, row.source]
         self._append(folder / DETAILS_FILE, (*self._columns, *_MORE), [*cells, *more])
 
     def _append(self, path: Path, columns: Sequence[str], cells: Sequence[object]) -> None:
@@ -131,7 +138,7 @@ class Results:
         self._is_new, self._written = False, now
         lines = [_line(_SUMMARY)]
         for key, total in self._sorted():
-            cells = [key, total.calls, total.checked, total.deviations, total.risks, total.shown]
+            cells = [key, total.calls, total.checked, total.deviations, total.risks, total.not_judged, total.shown]
             lines.append(_line([*cells, "; ".join(self._notes.get(key, ()))]))
         folder = self._summary()
         paths.create_folder(folder)
@@ -148,8 +155,10 @@ class Results:
         if is_fix:
             log.info(f"Free benchmark: {checked} of {calls} calls of {len(self._totals)} APIs got another result.")
             return
-        explained = sum(total.deviations - total.risks for total in self._totals.values())
+        not_judged = sum(total.not_judged for total in self._totals.values())
+        explained = sum(total.deviations - total.risks for total in self._totals.values()) - not_judged
         told = f"; {explained} deviations are explained by rounding" if explained else ""
+        told += f"; {not_judged} could not be judged: see {SUMMARY_FILE}" if not_judged else ""
         log.info(f"Free benchmark: {checked} checks of {calls} calls of {len(self._totals)} APIs{told}.")
         if not checked:
             why = self._usual_reason()

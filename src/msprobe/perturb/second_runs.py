@@ -75,6 +75,17 @@ class SecondRuns:
 
         return replace(self._with(call, change), rounding=(unit, seed))
 
+    def moved(self, call: Invocation, unit: float, seed: int) -> Invocation:
+        """The same call in its own types, each element of its float tensors moved by a rounding of its type; gradients
+        that arrive by ``unit``, relative.
+        """
+        fw = self.framework
+
+        def change(place: Place, tensor: Any) -> Any:
+            return fw.moved(tensor, seed) if fw.is_float(tensor) else fw.twin(tensor)
+
+        return replace(self._with(call, change), rounding=(unit, seed))
+
     # ---------------------------------------------------------------- modes
 
     def _to_cpu(self, place: Place, tensor: Any) -> Any:

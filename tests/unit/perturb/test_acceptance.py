@@ -124,6 +124,33 @@ def test_what_matched_nothing_is_named_with_what_is_near(tmp_path: Path, capsys:
     assert '"relu"' not in said
 
 
+@pytest.mark.parametrize("handler", ["check", "fix"])
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        ({"list": ["matmull"]}, "Tensor.matmul, Torch.matmul"),
+        ({"list": ["MatMul"]}, "Tensor.matmul, Torch.matmul"),
+        ({"list": ["Torch.matmul.4"]}, "Torch.matmul.0.forward to Torch.matmul.1.forward"),
+        ({"scope": ["Torch.matmul.2.forward"]}, "Torch.matmul.0.forward to Torch.matmul.1.forward"),
+        ({"scope": ["Tensor.matmul.1.forward"]}, "Tensor.matmul.0.forward"),
+        ({"scope": ["Torch.matmull.0.forward"]}, "Torch.matmul, Tensor.matmul"),
+    ],
+)
+def test_what_is_near_is_known_though_nothing_was_asked_for_that_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: dict[str, list[str]], near: str, handler: str
+) -> None:
+    a = torch.ones(2, 2)
+
+    def program() -> None:
+        torch.matmul(torch.matmul(a, a), a).matmul(a).relu()
+
+    run(tmp_path, program, handler_type=handler, **asked)
+    said = capsys.readouterr().out
+    ((field, (entry,)),) = asked.items()
+    assert f'{field} matched no API: "{entry}"; near are {near}.' in said
+    assert "was told of no event" not in said
+
+
 def test_in_backward_a_name_that_ends_in_forward_is_warned_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +164,22 @@ def test_in_backward_a_name_that_ends_in_forward_is_warned_of(
     assert "names end in .backward, so nothing can match" in capsys.readouterr().out
     run(tmp_path, program, pert_mode="no_change", fuzz_stage="backward", scope=["Torch.matmul.0.backward"])
     assert {name: row["checked"] for name, row in summary(tmp_path).items()} == {"Torch.matmul": "1"}
+
+
+def test_in_backward_the_log_names_the_entries_that_the_table_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = uniform(4, 64, dtype=torch.bfloat16).requires_grad_()
+
+    def program() -> None:
+        (torch.softmax(a, -1) * 2).relu_().square().sum().backward()
+
+    run(tmp_path, program, pert_mode="bit_noise", fuzz_stage="backward", list=["softmax", "relu_"])
+    said = capsys.readouterr().out
+    assert "[msprobe] Free benchmark: Perturbation is bit_noise of Torch.softmax.0.backward." in said
+    assert "[msprobe] Free Benchmark: For Tensor.relu_.0.backward, its gradients are not computed again" in said
+    assert ". Cancel perturbation." in said
+    assert {row["api_name"] for row in rows(tmp_path)} == {"Torch.softmax.0.backward"}
 
 
 def test_results_with_several_parts_have_an_index(tmp_path: Path) -> None:
@@ -200,6 +243,27 @@ def test_fix_gives_the_rounded_result_of_full_precision(tmp_path: Path, fix_grap
     assert torch.equal(product, torch.einsum("ij,kj->ik", a.float(), b.float()).half())
     assert a.grad is not None
     assert bool(a.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("fix_graph", [False, True])
+def test_the_gradient_is_that_of_the_better_run_where_it_is_asked_for(tmp_path: Path, fix_graph: bool) -> None:
+    own = (uniform(16, 64) * 3).half()
+    x = own.clone().requires_grad_(True)
+
+    def gradient(dtype: torch.dtype) -> torch.Tensor:
+        leaf = own.to(dtype).requires_grad_(True)
+        F.cosine_similarity(leaf, leaf.detach().flip(0)).sum().backward()
+        assert leaf.grad is not None
+        return leaf.grad.half()
+
+    def program() -> None:
+        F.cosine_similarity(x, own.flip(0)).sum().backward()
+
+    run(tmp_path, program, handler_type="fix", fix_graph=fix_graph, list=["cosine_similarity"])
+    better, plain = gradient(torch.float32), gradient(torch.float16)
+    assert not torch.equal(better, plain)
+    assert x.grad is not None
+    assert torch.equal(x.grad, better if fix_graph else plain)
 
 
 def test_fix_leaves_views_and_writes_to_arguments_alone(tmp_path: Path) -> None:

@@ -105,6 +105,79 @@ def test_no_hook_and_no_tensor_is_kept_in_backward(tmp_path: Path) -> None:
     assert int(summary(tmp_path)["Functional.linear"]["checked"]) == 10
 
 
+def test_twenty_steps_of_backward_leave_no_more_hooks_and_tensors_than_three(tmp_path: Path) -> None:
+    model = torch.nn.Linear(4, 4)
+    counts: list[tuple[int, int]] = []
+
+    def program() -> None:
+        model.zero_grad()
+        model(torch.ones(2, 4)).softmax(-1).square().sum().backward()
+        if len(steps) in (3, 20):
+            gc.collect()
+            hooks = [len(one._backward_hooks or ()) for one in model.parameters()]
+            hooks += [len(one._forward_hooks) + len(one._backward_hooks) for one in model.modules()]
+            alive = [one for one in gc.get_objects() if type(one) in (torch.Tensor, torch.nn.Parameter)]
+            counts.append((sum(hooks), len(alive)))
+        steps.append(None)
+
+    steps: list[None] = []
+    run(tmp_path, program, steps=21, pert_mode="bit_noise", fuzz_stage="backward", list=["linear", "softmax"])
+    assert int(summary(tmp_path)["Functional.linear"]["checked"]) == 21
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("offload", [False, True])
+def test_inputs_on_the_host_are_those_of_the_call_though_the_program_has_written_to_its_own(
+    tmp_path: Path, offload: bool
+) -> None:
+    class Kernels:
+        seen: list[float] = []
+
+        @classmethod
+        def shifted(cls, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+            cls.seen.append(float(x.detach()[0]))
+            return x + weight
+
+    PrecisionDebugger.reset()
+    debugger = PrecisionDebugger(
+        task="free_benchmark",
+        dump_path=str(tmp_path),
+        pert_mode="no_change",
+        fuzz_stage="backward",
+        offload=offload,
+        list=["shifted"],
+    )
+    debugger.register_custom_api(Kernels, "shifted")
+    x, weight = torch.ones(4), torch.ones(4, requires_grad=True)
+    debugger.start()
+    loss = Kernels.shifted(x, weight).sum()
+    x.mul_(2)
+    loss.backward()
+    debugger.stop()
+    PrecisionDebugger.reset()
+    # Plainly, and changed: on inputs as they were, or not at all.
+    assert Kernels.seen == ([1, 1, 1] if offload else [1])
+    found = summary(tmp_path)["Kernels.shifted"]
+    assert found["checked"] == str(int(offload))
+    assert ("its arguments were written to before its gradients came" in found["notes"]) is not offload
+
+
+def test_inputs_whose_gradients_never_come_are_let_go_of_when_the_step_is_over(tmp_path: Path) -> None:
+    alive: list[weakref.ref[Any]] = []
+
+    def program() -> None:
+        if alive:
+            gc.collect()
+            kept.append(alive[-1]() is not None)
+        memory = torch.ones(4)
+        alive.append(weakref.ref(memory.untyped_storage()))
+        torch.add(memory, torch.ones(4, requires_grad=True))
+
+    kept: list[bool] = []
+    run(tmp_path, program, steps=3, pert_mode="no_change", fuzz_stage="backward", list=["add"])
+    assert kept == [False, False]
+
+
 def test_memory_is_let_go_of_while_it_runs(tmp_path: Path) -> None:
     PrecisionDebugger.reset()
     debugger = PrecisionDebugger(task="free_benchmark", dump_path=str(tmp_path), pert_mode="no_change", if_preheat=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from msprobe.perturb.framework import Limits
-from msprobe.perturb.thresholds import equal_ratio, floor_of
+from msprobe.perturb.thresholds import MEAN_LIMIT, equal_ratio, floor_of
 from msprobe.perturb.torch import comparing, copies, kernels
 
 
@@ -135,6 +135,20 @@ def test_against_the_cpu_small_elements_count_with_their_absolute_error() -> Non
     found = comparing.compare_with_cpu(own, torch.tensor([1.1, 1e-9]), 2**-14, 1e-4)
     assert not found.is_equal
     assert found.max_rel == pytest.approx(0.1 / 1.1, rel=1e-4)
+
+
+def test_against_the_cpu_a_mean_error_counts_that_no_element_shows() -> None:
+    golden, error = torch.full((8,), 0.5), torch.full((8,), 2e-4)
+    alternating = error * torch.tensor([1, -1] * 4)
+    assert comparing.compare_with_cpu(golden + error / 4, golden, 2**-8, 1e-4).is_equal
+    assert comparing.compare_with_cpu(golden + alternating, golden, 2**-8, 1e-4).is_equal
+    found = comparing.compare_with_cpu(golden + error, golden, 2**-8, 1e-4)
+    assert not found.is_equal
+    assert found.bad_ratio == 0
+
+
+def test_a_result_off_by_its_mean_alone_is_told_of_with_the_limit_of_the_tables() -> None:
+    assert MEAN_LIMIT == 1e-4
 
 
 @pytest.mark.parametrize(

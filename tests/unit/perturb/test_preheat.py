@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarked import run
+from benchmarked import rows, run
 
 from msprobe.perturb.preheat import Preheat
 from msprobe.perturb.thresholds import equal_ratio
+from msprobe.pytorch import PrecisionDebugger
 
 
 def taught(steps: int, samples: list[tuple[float, bool]], calls: int = 1, dtype: str = "bfloat16") -> list[float]:
@@ -54,6 +55,44 @@ def test_which_calls_are_sampled() -> None:
     assert chosen == [
         (step, number) for step in (1, 2) for number in sorted({(3 * one + step) % 7 for one in range(3)})
     ]
+
+
+def test_no_more_calls_are_sampled_in_a_step_than_asked_for() -> None:
+    for most in (1, 2):
+        preheat = Preheat(3, most)
+        for _ in range(2):
+            preheat.begin_step()
+            sampled = [preheat.sample("a") for _ in range(30)]
+            preheat.end_step()
+        assert len([one for one in sampled if one is not None]) == most
+
+
+def test_the_threshold_that_was_learned_is_the_one_that_counts(tmp_path: Path) -> None:
+    class Kernels:
+        @staticmethod
+        def edge(x: torch.Tensor) -> torch.Tensor:
+            # To any noise it answers with 1.8 in place of 1.
+            return torch.where(x == 1, 1.0, 1.8).to(x.dtype)
+
+    PrecisionDebugger.reset()
+    debugger = PrecisionDebugger(
+        task="free_benchmark",
+        dump_path=str(tmp_path),
+        pert_mode="bit_noise",
+        list=["edge"],
+        if_preheat=True,
+        preheat_step=3,
+        max_sample=1,
+    )
+    debugger.register_custom_api(Kernels, "edge")
+    for _ in range(3):
+        debugger.start()
+        Kernels.edge(torch.ones(4))
+        debugger.stop()
+        debugger.step()
+    PrecisionDebugger.reset()
+    # The limit is 2.05 at first. The sample of step 1 agrees with the CPU, which makes 1.525 of it.
+    assert [len(rows(tmp_path, step)) for step in range(3)] == [0, 0, 1]
 
 
 def test_a_training_is_preheated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

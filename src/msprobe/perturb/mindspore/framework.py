@@ -177,6 +177,10 @@ class MindSporeFramework:
         """See the protocol."""
         return Tensor(arrays.rounded(_array(tensor), unit, seed)).astype(tensor.dtype)
 
+    def moved(self, tensor: Any, seed: int) -> Any:
+        """See the protocol."""
+        return Tensor(arrays.moved(_array(tensor), 2 * unit_of(self.dtype(tensor)), seed)).astype(tensor.dtype)
+
     # ---------------------------------------------------------------- running
 
     def ones_for(self, result: Any) -> Sequence[Any]:

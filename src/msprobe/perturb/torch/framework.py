@@ -164,6 +164,10 @@ class TorchFramework:
         """See the protocol."""
         return kernels.rounded(tensor.detach(), unit, seed)
 
+    def moved(self, tensor: Any, seed: int) -> Any:
+        """See the protocol."""
+        return kernels.moved(tensor.detach(), 2 * unit_of(self.dtype(tensor)), seed)
+
     # ---------------------------------------------------------------- running
 
     def ones_for(self, result: Any) -> Sequence[Any]:

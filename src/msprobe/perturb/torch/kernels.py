@@ -74,6 +74,16 @@ def rounded(tensor: torch.Tensor, unit: float, seed: int) -> torch.Tensor:
     return tensor * (signs.to(tensor.dtype) * unit + 1)
 
 
+def moved(tensor: torch.Tensor, unit: float, seed: int) -> torch.Tensor:
+    """Each element times ``1 + unit`` or ``1 - unit``, in its own type, which may be too narrow to compute in."""
+    if tensor.is_complex():
+        return torch.view_as_complex(moved(torch.view_as_real(tensor.resolve_conj()), unit, seed).contiguous())
+    wide = tensor.to(torch.float64 if tensor.dtype in (torch.float32, torch.float64) else torch.float32)
+    found = rounded(wide, unit, seed)
+    # The greatest numbers of fp8 come to be NaN, and those of others infinite.
+    return torch.where(found.to(tensor.dtype).to(wide.dtype).isfinite(), found, wide).to(tensor.dtype)
+
+
 @functools.lru_cache(maxsize=32)
 def _block(seed: int, device: str) -> torch.Tensor:
     # The high bits of a product with the golden ratio (Knuth 6.4): no random numbers are used.
