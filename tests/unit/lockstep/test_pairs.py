@@ -92,6 +92,7 @@ def train(ways: Collection[str] = (), classes: int = CLASSES, steps: int = 2) ->
     """Train; ``ways`` says what is written otherwise, and what is wrong."""
     torch.manual_seed(0)
     model = Model(ways)
+    model.blocks[2].weight.requires_grad_("frozen" not in ways)
     batches, goals = torch.randn(steps, 4, LENGTH, WIDTH), torch.randint(0, classes, (steps, 4))
     optimizer = Adam(model.parameters())
     for number in range(steps):
@@ -137,6 +138,16 @@ def test_parameters_that_get_no_gradient_do_not_shift_the_calls_of_a_written_out
     of_weights = [one for one in verdict.findings if one.kind == "weights"]
     assert of_weights
     assert all('"blocks.1.' in one.message for one in of_weights)
+
+
+def test_a_weight_that_the_candidate_alone_trains_is_told_beside_one_that_it_does_not(tmp_path: Path) -> None:
+    reference = record(partial(train, ("frozen",)), tmp_path / "reference")
+
+    verdict = in_lockstep(partial(train, ("cut",)), reference, tmp_path / "wrong")
+
+    assert "Tensor.detach.0.forward" in entries(verdict)
+    told = [one.message for one in verdict.findings if one.kind == "missing_gradient" and not one.harmless]
+    assert any(one.startswith("a gradient reaches blocks.2.weight, and none in the reference") for one in told), told
 
 
 def test_weights_that_autocast_casts_once_for_several_calls_are_no_alarm(tmp_path: Path) -> None:

@@ -135,6 +135,9 @@ def look_for_missing_gradients(scene: Scene) -> None:
     """Backward calls and gradients of parameters that the reference has and the candidate has not."""
     if not scene.pairing.candidate.part.complete:
         return  # they would have come after the end
+    # Where nothing comes of anything, what the candidate alone trains is told beside what it does not.
+    sides = (1,) if scene.isolated else (1, 0)
+    trains = scene.isolated and _say_lone_gradients(scene, (0,))
     lost: list[tuple[Event, Event]] = []
     for event in scene.pairing.missing():
         if event.direction != "backward":
@@ -153,13 +156,13 @@ def look_for_missing_gradients(scene: Scene) -> None:
     ]
     cuts = {twin: find_cut(scene, twin) for _, twin in lost}
     unfrozen = [(event, twin) for event, twin in lost if (led := cuts[twin]) is None or led.call is not None]
-    if lost and not unfrozen and not parameters and not _say_lone_gradients(scene):
+    if lost and not unfrozen and not parameters and not (_say_lone_gradients(scene, sides) or trains):
         _say_frozen(scene, lost, cuts)
     if lost and not unfrozen and not parameters:
         return
     lost = unfrozen
     if not lost and not parameters:
-        _say_lone_gradients(scene)
+        _say_lone_gradients(scene, sides)
         if scene.comparer.crossing:
             _say_lost_in_reference(scene)
         return
@@ -263,16 +266,17 @@ def _say_frozen(scene: Scene, lost: Sequence[tuple[Event, Event]], cuts: Mapping
     scene.ledger.add(Suspect(finding, place=twin.index, clear=True))
 
 
-def _say_lone_gradients(scene: Scene) -> bool:
+def _say_lone_gradients(scene: Scene, which: Sequence[int]) -> bool:
     """Parameters that get a gradient on one side alone, while the backward pass makes the same calls; true if there are
-    any.
+    any. ``which``: of the candidate (0) or of the reference (1).
     """
     sides = (scene.pairing.candidate, scene.pairing.reference)
     got, known = [_gradients_of(side) for side in sides], [_parameters_of(side) for side in sides]
     if not (got[0] and got[1]) or not sides[1].part.complete:
         return False  # one of them recorded none, or ended before
     said = False
-    for mine, other in ((1, 0), (0, 1)):
+    for mine in which:
+        other = 1 - mine
         names = [name for name in got[mine] if name not in got[other] and name in known[other]]
         if not names:
             continue
