@@ -224,13 +224,15 @@ def _is_named(findings: Sequence[Any], pair: Any) -> bool:
 
 
 def _counting(findings: Sequence[Any]) -> Iterator[Any]:
-    """The findings that are no remark on what is harmless; one on a row of calls once for each of them."""
+    """The findings that are no remark on what is harmless; one on a row of calls, or on other arguments of calls that
+    one line makes, once for each of them.
+    """
     for one in findings:
         if not one.get("harmless"):
             yield one
-            for side in ("candidate_alone", "reference_alone"):
-                for name in one.get("evidence", {}).get(side, ()):
-                    yield {**one, "entry": name}
+            rows = ["candidate_alone", "reference_alone", *(["alike"] if one["kind"] == "argument" else [])]
+            for name in (name for row in rows for name in one.get("evidence", {}).get(row, ())):
+                yield {**one, "entry": name}
 
 
 def _job(asked: dict[str, Any]) -> tuple[Any, ...]:
