@@ -12,6 +12,8 @@ from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.requests import api_name
 
 #: With the standards of 8.1.1 and 26.2 healthy halves give many.
+#: So many APIs are named in one line.
+_MOST_APIS = 12
 _MOST_WARNINGS = 3
 
 
@@ -82,8 +84,9 @@ class Ranking:
         for word, answers in (("errors", self.failed), ("warnings", self.warned)):
             by_api = Counter(_api_of(answer.key) for answer in answers)
             if answers:
-                named = (f"{name} ({count})" for name, count in by_api.most_common(12))
-                found.append(f"APIs with {word}: {', '.join(named)}")
+                named = ", ".join(f"{name} ({count})" for name, count in by_api.most_common(_MOST_APIS))
+                more = len(by_api) - _MOST_APIS
+                found.append(f"APIs with {word}: {named}{f' and {more} more APIs' if more > 0 else ''}")
         for number, entry in enumerate(self.entries(top), 1):
             found.append(f"{number}. {entry.name}: {entry.why}")
             if entry.frame:

@@ -32,3 +32,13 @@ def test_a_dump_without_calls_is_told_and_skipped_calls_are_named() -> None:
     for number in range(2):
         found.add(skipped(f"Tensor.to.{number}", "it is never checked", False))
     assert found.lines(10) == ["forward: 2 skip", "  skipped 2 (Tensor.to.0, ...): it is never checked"]
+
+
+def test_a_line_of_apis_says_how_many_it_leaves_out() -> None:
+    ranking = Ranking(lambda name: (), lambda key, direction: "")
+    for number in range(15):
+        ranking.add(Answer(f"Torch.call{number:02}.0", [f"Torch.call{number:02}.0", "error", " ", " "], []))
+
+    (line,) = [line for line in ranking.lines(0) if line.startswith("APIs with errors")]
+
+    assert line.endswith("Torch.call11 (1) and 3 more APIs")
