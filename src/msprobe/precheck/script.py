@@ -187,7 +187,11 @@ def _autocast_of(call: ApiCall) -> str | None:
     if len(floats) > 1:
         return next(dtype for dtype in floats if dtype != "float32")
     results = [one.dtype for one in flat(call.outputs) if isinstance(one, TensorInfo)]
-    return results[0] if floats and results and results[0] in _HALVES and results[0] != floats[0] else None
+    if not floats or not results or results[0] == floats[0]:
+        return None
+    if results[0] in _HALVES:
+        return results[0]
+    return floats[0] if results[0] == "float32" and floats[0] in _HALVES else None
 
 
 def _near(name: str, keys: list[str]) -> str:

@@ -127,6 +127,8 @@ def test_arguments_of_other_calls_have_all_bits(tmp_path: Path, monkeypatch: pyt
         ((TENSOR, TENSOR), BF16, torch.bfloat16, torch.float64),
         ((TENSOR, TENSOR), TENSOR, None, torch.float64),
         ((BF16, BF16), BF16, None, torch.float32),
+        # As losses and norms give it under autocast alone.
+        ((BF16, BF16), TENSOR, torch.bfloat16, torch.float32),
     ],
 )
 def test_calls_of_mixed_types_run_under_autocast(

@@ -37,7 +37,8 @@ def float_types(inputs: Inputs) -> list[torch.dtype]:
 def autocast_of(inputs: Inputs, recorded: list[str]) -> torch.dtype | None:
     """The type in which the recorded call was autocast; None for none.
 
-    A call of several float types, or whose results have another type than its arguments, ran under autocast.
+    A call of several float types, or whose results have another type than its arguments, ran under autocast: losses
+    and norms give single precision of half types there, which without it they do not.
     """
     found = float_types(inputs)
     halves = [dtype for dtype in found if dtype is not torch.float32]
@@ -47,6 +48,8 @@ def autocast_of(inputs: Inputs, recorded: list[str]) -> torch.dtype | None:
         first = getattr(torch, recorded[0], None)
         if first in (torch.float16, torch.bfloat16) and first is not found[0]:
             return first  # type: ignore[no-any-return]
+        if first is torch.float32 and halves:
+            return halves[0]
     return None
 
 
