@@ -13,6 +13,12 @@ _FIELDS = ("weight", "grad")
 #: Settings that choose how a step is computed, not what; and which parameters it is for, which is told by these.
 IDLE_SETTINGS = frozenset(("foreach", "fused", "capturable", "differentiable", "params", "param_names"))
 
+#: What schedules of the learning rate write beside the settings, and which of these they make: a step reads none of it.
+_OF_SCHEDULES = {
+    **dict.fromkeys(("initial_lr", "max_lr", "min_lr", "swa_lr"), ("lr",)),
+    **dict.fromkeys(("base_momentum", "max_momentum"), ("momentum", "betas")),
+}
+
 
 def settings_by_parameter(event: Event) -> dict[str, dict[str, Any]]:
     """The hyper-parameters that hold for each parameter."""
@@ -29,6 +35,9 @@ def settings_by_parameter(event: Event) -> dict[str, dict[str, Any]]:
 def changed_settings(event: Event, partner: Event, common: bool = False) -> dict[str, list[tuple[str, Any, Any]]]:
     """Hyper-parameters that differ: field -> (parameter, here, there), in the order of the optimizer.
 
+    What a schedule notes, as ``initial_lr``, is one of them only where the setting that it makes agrees: else both are
+    one mistake.
+
     ``common``: only numbers and words that both sides have, as between two frameworks.
     """
     one, other = settings_by_parameter(event), settings_by_parameter(partner)
@@ -44,7 +53,10 @@ def changed_settings(event: Event, partner: Event, common: bool = False) -> dict
             single = _is_single(own.get(key)) or _is_single(theirs.get(key))
             if key not in IDLE_SETTINGS and not _are_equal(left, right, single):
                 found.setdefault(key, []).append((name, left, right))
-    return found
+    for key in found.keys() & _OF_SCHEDULES.keys():
+        told = {name for made in _OF_SCHEDULES[key] for name, *_ in found.get(made, ())}
+        found[key] = [one for one in found[key] if one[0] not in told]
+    return {key: parts for key, parts in found.items() if parts}
 
 
 def value_of(leaf: Any) -> Any:

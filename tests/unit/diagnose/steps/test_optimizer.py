@@ -42,6 +42,16 @@ def test_changed_settings_are_told_by_field() -> None:
     }
 
 
+def test_what_a_schedule_notes_is_told_where_the_setting_that_it_makes_agrees() -> None:
+    one = [group("a", lr=1, initial_lr=1, max_momentum=2), group("b", lr=1, initial_lr=1, max_momentum=1)]
+    other = [group("a", lr=2, initial_lr=2, max_momentum=1), group("b", lr=1, initial_lr=2, max_momentum=1)]
+    assert optimizer.changed_settings(step(groups=one), step(groups=other)) == {
+        "lr": [("a", 1, 2)],
+        "initial_lr": [("b", 1, 2)],
+        "max_momentum": [("a", 2, 1)],
+    }
+
+
 @pytest.mark.parametrize(
     ("leaf", "value"),
     [
