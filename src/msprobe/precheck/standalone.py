@@ -10,12 +10,13 @@ import base64
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from msprobe.precheck.standalone_places import Elementwise, TakenOver, add_distance, add_ordinary_errors, are_labels
 from msprobe.precheck.standalone_side import Side
 
 PASS_UP_TO, WARNING_UP_TO = 32.0, 128.0
@@ -39,6 +40,8 @@ class Call:
         self.args = [self.value(node) for node in content["args"]]
         self.kwargs = {name: self.value(node) for name, node in content["kwargs"].items()}
         self.gradients = [self.value(node) for node in content.get("gradients") or []]
+        #: The names of tensors among the arguments, by their id.
+        self.names = {id(one): name for name, one in named([("input", self.args), ("", self.kwargs)])}
 
     def value(self, node: Any) -> Any:
         """One argument of the description."""
@@ -142,6 +145,18 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
+def named(trees: list[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:
+    """The tensors of trees with their names, as ``input.0``."""
+    found: list[tuple[str, torch.Tensor]] = []
+    for name, value in trees:
+        parts = (
+            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+        )
+        found += [(name, value)] if isinstance(value, torch.Tensor) else []
+        found += named([(f"{name}.{key}".lstrip("."), part) for key, part in parts])
+    return found
+
+
 def run(
     call: Call, change: Callable[[torch.Tensor], torch.Tensor], function: Callable[..., Any], side: Side | None = None
 ) -> list[tuple[str, Any]]:
@@ -150,6 +165,7 @@ def run(
     ``side``: who runs it; None for the CPU as it is.
     """
     wanted: list[torch.Tensor] = []
+    names: list[str] = []
     backward = call.content["propagation"] == "backward"
 
     def place(tensor: torch.Tensor) -> torch.Tensor:
@@ -159,6 +175,7 @@ def run(
         if not (backward and tensor.requires_grad):
             return moved
         wanted.append(moved.requires_grad_())
+        names.append(call.names.get(id(tensor), ""))
         return moved * 1  # in-place calls cannot write to leaves
 
     with torch.set_grad_enabled(backward):
@@ -178,7 +195,8 @@ def run(
     ]
     sent = [change(gradient).to(output.device, output.dtype) for output, gradient in pairs]
     found = torch.autograd.grad([output for output, _ in pairs], wanted, sent, allow_unused=True)
-    return [(str(number), spoil(home(value))) for number, value in enumerate(found)]
+    titles = [f"{number}, the gradient of {name}" if name else str(number) for number, name in enumerate(names)]
+    return [(title, spoil(home(value))) for title, value in zip(titles, found, strict=True)]
 
 
 def run_on(call: Call, change: Callable[[torch.Tensor], torch.Tensor], sides: Sides, side: Side) -> list[Any]:
@@ -203,56 +221,62 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def movement(
-    call: Call, eps: float, bench: list[tuple[str, Any]], function: Callable[..., Any]
-) -> tuple[list[Any], list[bool]]:
-    """How far each element of the reference moves when inputs are off by one unit of rounding; and whether each result
-    is elementwise: it moves at the places alone where they are.
+@dataclass
+class Seen:
+    """What disturbed calls tell of each result: how far rounding moves it, whether it is elementwise, and where it has
+    numbers of the arguments.
     """
-    moved: list[Any] = [None] * len(bench)
-    stays: list[bool | None] = [None] * len(bench)
+
+    moved: dict[str, Any]
+    elementwise: frozenset[str]
+    taken: dict[str, torch.Tensor]
+
+
+def disturbed(call: Call, eps: float, bench: list[tuple[str, Any]], function: Callable[..., Any]) -> Seen:
+    """What the reference gives when its inputs are off by one unit of rounding at random places."""
+    moved: dict[str, Any] = {}
+    elementwise, taken_over = Elementwise(), TakenOver()
     for seed in range(2):
         random = torch.Generator().manual_seed(seed)
         touched: list[torch.Tensor] = []
+        given: list[torch.Tensor] = []
 
         def off(
-            tensor: torch.Tensor, random: torch.Generator = random, touched: list[torch.Tensor] = touched
+            tensor: torch.Tensor,
+            random: torch.Generator = random,
+            touched: list[torch.Tensor] = touched,
+            given: list[torch.Tensor] = given,
         ) -> torch.Tensor:
             tensor = wide(tensor)
             if not (tensor.is_floating_point() or tensor.is_complex()):
                 return tensor
-            touched.append(torch.randint(0, 2, tensor.shape, generator=random))
-            return tensor * (1 - eps * touched[-1])
+            share = torch.randint(0, 2, tensor.shape, generator=random)
+            touched.append(share.zero_() if are_labels(tensor) else share)
+            given.append(tensor * (1 - eps * share))
+            return given[-1]
 
         with contextlib.suppress(Exception):
-            for number, ((_, old), (_, new)) in enumerate(zip(bench, run(call, off, function), strict=True)):
-                if isinstance(old, torch.Tensor) and old.is_floating_point():
-                    distance = (old - new).abs().nan_to_num(0.0, 0.0, 0.0)
-                    moved[number] = distance if moved[number] is None else torch.maximum(moved[number], distance)
-                    if stays[number] is not False:
-                        stays[number] = _moves_where(distance > 0, touched, stays[number])
-    return moved, [one is True for one in stays]
+            for (name, old), (_, new) in zip(bench, run(call, off, function), strict=True):
+                add_distance(moved, name, old, new)
+                elementwise.see(name, old, new, touched)
+                taken_over.see(name, old, new, given)
+    return Seen(moved, elementwise.names, taken_over.places)
 
 
-def _moves_where(moves: torch.Tensor, touched: list[torch.Tensor], before: bool | None) -> bool | None:
-    """Whether a result moves at the places alone where arguments do; ``before`` where that cannot be seen."""
-    alone = torch.ones(moves.shape, dtype=torch.bool)
-    for share in touched:
-        if share.dim() > moves.dim() or any(n not in (1, m) for n, m in zip(share.shape[::-1], moves.shape[::-1])):  # noqa: B905
-            return False
-        alone &= share == 0
-    return not bool((moves & alone).any()) if bool(alone.any()) and bool(moves.any()) else before
+def judge(
+    device: Any, bench: Any, moved: Any, is_elementwise: bool = False, taken: torch.Tensor | None = None
+) -> tuple[str, float, str]:
+    """``pass``, ``Warning`` or ``error``; the error in scales of rounding; and why.
 
-
-def judge(device: Any, bench: Any, moved: Any, is_elementwise: bool = False) -> tuple[str, float, str]:
-    """``pass``, ``Warning`` or ``error``; the error in scales of rounding; and why."""
+    ``moved``: how far rounding of the arguments moves each element; ``taken``: where there are numbers of these.
+    """
     if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
         equal = device == bench or (isinstance(bench, float) and math.isclose(device, bench, rel_tol=1e-5))
         return ("pass", 0.0, "") if equal else ("error", math.inf, f"{device!r} instead of {bench!r}")
     if device.shape != bench.shape:
         return "error", math.inf, f"shape {tuple(device.shape)} instead of {tuple(bench.shape)}"
     if device.is_complex():
-        device, bench, moved = torch.view_as_real(device), torch.view_as_real(bench), None
+        device, bench = torch.view_as_real(device), torch.view_as_real(bench)
     if not device.is_floating_point():
         wrong = int((device != bench).sum())
         return ("error", math.inf, f"{wrong} of {device.numel()} elements differ") if wrong else ("pass", 0.0, "")
@@ -266,11 +290,21 @@ def judge(device: Any, bench: Any, moved: Any, is_elementwise: bool = False) -> 
         return "pass", 0.0, ""
     mantissa, least = _MANTISSA.get(device.dtype, 23), _LEAST.get(device.dtype, -126)
     units = torch.exp2(torch.floor(torch.log2(r.abs())).clamp(min=least) - mantissa)
-    scale = torch.maximum(units, torch.full_like(units, float(b.square().mean().sqrt()) * 2.0**-mantissa))
+    typical = 0.0 if is_elementwise else float(b.square().mean().sqrt()) * 2.0**-mantissa / 8
+    scale = torch.maximum(units, torch.full_like(units, typical))
     if moved is not None:
         scale = torch.maximum(scale, moved[finite])
     scaled = torch.where((d - r).abs() <= units, torch.zeros_like(b), (d - b).abs() / scale)
     worst = float(scaled.max())
+    if taken is not None:
+        # A number that is taken over has nothing to round, unless rounding chooses which.
+        limit = units * (device.dtype in (torch.float32, torch.float64)) + (2.0**-126) * (least < -14)
+        if moved is not None:
+            limit = torch.where(moved[finite] > 4 * units, PASS_UP_TO * moved[finite], limit)
+        other = taken[finite] & ((d - r).abs() > limit)
+        if bool(other.any()):
+            worst = float(((d - b).abs() / scale)[other].max())
+            return "error", worst, f"{int(other.sum())} elements of {b.numel()} are not those of the arguments"
     is_half = device.dtype in (torch.float16, torch.bfloat16)
     most, warned = HALF_ELEMENTWISE_LIMITS if is_elementwise and is_half else (PASS_UP_TO, WARNING_UP_TO)
     status = "pass" if worst <= most else "Warning" if worst <= warned else "error"
@@ -327,7 +361,8 @@ def share(bad: torch.Tensor, of: torch.Tensor) -> float:
 @dataclass
 class Sides:
     """Who runs the call. ``function`` is what they call, ``reference`` what the reference does, which computes the
-    same in double precision; ``dtype``: another type of float arguments; ``autocast``: that of the recorded call.
+    same in double precision; ``dtype``: another type of float arguments; ``autocast``: that of the recorded call;
+    ``kernel``: the same by a kernel of the CPU that is not in question, whose rounding passes; None for none.
     """
 
     device: Side
@@ -336,6 +371,7 @@ class Sides:
     reference: Callable[..., Any]
     dtype: torch.dtype | None = None
     autocast: torch.dtype | None = None
+    kernel: Callable[..., Any] | None = None
 
 
 class CannotRunError(Exception):
@@ -368,13 +404,22 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
     # A call under autocast rounds to the type of its results, also where its gradients have that of the arguments.
     types += [one for one in sides.device.gave if one.is_floating_point]
     eps = max((float(torch.finfo(one).eps) for one in types), default=2.0**-23)
-    moved, elementwise = movement(call, eps, bench, sides.reference)
+    around = disturbed(call, eps, bench, sides.reference)
+    tensors = [one for one in leaves([call.args, call.kwargs, call.gradients]) if isinstance(one, torch.Tensor)]
+    given = [chosen(one.detach()) for one in tensors]
+    ordinary = zip(bench, errors_of_cpu(call, chosen, sides, device), strict=False)
+    add_ordinary_errors(around.moved, [(name, one, other) for (name, one), (_, other) in ordinary], given, eps)
     verdicts = []
     for number, ((name, ours), (_, theirs)) in enumerate(zip(device, bench, strict=True)):
-        status, scaled, why = judge(ours, theirs, moved[number], elementwise[number])
+        moved = around.moved.get(name)
+        like_arguments = isinstance(ours, torch.Tensor) and {ours.dtype} == {
+            one.dtype for one in given if one.is_floating_point()
+        }
+        taken = around.taken.get(name) if like_arguments else None
+        status, scaled, why = judge(ours, theirs, moved, name in around.elementwise, taken)
         beside: list[tuple[str, Any]] = []
         if sides.control:
-            _, other, _ = judge(control[number][1], theirs, moved[number])
+            _, other, _ = judge(control[number][1], theirs, moved)
             beside = [("Scaled error of the control", other)]
             if status != "pass" and scaled <= 2 * other:
                 status, why = "pass", f"the control on {sides.control.text} is as far off"
@@ -387,6 +432,19 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
                 rows = metrics(ours, theirs, call.content["standard"])
             print_table([*rows, ("Scaled error", scaled), *beside, ("Verdict", f"{status} {why}".strip())])
     return next((word for word in ("error", "Warning") if word in verdicts), "pass")
+
+
+def errors_of_cpu(
+    call: Call, change: Callable[[torch.Tensor], torch.Tensor], sides: Sides, device: list[tuple[str, Any]]
+) -> list[tuple[str, Any]]:
+    """What a kernel of the CPU that is not in question gives for the same call; nothing where it has none."""
+    if sides.kernel is None:
+        return []
+    if sides.device.text == "cpu" and not sides.device.fault:
+        return device
+    with contextlib.suppress(Exception):
+        return run_on(call, change, replace(sides, function=sides.kernel), Side("cpu"))
+    return []
 
 
 def words_of(problem: Exception) -> str:

@@ -243,6 +243,8 @@ def sides_of(content: dict[str, Any], options: argparse.Namespace) -> Sides:
         reference=chosen_reference(content, options, function),
         dtype=getattr(torch, DTYPES[options.dtype]) if options.dtype else device.dtype,
         autocast=getattr(torch, content["autocast"]) if content.get("autocast") else None,
+        # What a user registers may be what is wrong, on the CPU, too.
+        kernel=None if options.load or content["type"] in ("Ops", "Function") else function,
     )
 
 

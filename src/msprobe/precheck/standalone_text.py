@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 _PARTS = {
-    "pytorch": ("standalone.py", "standalone_side.py", "standalone_main.py"),
+    "pytorch": ("standalone.py", "standalone_side.py", "standalone_places.py", "standalone_main.py"),
     "mindspore": ("mindspore/standalone.py",),
 }
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from msprobe.precheck import standalone
+from msprobe.precheck.strict import judge_floats
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
 from msprobe.precheck.torch.reference import Movement, disturbed
@@ -38,14 +39,6 @@ def test_a_script_judges_an_elementwise_call_in_a_half_type_as_run_ut_does() -> 
     bench = torch.ones(4, 5, dtype=torch.float64)
     device = bench.bfloat16()
     device[1, 2] += 17 * 2.0**-7
-    touched = torch.zeros(4, 5)
-    touched[1, 2] = 1
-    elsewhere = torch.zeros(4, 5, dtype=torch.bool)
-    elsewhere[0, 0] = True
-
-    assert standalone._moves_where(touched > 0, [touched], None) is True
-    assert standalone._moves_where(elsewhere, [touched], None) is False
-    assert standalone._moves_where(touched > 0, [torch.zeros(3)], None) is False
     assert standalone.judge(device, bench, None, True)[0] == "error"
     assert standalone.judge(device, bench, None, False)[0] == "pass"
 
@@ -62,3 +55,53 @@ def test_labels_are_not_disturbed() -> None:
 
     by_label = disturbed(loss, inputs, run_call(loss, inputs, False), 2.0**-23, "Call.0", 1)
     assert float(by_label.moved["output.0"].max()) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("function", "taken"),
+    [
+        (lambda x: x.t().reshape(4, 5), True),
+        (lambda x: torch.relu(x - 0.0), True),
+        (lambda x: -x.flip(0), True),
+        (lambda x: torch.where(x > 0.2, x, 7.0), True),
+        (lambda x: torch.cummax(x, 0)[0], True),
+        (lambda x: x.expand(3, 4, 5)[1], True),
+        (torch.tanh, False),
+        (lambda x: x * 2.0, False),
+        (lambda x: x.cumsum(0), False),
+        (lambda x: torch.sort(x)[0] + x, False),
+        (lambda x: torch.full_like(x, 3.0), False),
+    ],
+)
+def test_calls_that_compute_nothing_are_known_by_the_numbers_of_their_arguments(
+    function: Callable[..., Any], taken: bool
+) -> None:
+    found = moved(function, torch.rand(4, 5, dtype=torch.float64) - 0.5)
+    assert ("output.0" in found.taken) is taken
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("units", [0, 1, 3])
+def test_numbers_that_are_taken_over_have_nothing_to_round(dtype: torch.dtype, units: int) -> None:
+    bench = torch.rand(4, 5).to(dtype).double() + 1
+    device = bench.to(dtype)
+    bench = device.double()
+    device[1, 2] += units * torch.finfo(dtype).eps
+    taken = torch.ones(4, 5, dtype=torch.bool)
+    wrong = units > (1 if dtype is torch.float32 else 0)
+
+    script = standalone.judge(device, bench, bench * torch.finfo(dtype).eps, False, taken)
+    name = str(dtype).removeprefix("torch.")
+    arrays = bench.numpy(), device.double().numpy(), taken.numpy()
+    strict = judge_floats(arrays[0], arrays[0], arrays[1], name, None, taken=arrays[2])
+    assert script[0] == strict.status == ("error" if wrong else "pass")
+    assert ("are not the numbers of the arguments" in strict.message) is wrong
+    assert judge_floats(arrays[0], arrays[0], arrays[1], name, None).status == "pass"
+
+
+def test_a_number_that_rounding_chooses_may_be_another_one() -> None:
+    bench, device = torch.full((4, 5), 1.0, dtype=torch.float64), torch.full((4, 5), 1.5, dtype=torch.bfloat16)
+    movement, taken = torch.full((4, 5), 0.5, dtype=torch.float64), torch.ones(4, 5, dtype=torch.bool)
+    assert standalone.judge(device, bench, movement, False, taken)[0] == "pass"
+    arrays = bench.numpy(), device.double().numpy()
+    assert judge_floats(arrays[0], *arrays, "bfloat16", movement.numpy(), taken=taken.numpy()).status == "pass"

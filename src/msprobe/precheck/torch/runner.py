@@ -220,7 +220,7 @@ class TorchRunner:
                 known = bare if own and api in self._operators else None if own else function
                 ordinary = known and self._ordinary(known, inputs, backward, autocast, None if own else device)
                 if ordinary:
-                    reference.add_ordinary_errors(movement.moved, bench, ordinary, wide, eps)
+                    reference.add_errors_of(ordinary, movement.moved, bench, wide, eps)
         control = self._control.run(function, inputs, backward, autocast) if self._control is not None else None
         return Sides(inputs, bench, device, control, movement, autocast)
 
@@ -280,6 +280,8 @@ class TorchRunner:
         if which in sides.movement.moved:
             pair.movement = sides.movement.moved[which].numpy()
         pair.elementwise = which in sides.movement.elementwise
+        if which in sides.movement.taken and _has_type_of_arguments(device, sides.inputs):
+            pair.taken = sides.movement.taken[which].numpy()
         pair.from_float8 = any(is_float8(tensor) for tensor in sides.inputs.tensors())
         if isinstance(bench, torch.Tensor) and isinstance(device, torch.Tensor) and self._profile.by_element:
             pair.rounded = _rounded(bench, device.dtype)
@@ -322,6 +324,13 @@ class TorchRunner:
         from msprobe.precheck.torch.formula import check_formula
 
         return check_formula(f"{key}{FORMULA}", function, reference.promoted(inputs, "", True))
+
+
+def _has_type_of_arguments(result: Any, inputs: Inputs) -> bool:
+    """True if all float arguments, and gradients that come in, have the type of a result."""
+    given = [*inputs.tensors(), *flat_outputs(inputs.gradients or [])]
+    types = {one.dtype for one in given if isinstance(one, torch.Tensor) and one.is_floating_point()}
+    return isinstance(result, torch.Tensor) and types == {result.dtype}
 
 
 def _spreads(key: str, bench: Outcome, device: Outcome) -> list[Judged]:
