@@ -52,7 +52,7 @@ class Pair:
 
     ``rounded``: the reference rounded to the candidate's type, ``movement``: how far disturbed inputs move each
     element, ``elementwise``: each element depends only on what is at its place in the arguments, ``taken``: where a
-    result that computes nothing has numbers of its arguments, which have its type (strict only).
+    result that computes nothing has numbers of its arguments, which have its type, to ``taken_units`` (strict only).
     ``from_float8``: arguments are floats of 8 bits.
     """
 
@@ -63,6 +63,7 @@ class Pair:
     movement: Array | None = None
     elementwise: bool = False
     taken: Array | None = None
+    taken_units: float = 0.0
     from_float8: bool = False
 
 
@@ -183,6 +184,15 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
     row.metrics.update(verdict_rows)
     wide = b.astype(np.float64)
     rounded = wide if pair.rounded is None else pair.rounded
-    verdict = judge_floats(wide, rounded, d.astype(np.float64), dtype, pair.movement, pair.elementwise, pair.taken)
+    verdict = judge_floats(
+        wide,
+        rounded,
+        d.astype(np.float64),
+        dtype,
+        pair.movement,
+        pair.elementwise,
+        pair.taken,
+        pair.taken_units,
+    )
     row.status, row.message = verdict.status, verdict.message
     row.index, row.p99, row.scaled = verdict.index, verdict.p99, verdict.scaled

@@ -16,7 +16,14 @@ from typing import Any
 
 import torch
 
-from msprobe.precheck.standalone_places import Elementwise, TakenOver, add_distance, add_ordinary_errors, are_labels
+from msprobe.precheck.standalone_places import (
+    Elementwise,
+    TakenOver,
+    add_distance,
+    add_ordinary_errors,
+    are_labels,
+    units_taken_over,
+)
 from msprobe.precheck.standalone_side import Side
 
 PASS_UP_TO, WARNING_UP_TO = 32.0, 128.0
@@ -264,7 +271,12 @@ def disturbed(call: Call, eps: float, bench: list[tuple[str, Any]], function: Ca
 
 
 def judge(
-    device: Any, bench: Any, moved: Any, is_elementwise: bool = False, taken: torch.Tensor | None = None
+    device: Any,
+    bench: Any,
+    moved: Any,
+    is_elementwise: bool = False,
+    taken: torch.Tensor | None = None,
+    is_gradient: bool = False,
 ) -> tuple[str, float, str]:
     """``pass``, ``Warning`` or ``error``; the error in scales of rounding; and why.
 
@@ -298,7 +310,7 @@ def judge(
     worst = float(scaled.max())
     if taken is not None:
         # A number that is taken over has nothing to round, unless rounding chooses which.
-        limit = units * (device.dtype in (torch.float32, torch.float64)) + (2.0**-126) * (least < -14)
+        limit = units * units_taken_over(device.dtype, is_gradient) + (2.0**-126 if least < -14 else 0.0)
         if moved is not None:
             limit = torch.where(moved[finite] > 4 * units, PASS_UP_TO * moved[finite], limit)
         other = taken[finite] & ((d - r).abs() > limit)
@@ -409,6 +421,7 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
     given = [chosen(one.detach()) for one in tensors]
     ordinary = zip(bench, errors_of_cpu(call, chosen, sides, device), strict=False)
     add_ordinary_errors(around.moved, [(name, one, other) for (name, one), (_, other) in ordinary], given, eps)
+    backward = call.content["propagation"] == "backward"
     verdicts = []
     for number, ((name, ours), (_, theirs)) in enumerate(zip(device, bench, strict=True)):
         moved = around.moved.get(name)
@@ -416,7 +429,7 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
             one.dtype for one in given if one.is_floating_point()
         }
         taken = around.taken.get(name) if like_arguments else None
-        status, scaled, why = judge(ours, theirs, moved, name in around.elementwise, taken)
+        status, scaled, why = judge(ours, theirs, moved, name in around.elementwise, taken, backward)
         beside: list[tuple[str, Any]] = []
         if sides.control:
             _, other, _ = judge(control[number][1], theirs, moved)

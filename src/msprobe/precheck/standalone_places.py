@@ -88,6 +88,15 @@ class TakenOver:
         return {name: places for name, places in self._places.items() if name not in self._computed}
 
 
+def units_taken_over(dtype: torch.dtype, is_gradient: bool) -> float:
+    """By how many units of its type a number may be off that is taken over: it has nothing to round.
+
+    A wider type may have been computed with, as by an interpolation to the same size; and a gradient that comes to the
+    same may be made in two steps, as that of a product by a division.
+    """
+    return 2.0 if is_gradient else 1.0 if dtype in (torch.float32, torch.float64) else 0.0
+
+
 def differing(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """Where two tensors differ; NaN equals itself."""
     return (old != new) & ~(old.isnan() & new.isnan())

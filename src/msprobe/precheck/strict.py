@@ -28,9 +28,6 @@ FLOAT8_LIMITS = (2.0, 4.0)
 #: once or a few times. 32 units are a quarter of a number in bfloat16.
 HALF_ELEMENTWISE_LIMITS = (4.0, 16.0)
 _HALVES = frozenset(("float16", "bfloat16"))
-#: Numbers that a call takes over from its arguments have nothing to round; a wider type may have been computed with,
-#: as by an interpolation to the same size.
-_TAKEN_UNITS = {"float32": 1.0, "float64": 1.0}
 
 #: Mantissa bits, least exponent and largest number of the float types.
 FLOATS: dict[str, tuple[int, int, float]] = {
@@ -82,12 +79,14 @@ def judge_floats(
     movement: Array | None,
     elementwise: bool = False,
     taken: Array | None = None,
+    taken_units: float = 0.0,
 ) -> StrictVerdict:
     """Judge one result of a float type.
 
     ``bench`` is the reference in float64, ``rounded`` the same rounded to ``dtype``, ``device`` the candidate's result;
     both as float64. ``movement`` says how far disturbed inputs move each element; an ``elementwise`` call has no large
-    elements whose rounding could reach the small ones. ``taken`` says where the result has numbers of the arguments.
+    elements whose rounding could reach the small ones. ``taken`` says where the result has numbers of the arguments,
+    which are to be the same but for ``taken_units``.
     """
     unlike = _unlike_specials(bench, rounded, device, dtype, movement)
     if unlike is not None:
@@ -113,7 +112,8 @@ def judge_floats(
         relative = errors / np.maximum(np.abs(b), units)
     p99 = float(np.quantile(relative, 0.99))
     if taken is not None:
-        other = _other_numbers(r, d, taken[finite], units, movement[finite] if movement is not None else None, dtype)
+        allowed = taken_units * units + (LEAST_NORMAL[dtype] if dtype in _SUBNORMAL else 0.0)
+        other = taken[finite] & _are_others(r, d, allowed, units, None if movement is None else movement[finite])
         if other.any():
             worst = int(np.argmax(np.where(other, np.abs(d - r), 0.0)))
             place = tuple(int(n) for n in np.argwhere(finite)[worst])
@@ -135,12 +135,11 @@ def judge_floats(
     return StrictVerdict(status, message, largest, place, p99)
 
 
-def _other_numbers(r: Array, d: Array, taken: Array, units: Array, movement: Array | None, dtype: str) -> Array:
-    """Where a number that is taken over has become another; where the movement is large, rounding chooses which."""
-    allowed = np.maximum(_TAKEN_UNITS.get(dtype, 0.0) * units, LEAST_NORMAL[dtype] if dtype in _SUBNORMAL else 0.0)
+def _are_others(r: Array, d: Array, allowed: Array, units: Array, movement: Array | None) -> Array:
+    """Where numbers are off by more than is allowed; where the movement is large, rounding chooses which are taken."""
     if movement is not None:
         allowed = np.where(movement > 4 * units, np.maximum(allowed, PASS_UP_TO * movement), allowed)
-    return np.asarray(taken & (np.abs(d - r) > allowed))
+    return np.asarray(np.abs(d - r) > allowed)
 
 
 def _unlike_specials(

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from msprobe.precheck import standalone
+from msprobe.precheck.standalone_places import units_taken_over
 from msprobe.precheck.strict import judge_floats
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
@@ -93,9 +94,12 @@ def test_numbers_that_are_taken_over_have_nothing_to_round(dtype: torch.dtype, u
     script = standalone.judge(device, bench, bench * torch.finfo(dtype).eps, False, taken)
     name = str(dtype).removeprefix("torch.")
     arrays = bench.numpy(), device.double().numpy(), taken.numpy()
-    strict = judge_floats(arrays[0], arrays[0], arrays[1], name, None, taken=arrays[2])
+    most = units_taken_over(dtype, is_gradient=False)
+    strict = judge_floats(arrays[0], arrays[0], arrays[1], name, None, taken=arrays[2], taken_units=most)
     assert script[0] == strict.status == ("error" if wrong else "pass")
     assert ("are not the numbers of the arguments" in strict.message) is wrong
+    as_gradient = standalone.judge(device, bench, None, False, taken, is_gradient=True)
+    assert as_gradient[0] == ("error" if units > 2 else "pass")
     assert judge_floats(arrays[0], arrays[0], arrays[1], name, None).status == "pass"
 
 

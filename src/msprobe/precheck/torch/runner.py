@@ -23,6 +23,7 @@ from msprobe.precheck.known_names import RANDOM, is_dropout
 from msprobe.precheck.memory import check_memory
 from msprobe.precheck.precision_compare import FORMULA
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
+from msprobe.precheck.standalone_places import units_taken_over
 from msprobe.precheck.standards import PROFILES, Profile
 from msprobe.precheck.torch import errors_kept, reference, spread
 from msprobe.precheck.torch.functions import UnknownApiError, find_function, find_loaded, function_of_npu
@@ -282,6 +283,7 @@ class TorchRunner:
         pair.elementwise = which in sides.movement.elementwise
         if which in sides.movement.taken and _has_type_of_arguments(device, sides.inputs):
             pair.taken = sides.movement.taken[which].numpy()
+            pair.taken_units = units_taken_over(device.dtype, is_gradient=not which.startswith("output."))
         pair.from_float8 = any(is_float8(tensor) for tensor in sides.inputs.tensors())
         if isinstance(bench, torch.Tensor) and isinstance(device, torch.Tensor) and self._profile.by_element:
             pair.rounded = _rounded(bench, device.dtype)
