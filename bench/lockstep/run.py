@@ -40,6 +40,9 @@ sys.path.insert(0, str(ROOT / "src"))
 
 _MOST_TRIES = 400
 
+#: What is drawn of how many parameters there are, and what makes some.
+_COUNTS, _MAKES = ("@matrices", "@query", "@total"), ("nn.Linear(", "nn.Parameter(", "nn.Embedding(", "nn.LayerNorm(")
+
 
 def choose(count: int, number: int, only: Sequence[str]) -> tuple[list[Any], dict[str, Any], list[dict[str, str]]]:
     """Patterns that can be planted together, the settings of their program, and the words drawn for each."""
@@ -88,6 +91,9 @@ def _texts(chosen: Sequence[Any], settings: dict[str, Any], words: Sequence[dict
     from bugs.planting import BEDS, Draw, edited, line_number
 
     draws = [Draw(0, settings, one) for one in words]
+    counted = len(chosen) > 1 and any(word in repr(one) for one in chosen for word in _COUNTS)
+    if counted and any(map(_has_other_parameters, chosen)):
+        return None
     try:
         reference = (BEDS / f"{chosen[0].program}.py").read_text()
         for edits in dict.fromkeys(one.bed for one in chosen):
@@ -105,6 +111,13 @@ def _texts(chosen: Sequence[Any], settings: dict[str, Any], words: Sequence[dict
     except (ValueError, SyntaxError):
         return None
     return candidate, reference
+
+
+def _has_other_parameters(pattern: Any) -> bool:
+    """True if its program has other parameters than the bare one, so that their counts do not hold."""
+    edits = [*pattern.bed, *pattern.plant]
+    adds = any(one.new.count(word) > one.old.count(word) for one in edits for word in _MAKES)
+    return adds or any("self.head.weight = self.embedding.weight" in one.old for one in edits)
 
 
 def record(place: Path, side: str, text: str, job: dict[str, Any], mode: str) -> None:

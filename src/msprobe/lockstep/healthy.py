@@ -37,7 +37,8 @@ class Healthy:
         for one in regions:
             self._followed.update(one["followed"])
             if one["ends"] and all(one["ends"].values()):
-                self._calls.update(one["calls"])
+                untold = set(one["untold"])
+                self._calls.update(name for name in one["calls"] if name not in untold)
                 self._ends.update((*one["ends"], *one["passed"]))
                 self._arrived.update(one["arrived"])
                 self._at_once.update(name for name in one["calls"] if name in one["ends"])

@@ -217,7 +217,7 @@ class Lockstep(Changer):
                 agrees = recorded is None or self._beside.agrees(value, recorded, slot, own.region.root)
                 if agrees and (own.value is None or not writes):
                     self._regions.take(tensor)
-                    own.region.root.arrive(event.name, path)
+                    own.region.root.arrive(event.name, path, own.call)
                     if recorded is not None or own.value is not None:
                         given[path] = value if recorded is None else self._values.linked(value, recorded)
                     continue
@@ -343,6 +343,7 @@ class Lockstep(Changer):
         agrees = slot is not None and (recorded is None or self._beside.agrees(value, recorded, slot, region.root))
         if agrees:
             region.root.end(event.name, True)
+            region.root.judged.add(event.name)
             if value is tensor or (recorded is None and not owned and self._beside.other(tensor, slot) is None):
                 self._regions.note_made(tensor, mark)
                 return None
@@ -353,7 +354,7 @@ class Lockstep(Changer):
                     return joined
         depth = max((own.depth for own in owned), default=0) + (slot is not None)
         differs = None if slot is None or agrees else event
-        self._regions.keep(tensor, region, depth, value, differs, None if slot is None else mark)
+        self._regions.keep(tensor, region, depth, value, differs, None if slot is None else mark, event.name)
         return None
 
     def _after_pass(self, event: ModulePass, result: Any) -> Result | None:

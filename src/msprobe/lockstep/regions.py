@@ -28,9 +28,12 @@ _OF_GRADIENTS, _OF_COARSE_GRADIENTS = 8.0, 2.0
 #: The norm of an error of rounding is 0.29 units of each element, and that of many of them grows with their root.
 _OF_COARSE = 0.5
 
+#: What ends at them tells of more than of the value that they take.
+_OF_MANY = ("Module.", "Optimizer.")
+
 Mark = tuple[str, int]
 #: What a region tells of by names alone.
-NAMES = ("calls", "followed", "arrived", "passed")
+NAMES = ("calls", "followed", "arrived", "passed", "untold")
 
 
 @dataclass(eq=False)
@@ -49,6 +52,9 @@ class Region:
     passed: dict[str, None] = field(default_factory=dict)
     #: Calls that were made a second time, through which gradients may come back instead of the first.
     followed: dict[str, None] = field(default_factory=dict)
+    #: Of a call, the calls that made the own values that it takes; and of which calls an end has judged the values.
+    takes: dict[str, set[str]] = field(default_factory=dict)
+    judged: set[str] = field(default_factory=set)
     into: Region | None = None
     #: A result has another shape than in the reference.
     is_reshaped: bool = False
@@ -88,10 +94,26 @@ class Region:
         """It was judged at a call, a module or an optimizer; one disagreement stays."""
         self.ends[name] = agrees and self.ends.get(name, True)
 
-    def arrive(self, name: str, path: str) -> None:
-        """Where a call takes an own value, it is what the reference has there."""
+    def arrive(self, name: str, path: str, maker: str) -> None:
+        """Where a call takes an own value, made by ``maker``, it is what the reference has there."""
         self.end(name, True)
+        self.judged.add(maker)
         self.arrived.setdefault(f"{name} {path.replace('kwargs.', 'input.', 1)}")
+
+    @property
+    def untold(self) -> list[str]:
+        """The calls that no end tells of, as nothing that was judged comes of what they make: of those of an optimizer,
+        each parameter's by themselves. Gradients, those of the optimizer too, and what modules return tell of all.
+        """
+        if any(not name.endswith(".forward") or name.startswith(_OF_MANY) for name in self.ends):
+            return []
+        told, waiting = set[str](), list(self.judged)
+        while waiting:
+            name = waiting.pop()
+            if name not in told:
+                told.add(name)
+                waiting += self.takes.get(name, ())
+        return [name for name in self.calls if name not in told]
 
     def to_json(self) -> dict[str, Any]:
         """As whoever judges reads it."""
@@ -102,13 +124,15 @@ class Region:
 @dataclass(frozen=True)
 class Own:
     """What is known of a tensor that stands for an own value: its region, how many calls lie behind it, and the value;
-    None if that is the tensor itself. ``maker``: the paired call that has returned it, if there is one.
+    None if that is the tensor itself. ``maker``: the paired call that has returned it, if there is one; ``call``: the
+    name of the call that has, in any case.
     """
 
     region: Region
     depth: int
     value: Any = None
     maker: Mark | None = None
+    call: str = ""
 
 
 class Regions:
@@ -176,16 +200,18 @@ class Regions:
         value: Any = None,
         differs: Any = None,
         maker: Mark | None = None,
+        call: str = "",
     ) -> None:
         """A tensor stands for an own value now. ``differs``: the paired call which the reference has another result of;
-        that counts if nothing takes it any more. ``maker``: the paired call that has returned it.
+        that counts if nothing takes it any more. ``maker``: the paired call that has returned it; ``call``: the name of
+        the call that has.
         """
         if differs is not None:
             self._loose_ends[id(tensor)] = region, differs.name, differs.key, differs.parent
         else:
             self._loose_ends.pop(id(tensor), None)
         region.root.has_gradient |= tensor.requires_grad
-        self._own[id(tensor)] = weakref.ref(tensor), Own(region, depth, None if value is tensor else value, maker)
+        self._own[id(tensor)] = weakref.ref(tensor), Own(region, depth, None if value is tensor else value, maker, call)
         if value is None or value is tensor:
             self._made.pop(id(tensor), None)
 
@@ -226,6 +252,7 @@ class Regions:
         elif begins:
             region.passes = _common(region.passes, passes)
         region.calls.setdefault(name)
+        region.takes.setdefault(name, set()).update(one.call for one in owned)
         for tensor in tensors:
             maker = self.maker(tensor)
             if maker is not None and region not in self._entries.setdefault(maker, []):
@@ -245,6 +272,9 @@ class Regions:
         one.followed.update(other.followed)
         one.arrived.update(other.arrived)
         one.passed.update(other.passed)
+        one.judged |= other.judged
+        for name, makers in other.takes.items():
+            one.takes.setdefault(name, set()).update(makers)
         for name, agrees in other.ends.items():
             one.end(name, agrees)
         other.into = one

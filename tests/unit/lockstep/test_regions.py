@@ -14,8 +14,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.lockstep import account_files
 from msprobe.lockstep.confirm import confirmed, named_call
+from msprobe.lockstep.healthy import Healthy
 from msprobe.lockstep.regions import Region, Regions
 from msprobe.pytorch import PrecisionDebugger
 
@@ -202,6 +205,34 @@ def test_regions_that_meet_are_one_and_one_disagreement_stays() -> None:
     assert met.ends == {"Torch.add.0.forward": False}
     assert list(met.calls) == ["Torch.mul.0.forward", "Torch.mul.1.forward", "Torch.add.1.forward"]
     assert regions.own(third) is None
+
+
+@pytest.mark.parametrize("further", ["", "Tensor.mul.0.backward", "Module.a.A.forward.0", "Optimizer.SGD.0.forward"])
+def test_calls_are_excused_by_ends_that_tell_of_them(further: str) -> None:
+    regions = Regions(2.0**-23)
+    scaled, first, second = (torch.zeros(2) for _ in range(3))
+
+    def made_of(tensors: list[torch.Tensor], name: str, result: torch.Tensor) -> None:
+        owned = [own for own in map(regions.own, tensors) if own is not None]
+        regions.keep(result, regions.join(name, owned, tensors, begins=True), 0, call=name)
+
+    # One call scales the gradients of two parameters; that of the second one arrives where the reference has it.
+    made_of([], "Torch._foreach_mul_.0.forward", scaled)
+    made_of([scaled], "Tensor.__add__.0.forward", first)
+    made_of([scaled], "Tensor.__add__.1.forward", second)
+    own = regions.own(second)
+    assert own is not None
+    own.region.root.arrive("Tensor.sub_.1.forward", "input.1", own.call)
+    (region,) = regions
+    if further:  # these tell of all that came before
+        region.end(further, True)
+
+    healthy = Healthy([region.to_json()])
+    assert region.untold == ([] if further else ["Tensor.__add__.0.forward"])
+    for number, is_told in enumerate((bool(further), True)):
+        name = f"Tensor.__add__.{number}.forward"
+        finding = Finding("structure", "it does something else", name, name)
+        assert healthy.explains(Suspect(finding, 0.0, clear=True)) is is_told
 
 
 def test_types_of_few_digits_leave_no_more_to_a_region_than_rounding_does() -> None:
