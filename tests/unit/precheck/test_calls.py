@@ -15,6 +15,7 @@ from msprobe.precheck.torch import runner
 pytestmark = pytest.mark.usefixtures(own_threads.__name__)
 
 BF16 = {**TENSOR, "dtype": "torch.bfloat16"}
+PLACES = {"type": "torch.Tensor", "dtype": "torch.int64", "shape": [4], "Max": 3, "Min": 0}
 
 
 def test_a_wrong_gradient_of_a_keyword_argument_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,3 +173,31 @@ def test_a_pass_of_which_the_record_does_not_tell_everything_is_judged_by_no_rec
         found = made.run("Module.m.LayerNorm.0")
         assert found.result[1] == inexact
         assert ("does not tell all that the module was made with" in found.result[3]) is (inexact == "SKIP")
+
+
+@pytest.mark.parametrize(("candidate", "status"), [("cpu", "pass"), ("cpu+inject:scale=1e-3", "error")])
+def test_functions_of_lists_of_tensors_are_run(tmp_path: Path, candidate: str, status: str) -> None:
+    tensors = [TENSOR, {**TENSOR, "shape": [5]}]
+    found = answer_of(
+        tmp_path, "Torch._foreach_mul_", forward(tensors, {**TENSOR, "shape": []}, output=tensors), candidate=candidate
+    )
+    assert found.result[1] == status
+    assert [row[3] for row in found.details] == ["(4, 4)", "(5,)"]
+
+
+@pytest.mark.parametrize(("name", "args"), [("Torch.transpose", (0, 1)), ("Tensor.index_select", (1, PLACES))])
+@pytest.mark.parametrize(("units", "status"), [(0, "pass"), (3, "error")])
+def test_what_only_moves_numbers_is_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, args: Any, units: int, status: str
+) -> None:
+    def run(function: Any, args: Any, kwargs: Any) -> Any:
+        result = function(*args, **kwargs).clone()
+        result[1, 1] += units * torch.finfo(torch.bfloat16).eps * result[1, 1].abs()
+        return result
+
+    record = forward(BF16, *args, output=BF16)
+    found = answer_of(tmp_path, name, record, candidate=plugin(monkeypatch, run))
+    assert found.result[1] == status
+    if units:
+        assert "1 of 16 elements are not the numbers of the arguments that belong there" in found.details[0][22]
+        assert "[1, 1]" in found.details[0][22]

@@ -78,7 +78,8 @@ def find_loaded(prefix: str, name: str, module: Any) -> Callable[..., Any]:
 
 def _is_operation(found: Any, prefix: str, name: str) -> bool:
     """True for what torch itself lists as a function of tensors, and for what it implements in C."""
-    if prefix == "VF":
+    # Functions of lists of tensors, as optimizers and clipping call them, are not in the list of torch.
+    if prefix == "VF" or (prefix == "Torch" and name.startswith("_foreach_")):
         return type(found).__name__ == "builtin_function_or_method"
     return found in _operations() or name in _CREATE
 
