@@ -226,3 +226,12 @@ def named(events: Sequence[Event]) -> str:
     """The names of calls, not too many of them."""
     names = [event.name for event in events]
     return ", ".join(names[:4]) + (Wording(" and {} more", len(names) - 4) if len(names) > 4 else "")
+
+
+def settings_in_words(left: object, right: object) -> tuple[str, str]:
+    """Two settings as they are read, with as many digits as tell them apart: no 0.07500000000000001."""
+    for digits in (6, 10):
+        texts = [f"{value:.{digits}g}" if isinstance(value, float) else str(value) for value in (left, right)]
+        if texts[0] != texts[1]:
+            return texts[0], texts[1]
+    return str(left), str(right)

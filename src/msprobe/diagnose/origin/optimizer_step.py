@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe.diagnose.differences.words import settings_in_words
 from msprobe.diagnose.evidence import Because, Cause, Listed, Named, Seen, Setting
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.inputs import leftover_in_words
@@ -48,7 +49,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
         )
     for key, found in optimizer.changed_settings(event, partner, scene.comparer.crossing).items():
         name, left, right = found[0]
-        shown = _shown(left, right)
+        shown = settings_in_words(left, right)
         everyone = "all parameters" if len(found) >= len(one) else _listed([item[0] for item in found])
         scene.say(
             ("setting", event, key),
@@ -237,15 +238,6 @@ def _is(names: Sequence[str]) -> str:
 
 def _they(names: Sequence[str]) -> str:
     return "it is" if len(names) == 1 else "they are"
-
-
-def _shown(left: object, right: object) -> tuple[str, str]:
-    """Two settings as they are read, with as many digits as tell them apart: no 0.07500000000000001."""
-    for digits in (6, 10):
-        texts = [f"{value:.{digits}g}" if isinstance(value, float) else str(value) for value in (left, right)]
-        if texts[0] != texts[1]:
-            return texts[0], texts[1]
-    return str(left), str(right)
 
 
 def _ratio(left: Any, right: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences.records import Comparer, Difference
-from msprobe.diagnose.differences.words import relation_of
-from msprobe.diagnose.evidence import Fact, Seen
+from msprobe.diagnose.differences.words import relation_of, settings_in_words
+from msprobe.diagnose.evidence import Fact, Seen, Setting
 from msprobe.diagnose.findings import Finding, Kind
 from msprobe.diagnose.origin.ledger import Ledger, Suspect
 from msprobe.diagnose.origin.step_facts import Before, StepFacts
@@ -138,6 +138,11 @@ class Scene(StepFacts):
         )
 
     def relation(self, facts: Sequence[Fact]) -> str:
-        """How the tensor that a finding rests on is apart, in a few words; empty if it rests on none."""
+        """How the tensor or the setting that a finding rests on is apart, in a few words; empty if it rests on none."""
         seen = next((one for one in facts if isinstance(one, Seen)), None)
-        return "" if seen is None else relation_of(seen.difference, self.comparer, seen.bound).brief()
+        if seen is not None:
+            return relation_of(seen.difference, self.comparer, seen.bound).brief()
+        setting = next((one for one in facts if isinstance(one, Setting) and one.field), None)
+        if setting is None:
+            return ""
+        return Wording("is {}, in the reference {}", *settings_in_words(setting.candidate, setting.reference))

@@ -10,6 +10,7 @@ ORIGINS: dict[str, str] = {
     "the reference alone calls {}": "仅标杆侧调用 {0}",
     "the reference calls {}, the candidate does not": "标杆侧调用 {0}，待查侧没有",
     "{}: {} is {}, in the reference {}": "{0}：{1} 为 {2}，标杆侧为 {3}",
+    "is {}, in the reference {}": "为 {0}，标杆侧为 {1}",
     "{} is {}, in the reference {}": "{0} 为 {1}，标杆侧为 {2}",
     ": its result is the same, and the running averages that it keeps for evaluation are not": "：结果相同，但它为评估保留的滑动平均值不同",
     "arguments of {} in {}": "{1} 中 {0} 的参数",

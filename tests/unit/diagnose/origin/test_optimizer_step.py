@@ -8,7 +8,8 @@ import pytest
 from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.training import Plan
 
-from msprobe.diagnose.origin.optimizer_step import _shown
+from msprobe.diagnose.differences.words import settings_in_words
+from msprobe.report import phrases
 
 STEP = "Optimizer.SGD.0.forward"
 BIAS = "head.bias"
@@ -26,6 +27,8 @@ def test_another_setting(tmp_path: Path, more: dict[str, Any]) -> None:
     assert found.message == f"{STEP}: lr is 0.2, in the reference 0.1, for all parameters (ratio 2)"
     assert (found.evidence["candidate"], found.evidence["reference"], found.direction) == (0.2, 0.1, "optimizer")
     assert BIAS in found.evidence["parameters"]
+    # A line that has no room for all parameters still says what is set.
+    assert phrases.brief(found, len(found.message) - 1).endswith("is 0.2, in the reference 0.1")
 
 
 def test_a_setting_that_changes_nothing_in_this_step_matters(tmp_path: Path) -> None:
@@ -147,7 +150,7 @@ def test_what_was_not_recorded_in_the_backward_pass_is_not_doubted(tmp_path: Pat
 
 
 def test_a_setting_is_told_with_as_many_digits_as_it_takes() -> None:
-    assert _shown(0.07500000000000001, 0.05) == ("0.075", "0.05")
-    assert _shown(0.10000001, 0.1) == ("0.10000001", "0.1")
-    assert _shown(0.1 + 0.2, 0.3) == ("0.30000000000000004", "0.3")
-    assert _shown(True, None) == ("True", "None")
+    assert settings_in_words(0.07500000000000001, 0.05) == ("0.075", "0.05")
+    assert settings_in_words(0.10000001, 0.1) == ("0.10000001", "0.1")
+    assert settings_in_words(0.1 + 0.2, 0.3) == ("0.30000000000000004", "0.3")
+    assert settings_in_words(True, None) == ("True", "None")
