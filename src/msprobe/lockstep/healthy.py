@@ -8,7 +8,8 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
-from msprobe.diagnose.evidence import OneSide
+from msprobe.diagnose.evidence import Listed, OneSide
+from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
@@ -56,6 +57,8 @@ class Healthy:
             return False  # clipping hides a factor at the end of the region, as long as it clips
         if finding.kind in ("dtype", "mutation", "recompute"):
             return False  # a fact, whatever it comes to here
+        if finding.kind == "missing_gradient" and _has_parameters(finding):
+            return False  # these got none by any way
         if finding.kind == "missing_gradient" and _forward(finding.entry or "") in self._followed:
             return True  # it came back through the call that was made on own values
         if finding.entry in self._coarse and _is_hidden(finding.kind, judged):
@@ -93,6 +96,10 @@ def rounds_far_more_often(suspect: Suspect) -> bool:
     unit = units.of_pair(difference)
     is_many = count >= max(_MANY_CALLS, _MANY_TIMES * len(alone.reference))
     return is_many and unit > FINE and difference.delta > _MORE_THAN_ONE * unit
+
+
+def _has_parameters(finding: Finding) -> bool:
+    return any(isinstance(one, Listed) and one.what == "parameters" and one.names for one in finding.facts)
 
 
 def _is_hidden(kind: str, judged: Judged | None) -> bool:

@@ -191,6 +191,8 @@ PATTERNS = (
         truth=(
             answer("structure", "q, k = self.q_norm(self.rotary(q))", module=_ATTENTION, occurrence="any"),
             answer("structure argument data", "        positions = torch.arange(", module=_ROTARY),
+            # Where each call has the reference's inputs, the table agrees, and what is turned by it tells.
+            answer("structure", "return x * cos + rotate_half(x) * sin", module=_ROTARY, occurrence="any"),
             answer("structure argument data", "return F.layer_norm(", module=f"{_ATTENTION}.q_norm", side="reference"),
             answer("structure", "q = self.rotary(self.q_norm(q))", module=_ATTENTION, side="reference"),
         ),

@@ -170,7 +170,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
         return
     shown = ", ".join(parameters[:6]) + (Wording(" and {} more", len(parameters) - 6) if len(parameters) > 6 else "")
     if lost:
-        event, twin = next(((e, t) for e, t in lost if not e.is_module), lost[0])
+        event, twin = min(lost, key=lambda one: (one[0].is_module, not _is_cut_alone(scene, cuts[one[1]])))
         led = cuts[twin]
         cut = led.call if led is not None else _cut_before(scene, twin, scene.makers, scene.pairing.partner)
         text = Wording("no gradient reaches {}, as it does in the reference", twin.name)
@@ -205,6 +205,11 @@ def look_for_missing_gradients(scene: Scene) -> None:
             clear=True,
         )
     )
+
+
+def _is_cut_alone(scene: Scene, cut: Cut | None) -> bool:
+    """True if a call that only the candidate makes cuts the graph."""
+    return cut is not None and cut.call is not None and cut.call not in scene.pairing.partner
 
 
 def _say_lost_in_reference(scene: Scene) -> None:
