@@ -161,7 +161,9 @@ def check_readable_file(
     try:
         status = os.stat(file)
     except FileNotFoundError as problem:
-        raise PathError(f"file {shown} does not exist; give the path of an existing file.") from problem
+        near = _like(file)
+        hint = "give the path of an existing file." if near is None else f"did you mean {_shown(near)}?"
+        raise PathError(f"file {shown} does not exist; {hint}") from problem
     except OSError as problem:
         raise PathError(f"file {shown} cannot be used: {_reason(problem)}.") from problem
     if stat.S_ISDIR(status.st_mode):
@@ -178,6 +180,27 @@ def check_readable_file(
     if not os.access(file, os.R_OK):
         raise PathError(f"file {shown} cannot be read: permission denied.")
     return file
+
+
+_MOST_LIKE = 2000
+
+
+def _like(file: Path) -> Path | None:
+    """For a file that does not exist: one that does, and whose path is like it but for one name."""
+    missing = file
+    while not os.path.lexists(missing.parent) and missing.parent != missing:
+        missing = missing.parent
+    rest = file.relative_to(missing)
+    try:
+        names = sorted(os.listdir(missing.parent))
+    except OSError:
+        return None
+    if len(names) > _MOST_LIKE:
+        return None  # comparing so many names takes long
+    import difflib
+
+    likely = difflib.get_close_matches(missing.name, names, n=5, cutoff=0.6)
+    return next((found for name in likely if os.path.isfile(found := missing.parent / name / rest)), None)
 
 
 _OF_THE_SYSTEM = (("/", "proc"), ("/", "sys"))

@@ -322,3 +322,24 @@ def test_output_folder_in_a_deep_working_directory_counts_its_whole_length(
 def test_a_folder_of_the_system_is_refused_before_the_work(folder: str) -> None:
     with pytest.raises(PathError, match="holds no files"):
         paths.check_output_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        ("step0/rank/dump.json", "step0/rank0/dump.json"),
+        ("stp0/rank0/dump.json", "step0/rank0/dump.json"),
+        ("step0/rank0/dumps.json", "step0/rank0/dump.json"),
+        ("other/rank0/dump.json", None),
+        ("step0/rank0/stack.json", None),
+    ],
+)
+def test_a_file_that_does_not_exist_is_told_beside_one_that_is_like_it(
+    tmp_path: Path, asked: str, near: str | None
+) -> None:
+    (tmp_path / "step0" / "rank0").mkdir(parents=True)
+    (tmp_path / "step0" / "rank0" / "dump.json").touch()
+    with pytest.raises(PathError) as caught:
+        paths.check_readable_file(tmp_path / asked)
+    hint = f'did you mean "{tmp_path / near}"?' if near else "give the path of an existing file."
+    assert str(caught.value).endswith(f'file "{tmp_path / asked}" does not exist; {hint}')
