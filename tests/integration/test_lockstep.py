@@ -116,6 +116,10 @@ def test_one_run_names_all_bugs_and_confirm_says_whether_one_of_them_is_all(plac
     assert of_two.returncode == 1, of_two.stderr
     assert "still differ" in of_two.stdout
     assert "Functional.smooth_l1_loss.0.forward" in of_two.stdout
+    both = msprobe(place, "confirm", "wrong", "--finding", "1,2", "-o", "one", "--", "train.py", "softplus", "loss")
+    assert both.returncode == 0, both.stdout + both.stderr
+    right = "With Functional.softplus.0.forward and Functional.smooth_l1_loss.0.forward put right"
+    assert f"{right}, loss and gradients agree" in both.stdout
     of_one = msprobe(place, "confirm", "wrong", "-o", "one", "--", "train.py", "softplus")
     assert of_one.returncode == 0, of_one.stderr
     assert "With Functional.softplus.0.forward put right, loss and gradients agree" in of_one.stdout
@@ -167,6 +171,7 @@ def test_two_ranks_are_each_put_right_and_judged(kind: str, tmp_path: Path) -> N
         (["lockstep", "reference", "-o", "out"], "no script to run"),
         (["confirm", "nowhere.json", "--", "train.py"], 'verdict "nowhere.json" cannot be read'),
         (["confirm", "train.py", "--", "train.py"], '"train.py" is no verdict'),
+        (["confirm", "wrong", "--finding", "1,0", "--", "train.py"], "'0' is no finding; give a whole number from 1"),
     ],
 )
 def test_a_mistake_of_input_is_one_sentence(place: Path, words: list[str], sentence: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msprobe.cli.lockstep import BAD_INPUT_STATUS, run_against
 from msprobe.cli.lockstep import split as split
-from msprobe.cli.parser import finding_number
+from msprobe.cli.parser import finding_numbers
 from msprobe.errors import InvalidInputError, MsprobeError
 
 
@@ -20,16 +20,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     from msprobe.cli.run import step_number
 
     parser.usage = (
-        "msprobe confirm VERDICT [--finding N] [--every-call] [-o DIR] [--config FILE] -- SCRIPT [ARGUMENT ...]"
+        "msprobe confirm VERDICT [--finding N[,N]] [--every-call] [-o DIR] [--config FILE] -- SCRIPT [ARGUMENT ...]"
     )
     parser.epilog = (
-        "Runs SCRIPT as `msprobe run` does, and replaces what one call returns, and its gradients, by what the "
+        "Runs SCRIPT as `msprobe run` does, and replaces what the named call returns, and its gradients, by what the "
         "reference of the verdict has; all else is the script's own. Then both trainings are compared. Exit status: 0 "
-        "they agree now, so this call explains all; 1 they do not; 2 the input is bad or they cannot be compared."
+        "they agree now, so this explains all; 1 they do not; 2 the input is bad or they cannot be compared."
     )
     parser.add_argument("verdict", metavar="VERDICT", help="verdict.json of `msprobe compare` or `msprobe lockstep`")
     parser.add_argument(
-        "--finding", type=finding_number, default=1, metavar="N", help="which of its findings, from 1 (1)"
+        "--finding",
+        type=finding_numbers,
+        default=[1],
+        metavar="N[,N]",
+        help="which of its findings, from 1; of several the calls are put right together (1)",
     )
     parser.add_argument(
         "--every-call",
@@ -60,10 +64,10 @@ def _confirm(args: argparse.Namespace) -> int:
     from msprobe.compare.entry_names import operation
     from msprobe.diagnose.operators import AVERAGING
     from msprobe.lockstep import account_files
-    from msprobe.lockstep.confirm import confirmed, named_call
+    from msprobe.lockstep.confirm import confirmed, named_calls
 
-    named = named_call(args.verdict, args.finding, args.every_call)
-    status = run_against(args, str(named.reference), named.entry)
+    named = named_calls(args.verdict, args.finding, args.every_call)
+    status = run_against(args, str(named.reference), named.entries)
     account = account_files.read(args.output_path)
     replaced = sum(
         account["counts"].get(f"{what}_replaced", 0) for what in ("results", "gradients", "optimizer_tensors", "inputs")
@@ -72,7 +76,7 @@ def _confirm(args: argparse.Namespace) -> int:
         raise InvalidInputError(f"the script ended with status {status}; nothing is confirmed.")
     if not replaced:
         why = "the script made no such call, or its values are the reference's"
-        if operation(named.entry.rpartition(".")[0].rpartition(".")[0]) in AVERAGING:
+        if any(operation(one.rpartition(".")[0].rpartition(".")[0]) in AVERAGING for one in named.entries):
             why += ", and running averages that it keeps are put right in the steps that follow, of which there is none"
         print(f"{named.in_words}: nothing was replaced; {why}.")
         return BAD_INPUT_STATUS

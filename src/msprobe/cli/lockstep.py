@@ -63,7 +63,7 @@ def _lockstep(args: argparse.Namespace) -> int:
     from msprobe.report import formats
     from msprobe.report.console import print_lines
 
-    status = run_against(args, args.reference, "")
+    status = run_against(args, args.reference)
     verdict, _ = judge_and_write(args.output_path, Path(args.reference).resolve())
     lines = formats.printed("verdict").render()
     print_lines(lambda width: lines(verdict, [str(Path(args.output_path) / FILE)], width))
@@ -76,10 +76,10 @@ def _lockstep(args: argparse.Namespace) -> int:
     return verdict.exit_code
 
 
-def run_against(args: argparse.Namespace, reference: str, only: str) -> int:
+def run_against(args: argparse.Namespace, reference: str, only: Sequence[str] = ()) -> int:
     """Run the script of ``args`` against ``reference``, recorded into the output folder; the script's exit status.
 
-    ``only``: the one call that is put right; empty: all are. Raises the errors of bad input.
+    ``only``: the calls that alone are put right; empty: all are. Raises the errors of bad input.
     """
     if not args.foreign:
         command = "confirm" if only else "lockstep"
@@ -95,7 +95,7 @@ def run_against(args: argparse.Namespace, reference: str, only: str) -> int:
     from msprobe.lockstep import account_files
 
     account_files.forget(args.output_path)
-    own = {"only": only} if only else {}
+    own = {"only": ",".join(only)} if only else {}
     return run_script(
         args.config,
         args.foreign,

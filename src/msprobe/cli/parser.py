@@ -47,6 +47,11 @@ def finding_number(text: str) -> int:
     return int(text)
 
 
+def finding_numbers(text: str) -> list[int]:
+    """Which findings of a verdict are meant, with commas, each once."""
+    return list(dict.fromkeys(finding_number(one.strip()) for one in text.split(",")))
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser without abbreviations whose errors are one line."""
 

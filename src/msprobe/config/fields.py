@@ -231,7 +231,7 @@ class LockstepFields(FilterFields):
 
     reference: Annotated[str, AfterValidator(_not_blank)] = Field("", description="the path of a dump, as a text")
     verdict: settings.LockstepVerdict = Field("here", description=choices(settings.LockstepVerdict))
-    only: str = Field("", description="the name of an entry, as a text")
+    only: str = Field("", description="names of entries, as a text, with commas")
 
 
 class StructureFields(FilterFields):

@@ -244,7 +244,7 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
     if isinstance(section, TensorFields) and section.online_run_ut:
         own["online"] = address_of(section, "client")
     if isinstance(section, LockstepFields):
-        own["lockstep"] = Lockstep(section.reference, section.verdict, section.only)
+        own["lockstep"] = Lockstep(section.reference, section.verdict, tuple(filter(None, section.only.split(","))))
     level = effective_level(common)
     tensor_list = getattr(section, "tensor_list", ())
     for name in ("file_format", "overflow_nums", "check_mode"):

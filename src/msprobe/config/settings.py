@@ -133,13 +133,13 @@ class FreeBenchmark:
 @dataclass(frozen=True)
 class Lockstep:
     """What task ``lockstep`` runs against: ``reference`` is the path of a dump. ``verdict``: whether it is judged when
-    the program ends, or by somebody ``later``. ``only``: the record of the one call that is put right, with ``*`` in
-    place of its number each call of the API; empty: all are.
+    the program ends, or by somebody ``later``. ``only``: the records of the calls that alone are put right, with ``*``
+    in place of its number each call of an API; empty: all are.
     """
 
     reference: str
     verdict: LockstepVerdict = "here"
-    only: str = ""
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,37 +37,44 @@ _HOW_CALLED = frozenset(("argument", "optimizer"))
 
 @dataclass(frozen=True)
 class Named:
-    """The call that a finding names, and the dump that is right."""
+    """The calls that findings name, and the dump that is right."""
 
-    entry: str
-    message: str
+    entries: tuple[str, ...]
     reference: Path
 
     @property
     def is_every_call(self) -> bool:
-        """True if all calls of its API are meant, and ``entry`` has ``*`` for their numbers."""
-        return ".*." in self.entry
+        """True if all calls of their APIs are meant, and ``entries`` have ``*`` for their numbers."""
+        return all(".*." in one for one in self.entries)
 
     @property
     def in_words(self) -> str:
-        """As a sentence has it."""
-        return f"every call {self.entry}" if self.is_every_call else self.entry
+        """As a sentence has them."""
+        *others, last = (f"every call {one}" if ".*." in one else one for one in self.entries)
+        return f"{', '.join(others)} and {last}" if others else last
 
     def is_put_right(self, finding: Finding) -> bool:
         """True for what stays to be told of a call whose results were put right: how it was called."""
         entry = finding.entry or ""
-        return finding.kind in _HOW_CALLED and self.entry in (entry, of_every_number(entry))
+        return finding.kind in _HOW_CALLED and any(one in self.entries for one in (entry, of_every_number(entry)))
 
     def is_of_same_api(self, entry: str | None) -> bool:
-        """True for another call of the API of the one that is named."""
-        return entry is not None and not self.is_every_call and read_name(entry).stem == read_name(self.entry).stem
+        """True for another call of the API of one that is named."""
+        stems = {read_name(one).stem for one in self.entries}
+        return entry is not None and not self.is_every_call and read_name(entry).stem in stems
 
 
-def named_call(verdict: StrPath, number: int, is_every_call: bool = False) -> Named:
-    """The call of finding ``number``, from 1, of a ``verdict.json``; ``is_every_call``: all calls of its API.
+def named_calls(verdict: StrPath, numbers: Sequence[int], is_every_call: bool = False) -> Named:
+    """The calls of findings of a ``verdict.json``, by their numbers from 1; ``is_every_call``: all calls of their APIs.
 
     Raises PathError or InvalidInputError.
     """
+    path, findings, reference = _read(verdict)
+    entries = [_entry_of(path, findings, number) for number in numbers]
+    return Named(tuple(dict.fromkeys(of_every_number(one) if is_every_call else one for one in entries)), reference)
+
+
+def _read(verdict: StrPath) -> tuple[Path, list[Any], Path]:
     path = Path(verdict)
     if path.is_dir():
         path /= "verdict.json"
@@ -81,6 +89,10 @@ def named_call(verdict: StrPath, number: int, is_every_call: bool = False) -> Na
         raise InvalidInputError(f'"{path}" is no verdict of two dumps: it has no findings or no reference.')
     if not findings:
         raise InvalidInputError(f'"{path}" has no findings: there is nothing to put right.')
+    return path, findings, Path(content["reference"])
+
+
+def _entry_of(path: Path, findings: list[Any], number: int) -> str:
     if not 1 <= number <= len(findings) or not isinstance(findings[number - 1], dict):
         raise InvalidInputError(f'"{path}" has the findings 1 to {len(findings)}, and no finding {number}.')
     found: dict[str, Any] = findings[number - 1]
@@ -95,9 +107,7 @@ def named_call(verdict: StrPath, number: int, is_every_call: bool = False) -> Na
             f'finding {number} of "{path}" names {entry!r}, which is no call and no pass of a module; choose another'
             " with --finding."
         )
-    return Named(
-        of_every_number(entry) if is_every_call else entry, str(found.get("message")), Path(content["reference"])
-    )
+    return entry
 
 
 @dataclass(frozen=True)

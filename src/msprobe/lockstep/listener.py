@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePass, OptimizerStep, Step
@@ -55,14 +55,14 @@ class Lockstep(Changer):
         cadence: Cadence,
         values: pairing.Values,
         account: Account,
-        only: str = "",
+        only: Collection[str] = (),
         is_updating: Callable[[], bool] = lambda: False,
     ) -> None:
         self.cadence = cadence
         self.account = account
         self._steps = steps
         self._values = values
-        self._only = only
+        self._only = frozenset(only)
         self.behind_dump = not only
         self._pairs: Pairs | None = None
         self._recorded: RecordedStep | None = None
@@ -438,11 +438,13 @@ class Lockstep(Changer):
         return step is not None and (not step.has_closure or self._is_updating())
 
     def _is_chosen(self, name: str) -> bool:
-        only = self._only
-        if not only:
+        if not self._only:
             return True
-        names = (only, only.replace(".forward", ".backward"))
-        return name in names or of_every_number(name) in names
+        return any(one in self._only for word in (name, of_every_number(name)) for one in (word, _forward(word)))
+
+
+def _forward(name: str) -> str:
+    return name.replace(".backward", ".forward")
 
 
 def _start(result: Any) -> str:

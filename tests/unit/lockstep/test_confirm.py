@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from msprobe.lockstep.confirm import confirmed, named_call
+from msprobe.lockstep.confirm import confirmed, named_calls
 from msprobe.pytorch import PrecisionDebugger
 
 from .trainings import in_lockstep, record
@@ -73,12 +73,28 @@ def test_a_call_that_is_put_right_is_all_or_is_not(
     finding = {"kind": "optimizer" if way == "decay" else "argument", "entry": entry, "message": "it differs"}
     verdict = tmp_path / "verdict.json"
     verdict.write_text(json.dumps({"findings": [finding], "reference": str(reference)}))
-    named = named_call(verdict, 1, is_every_call=True)
+    named = named_calls(verdict, [1], is_every_call=True)
 
-    in_lockstep(partial(train, (way, *further)), reference, tmp_path / "own", only=named.entry)
+    in_lockstep(partial(train, (way, *further)), reference, tmp_path / "own", only=",".join(named.entries))
     found = confirmed(named, tmp_path / "own")
 
     assert found.is_confirmed is not bool(further), found.sentence()
     if further:
         assert found.rest is not None
         assert found.rest.entry == "Functional.gelu.0.forward"
+
+
+@pytest.mark.parametrize("numbers", [[1], [2], [1, 2]])
+def test_several_calls_are_put_right_together(numbers: list[int], reference: Path, tmp_path: Path) -> None:
+    entries = ["Torch.rms_norm.0.forward", "Functional.gelu.0.forward"]
+    findings = [{"kind": "argument", "entry": one, "message": "it differs"} for one in entries]
+    verdict = tmp_path / "verdict.json"
+    verdict.write_text(json.dumps({"findings": findings, "reference": str(reference)}))
+    named = named_calls(verdict, numbers, is_every_call=True)
+
+    in_lockstep(partial(train, ("eps", "gelu")), reference, tmp_path / "own", only=",".join(named.entries))
+    found = confirmed(named, tmp_path / "own")
+
+    assert found.is_confirmed is (len(numbers) == 2), found.sentence()
+    words = [f"every call {entries[one - 1].replace('.0.', '.*.')}" for one in numbers]
+    assert found.sentence().startswith(f"With {' and '.join(words)} put right, loss and gradients ")

@@ -159,7 +159,7 @@ def test_running_averages_are_confirmed_by_the_steps_that_follow(tmp_path: Path)
     reference = record(partial(train, steps=2), tmp_path / "reference")
     named = Named("Functional.batch_norm.0.forward", "it differs", reference)
 
-    in_lockstep(partial(train, ("momentum",), steps=2), reference, tmp_path / "own", only=named.entry)
+    in_lockstep(partial(train, ("momentum",), steps=2), reference, tmp_path / "own", only=",".join(named.entries))
 
     assert confirmed(named, tmp_path / "own").is_confirmed
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.lockstep import account_files
-from msprobe.lockstep.confirm import confirmed, named_call
+from msprobe.lockstep.confirm import confirmed, named_calls
 from msprobe.lockstep.healthy import Healthy
 from msprobe.lockstep.regions import Region, Regions
 from msprobe.pytorch import PrecisionDebugger
@@ -173,9 +173,9 @@ def test_a_module_that_a_verdict_names_is_put_right_as_a_whole(direction: str, t
     finding = {"kind": "computation", "entry": entry, "message": "it differs"}
     verdict = tmp_path / "verdict.json"
     verdict.write_text(json.dumps({"findings": [finding], "reference": str(reference)}))
-    named = named_call(verdict, 1)
+    named = named_calls(verdict, [1])
 
-    in_lockstep(partial(train, ("gelu",), passes=1), reference, tmp_path / "own", only=named.entry)
+    in_lockstep(partial(train, ("gelu",), passes=1), reference, tmp_path / "own", only=",".join(named.entries))
     found = confirmed(named, tmp_path / "own")
 
     # In the forward pass it is all that is wrong; with its gradients alone the result is still another.
