@@ -6,6 +6,8 @@ Exit status: 0 done, whatever was found (``--fail-on error``: 1 if there are err
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,6 +98,12 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
         metavar="WHAT",
         help="what has the kernels and classes of torch.ops.* and autograd Functions: a .py, a .so or a module",
     )
+    ours.add_argument(
+        "--ms-atol",
+        type=_atol,
+        metavar="X",
+        help="of a MindSpore dump: results pass whose largest difference is below this (0.001)",
+    )
     ours.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one call (600)")
     ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
     ours.add_argument("--fail-on", choices=("error", "warning", "never"), default="never", help="exit with 1 on these")
@@ -119,6 +127,13 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
             default="local",
             help="where they run: on this machine, or on a Ray cluster whose nodes have the dump at the same path",
         )
+
+
+def _atol(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < (number := float(text)) < math.inf:
+            return number
+    raise argparse.ArgumentTypeError(f"must be a number above 0, found {text}")
 
 
 def _splits(text: str) -> int:
@@ -191,7 +206,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         raise UsageError("--repeat must be 1 or more, and --top 0 or more.")
     from msprobe.precheck.check import CheckRequest
     from msprobe.precheck.executors import executor_of
-    from msprobe.precheck.job import Task
+    from msprobe.precheck.job import MINDSPORE_ATOL, Task
     from msprobe.precheck.operators import read_operators
     from msprobe.precheck.requests import open_requests
     from msprobe.precheck.settings import load_settings
@@ -220,12 +235,15 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         operators=tuple((name, *both) for name, both in operators.items()),
         load=loaded(args.load),
         reference=args.reference,
+        ms_atol=args.ms_atol or MINDSPORE_ATOL,
         cleaning=args.clean_output and str(Path(args.clean_output).absolute()),
     )
     requests = open_requests(args.api_info_file, args.modules)
     demand_calls(requests, args.modules)
     if requests.framework == "mindspore":
         _tell_what_is_of_pytorch(args)
+    elif args.ms_atol:
+        raise UsageError("--ms-atol is for a MindSpore dump; leave it out.")
     return CheckRequest(
         dump=args.api_info_file,
         output=args.out_path,

@@ -10,6 +10,8 @@ from msprobe.precheck.standards import PROFILES
 
 #: The first line of a worker that can run its task; any other one is a text, in JSON, that says why it cannot.
 READY = "ready"
+#: Of mindstudio-probe 8.1.1, whose documentation has another one.
+MINDSPORE_ATOL = 0.001
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Task:
     kind: str = "torch"
     #: In what types the reference computes: ``fp64``, ``legacy`` (as 8.1.1 promotes arguments); "": the standard's own.
     reference: str = ""
+    #: Below which largest difference a result of MindSpore passes.
+    ms_atol: float = MINDSPORE_ATOL
 
     @property
     def has_double_reference(self) -> bool:

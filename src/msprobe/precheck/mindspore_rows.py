@@ -12,7 +12,7 @@ from msprobe.compare.number_types import EPSILON
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.executors import Executor, Fault, executor_of
-from msprobe.precheck.job import Answer, Task
+from msprobe.precheck.job import MINDSPORE_ATOL, Answer, Task
 from msprobe.precheck.metrics import Array
 
 RESULT_HEADER = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
@@ -20,7 +20,6 @@ DETAILS_HEADER = (
     *("API Name", "Bench Dtype", "Tested Dtype", "Shape", "Cosine", "MaxAbsErr", "MaxRelativeErr", "Status", "Message"),
 )
 COSINE_OVER = 0.99
-MAX_ABS_BELOW = 0.001
 _EPSILON = 1e-8
 #: Units of rounding of half types: results are compared with the reference rounded to their type.
 _HALF_EPS = {name: EPSILON[name.lower()] for name in ("Float16", "BFloat16", "float16", "bfloat16")}
@@ -102,8 +101,10 @@ class Row(Judged):
         return [self.name, bench, device, shape, *numbers, self.status, self.message]
 
 
-def judge(name: str, bench: tuple[Any, str], tested: tuple[Any, str]) -> Row:
-    """Compare one result; each side is an array (or a plain value) and the word of its type."""
+def judge(name: str, bench: tuple[Any, str], tested: tuple[Any, str], atol: float = MINDSPORE_ATOL) -> Row:
+    """Compare one result; each side is an array (or a plain value) and the word of its type. ``atol``: below which
+    largest difference it passes.
+    """
     (ours, our_type), (theirs, their_type) = bench, tested
     row = Row(name, "pass", "", our_type, their_type)
     if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
@@ -128,7 +129,7 @@ def judge(name: str, bench: tuple[Any, str], tested: tuple[Any, str]) -> Row:
     row.max_abs = float(np.max(np.abs(d - b)))
     row.max_relative = float(np.max(np.abs(d - b) / (np.abs(b) + _EPSILON)))
     # A half type cannot be nearer than its rounding, at sizes above one.
-    allowed = max(MAX_ABS_BELOW, 2 * _HALF_EPS.get(their_type, 0.0) * _largest(b))
+    allowed = max(atol, 2 * _HALF_EPS.get(their_type, 0.0) * _largest(b))
     if row.cosine <= COSINE_OVER:
         row.status, row.message = "error", f"cosine {row.cosine:.6g} is not above {COSINE_OVER}."
     elif row.max_abs >= allowed:

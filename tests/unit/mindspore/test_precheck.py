@@ -78,6 +78,9 @@ def test_a_recorded_result_that_is_off_is_an_error(tmp_path: Path) -> None:
     assert found.returncode == 0
     assert rows(tmp_path, "result")[1][1] == "error"
     assert float(rows(tmp_path, "details")[1][5]) == pytest.approx(0.01, rel=1e-3)
+    wider = call("run_ut", "-api_info", tmp_path / "dump.json", "-o", tmp_path / "wider", "--ms-atol", 0.02)
+    assert wider.returncode == 0
+    assert rows(tmp_path / "wider", "result")[1][1] == "pass"
 
 
 def test_a_fault_is_found_and_what_mindspore_does_not_know_is_refused(tmp_path: Path) -> None:

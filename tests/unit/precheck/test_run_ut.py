@@ -164,3 +164,19 @@ def test_the_fault_hang_waits_longer_than_any_timeout(tmp_path: Path, monkeypatc
     dump = write_dump(tmp_path, {"Torch.sin.0.forward": forward(TENSOR)})
     call("run_ut", "-api_info", dump, "-o", tmp_path, "--candidate", "cpu+inject:hang")
     assert waited == [3600]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("0.01", "--ms-atol is for a MindSpore dump"),
+        ("0", "must be a number above 0"),
+        ("nan", "must be a number above 0"),
+    ],
+)
+def test_the_largest_difference_that_passes_is_chosen_of_mindspore_alone(tmp_path: Path, given: str, said: str) -> None:
+    dump = write_dump(tmp_path, SINES)
+    refused = call("run_ut", "-api_info", dump, "-o", tmp_path / "out", "--ms-atol", given)
+    assert refused.returncode == 2
+    assert said in refused.stderr
+    assert not (tmp_path / "out").exists()

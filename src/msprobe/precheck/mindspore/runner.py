@@ -75,7 +75,7 @@ class MindSporeRunner:
             recorded = [array_of(value) for value in flat_values(_run(function, tested))]
         name = f"{call.key}.forward.output"
         rows = [
-            judge(f"{name}.{place}", array_of(ours), spoiled(theirs, self._fault))
+            judge(f"{name}.{place}", array_of(ours), spoiled(theirs, self._fault), self._task.ms_atol)
             for place, (ours, theirs) in enumerate(zip(outputs, recorded, strict=False))
         ]
         if len(outputs) != len(recorded):
@@ -100,7 +100,7 @@ class MindSporeRunner:
             given = [self._made(one, f"gradient.{n}", call, wide) for n, one in enumerate(call.gradients or ())]
             sides.append([array_of(value) for value in _gradients(function, inputs, given)])
         return [
-            judge(f"{call.key}.backward.output.{place}", ours, spoiled(theirs, self._fault))
+            judge(f"{call.key}.backward.output.{place}", ours, spoiled(theirs, self._fault), self._task.ms_atol)
             for place, (ours, theirs) in enumerate(zip(*sides, strict=True))
         ]
 
