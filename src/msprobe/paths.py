@@ -161,7 +161,7 @@ def check_readable_file(
     try:
         status = os.stat(file)
     except FileNotFoundError as problem:
-        near = _like(file)
+        near = like(file)
         hint = "give the path of an existing file." if near is None else f"did you mean {_shown(near)}?"
         raise PathError(f"file {shown} does not exist; {hint}") from problem
     except OSError as problem:
@@ -185,7 +185,7 @@ def check_readable_file(
 _MOST_LIKE = 2000
 
 
-def _like(file: Path) -> Path | None:
+def like(file: Path) -> Path | None:
     """For a file that does not exist: one that does, and whose path is like it but for one name."""
     missing = file
     while not os.path.lexists(missing.parent) and missing.parent != missing:

@@ -53,7 +53,8 @@ class Healthy:
         finding, judged = suspect.finding, suspect.judged
         if suspect.shows_later or (finding.kind in ("weights", "initial_weights") and suspect.clear):
             return False  # what outlives the step is no result that a region could end at
-        if finding.kind in ("parameter_gradient", "loss_scale") and suspect.clear and suspect.matters:
+        of_gradients = finding.kind in ("parameter_gradient", "loss_scale") or is_seen_after_backward(finding)
+        if of_gradients and suspect.clear and suspect.matters:
             return False  # clipping hides a factor at the end of the region, as long as it clips
         if finding.kind in ("dtype", "mutation", "recompute"):
             return False  # a fact, whatever it comes to here
@@ -83,6 +84,11 @@ class Healthy:
             return True
         # A gradient that leaves such a region is another one by rounding.
         return event in self._ends and finding.direction == "backward" and bool(judged.changed_inputs)
+
+
+def is_seen_after_backward(finding: Finding) -> bool:
+    """True for a gradient that a call after the backward pass takes as it has arrived: what made it came before."""
+    return finding.kind == "gradient" and finding.direction == "forward"
 
 
 def rounds_far_more_often(suspect: Suspect) -> bool:

@@ -27,7 +27,7 @@ from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.wording import Wording
 from msprobe.lockstep import account_files
-from msprobe.lockstep.healthy import Healthy, rounds_far_more_often
+from msprobe.lockstep.healthy import Healthy, is_seen_after_backward, rounds_far_more_often
 from msprobe.paths import StrPath
 from msprobe.report.verdict_file import write_verdict
 from msprobe.store.reader import Dump, open_dump
@@ -179,9 +179,13 @@ class _Findings:
 
     def findings(self) -> list[Finding]:
         """All of them; of those that are there in several steps, in which."""
+        kept = list(self._kept.values())
+        # A gradient as it arrived follows from what made it, where that is named.
+        makers = {finding.rank for finding, _ in kept if not is_seen_after_backward(finding)}
         found = _one_of_a_line(
             finding if len(steps) < 2 else replace(finding, evidence={**finding.evidence, "steps": steps})
-            for finding, steps in self._kept.values()
+            for finding, steps in kept
+            if not (is_seen_after_backward(finding) and finding.rank in makers)
         )
         quiet = [finding for mark, finding in self._quiet.items() if mark not in self._kept]
         return [*found[:_MOST_FINDINGS], *quiet[:_MOST_QUIET]]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.paths import StrPath, check_path_form
+from msprobe.paths import StrPath, check_path_form, like
 from msprobe.precheck.arguments import Argument, Items, UnreadableArgumentError, argument_of, form_of
 from msprobe.precheck.modules import ModulePass, function_of, passes_of
 from msprobe.store.part import DumpPart
@@ -185,7 +185,9 @@ def open_requests(path: StrPath, modules: bool = False) -> Requests:
     """
     given = check_path_form(path, "dump")
     if not os.path.lexists(given):
-        raise PathError(f'api_info_file "{given}" does not exist; give the dump.json of a step and rank.')
+        near = like(given)
+        hint = "give the dump.json of a step and rank." if near is None else f'did you mean "{near}"?'
+        raise PathError(f'api_info_file "{given}" does not exist; {hint}')
     if given.is_file() and given.suffix != ".json":
         raise PathError(f'api_info_file "{given}" must end in .json; give the dump.json of a step and rank.')
     part = _json_part(given) if given.is_file() else open_dump(given).part()

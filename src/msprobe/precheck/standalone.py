@@ -295,7 +295,7 @@ def judge(
     rounded, d = bench.to(device.dtype).double(), device.double()
     same = (rounded == d) | (rounded.isnan() & d.isnan()) | (rounded.isfinite() & d.isfinite())
     if not bool(same.all()):
-        return "error", math.inf, f"{int((~same).sum())} elements are infinite or NaN on one side only"
+        return "error", math.inf, f"{int((~same).sum())} of {same.numel()} elements are infinite or NaN on one side only"
     finite = rounded.isfinite() & d.isfinite()
     b, r, d = bench.double()[finite], rounded[finite], d[finite]
     if b.numel() == 0:
@@ -316,11 +316,11 @@ def judge(
         other = taken[finite] & ((d - r).abs() > limit)
         if bool(other.any()):
             worst = float(((d - b).abs() / scale)[other].max())
-            return "error", worst, f"{int(other.sum())} elements of {b.numel()} are not those of the arguments"
+            return "error", worst, f"{int(other.sum())} of {b.numel()} elements are not those of the arguments"
     is_half = device.dtype in (torch.float16, torch.bfloat16)
     most, warned = HALF_ELEMENTWISE_LIMITS if is_elementwise and is_half else (PASS_UP_TO, WARNING_UP_TO)
     status = "pass" if worst <= most else "Warning" if worst <= warned else "error"
-    return status, worst, "" if status == "pass" else f"{int((scaled > most).sum())} elements of {b.numel()}"
+    return status, worst, "" if status == "pass" else f"{int((scaled > most).sum())} of {b.numel()} elements are off"
 
 
 def metrics(device: torch.Tensor, bench: torch.Tensor, standard: str) -> list[tuple[str, Any]]:
@@ -443,7 +443,7 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
             rows: list[tuple[str, Any]] = []
             if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor) and not ours.is_complex():
                 rows = metrics(ours, theirs, call.content["standard"])
-            print_table([*rows, ("Scaled error", scaled), *beside, ("Verdict", f"{status} {why}".strip())])
+            print_table([*rows, ("Scaled error", scaled), *beside, ("Verdict", f"{status}: {why}" if why else status)])
     return next((word for word in ("error", "Warning") if word in verdicts), "pass")
 
 

@@ -49,7 +49,8 @@ class Side:
             fault = self.switch(word, text) or fault
         self.fault = fault_of(fault)
         self.device = device_of(first or "auto")
-        self.text = f"plugin {text[7:]}" if self.plugin else "+".join([str(self.device), *words])
+        words += [f"inject:{fault}"] if fault and f"inject:{fault}" not in words else []
+        self.text = "+".join([f"plugin {text[7:]}" if self.plugin else str(self.device), *words])
 
     def switch(self, word: str, text: str) -> str:
         """Note one word behind the device; gives the fault that it asks for."""

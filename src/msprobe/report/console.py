@@ -61,14 +61,14 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
     findings = phrases.leading(verdict)
     if findings:
         if verdict.status in ("agree", "incomparable"):
-            yield from _further(findings, 1, width, mixed=False)
+            yield from _further(verdict, findings, 1, width, mixed=False)
         else:
             yield Line("")
             yield from _finding(findings[0], width)
             follows = (
                 "each stands by itself" if "lockstep" in verdict.summary else "later ones may follow from earlier ones"
             )
-            yield from _further(findings[1:], 2, width, verdict.status == "diverged", follows)
+            yield from _further(verdict, findings[1:], 2, width, verdict.status == "diverged", follows)
     yield from section("Notes", phrases.further_notes(verdict), width)
     yield from section("Compared", counts(verdict), width)
     yield from section("Open" if written else "", written, width)
@@ -95,7 +95,11 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     yield from finding_in_lines(finding.message, finding_blocks(finding), width)
 
 
-def _further(findings: Sequence[Finding], first: int, width: int, mixed: bool, follows: str = "") -> Iterator[Line]:
+def _further(
+    verdict: Verdict, findings: Sequence[Finding], first: int, width: int, mixed: bool, follows: str = ""
+) -> Iterator[Line]:
+    """Each by its number in ``verdict.json``, by which other commands take it."""
+    numbers = {id(finding): number for number, finding in enumerate(verdict.findings, 1)}
     groups = phrases.alike(findings)
     if not groups:
         return
@@ -104,8 +108,8 @@ def _further(findings: Sequence[Finding], first: int, width: int, mixed: bool, f
     stepped = len({finding.step for finding in findings if finding.kind != "step_count"}) > 1
     yield Line("")
     yield Line(f"Further findings; {follows}" if first > 1 else "Findings", "heading")
-    for number, (finding, count) in enumerate(groups[:_FURTHER], first):
-        head = f"  {number}. {clean(finding.kind)}{' (harmless)' if mixed and finding.harmless else ''}: "
+    for finding, count in groups[:_FURTHER]:
+        head = f"  {numbers[id(finding)]}. {clean(finding.kind)}{' (harmless)' if mixed and finding.harmless else ''}: "
         tail = f" ({count} alike)" if count > 1 else ""
         if stepped and finding.step is not None:
             tail += f" [step {finding.step}]"

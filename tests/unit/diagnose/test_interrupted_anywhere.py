@@ -59,11 +59,9 @@ def in_order(data: dict[str, Any]) -> list[str]:
 def write_part(folder: Path, whole: Path, content: dict[str, Any], data: dict[str, Any]) -> Path:
     """A copy of a dump whose last step was interrupted when ``data`` had been written."""
     shutil.rmtree(folder, ignore_errors=True)
-    # A journal that became json files goes a moment later.
+    # A journal that became json files goes a moment later; it holds all records, and what it holds counts.
     shutil.copytree(whole, folder, ignore=shutil.ignore_patterns("*.journal"))
     last = folder / "step1" / "rank"
-    for journal in last.glob("*.journal"):
-        journal.unlink()  # it holds all records, and what it holds counts
     left = {**content, "msprobe": {**content["msprobe"], "complete": False}, "data": data}
     (last / "dump.json").write_text(json.dumps(left))
     return folder

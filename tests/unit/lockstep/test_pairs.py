@@ -83,7 +83,7 @@ class Model(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.cell(x)
         for number, block in enumerate(self.blocks):
-            fed = block(x)
+            fed = block(x * 1.02 if "slightly" in self.ways and number == 2 else x)
             x = x + (fed.detach() if "cut" in self.ways and number == 1 else fed)
         return self.head(x)
 
@@ -138,6 +138,19 @@ def test_parameters_that_get_no_gradient_do_not_shift_the_calls_of_a_written_out
     of_weights = [one for one in verdict.findings if one.kind == "weights"]
     assert of_weights
     assert all('"blocks.1.' in one.message for one in of_weights)
+
+
+@pytest.mark.parametrize("further", [(), ("exchanged",)])
+def test_a_gradient_that_arrives_otherwise_is_no_fault_of_clipping(further: tuple[str, ...], tmp_path: Path) -> None:
+    reference = record(partial(train, ("autocast", "clipped")), tmp_path / "reference")
+
+    verdict = in_lockstep(partial(train, ("autocast", "clipped", "slightly", *further)), reference, tmp_path / "wrong")
+
+    assert verdict.status == "diverged"
+    assert not any("all that the backward pass brought agrees" in one.message for one in verdict.findings)
+    at_clipping = [one for one in verdict.findings if "clip_grad_norm_" in one.message and not one.harmless]
+    assert all("so does the gradient of blocks.2.weight as it arrives" in one.message for one in at_clipping)
+    assert bool(at_clipping) is not bool(further)  # where something else is named, it follows from that
 
 
 def test_a_weight_that_the_candidate_alone_trains_is_told_beside_one_that_it_does_not(tmp_path: Path) -> None:

@@ -226,8 +226,8 @@ def made(dump: Path, api: str, *words: object) -> Path:
         ("cpu+threads=1+mkldnn=off+deterministic", 0, "on cpu+threads=1+mkldnn=off+deterministic)"),
         ("cpu+autocast=bf16", 0, "torch.bfloat16"),
         ("cpu+dtype=fp16", 0, "torch.float16"),
-        ("cpu+inject:nan@11", 1, "1 elements are infinite or NaN on one side only"),
-        ("cpu+inject:swap", 1, "on cpu)"),
+        ("cpu+inject:nan@11", 1, "1 of 16 elements are infinite or NaN on one side only"),
+        ("cpu+inject:swap", 1, "on cpu+inject:swap)"),
         ("plugin:kernels_of_tests:enlarged", 1, "on plugin kernels_of_tests:enlarged"),
     ],
 )

@@ -215,6 +215,25 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         return
     # What looks like a gradient may be a weight that an optimizer has moved, with its rounding.
     clear = tensor.is_another(difference, "outside")
+    if scene.isolated and (name := _arrived_so(scene, difference)):
+        scene.say(
+            ("gradient as it came", event),
+            judged,
+            "gradient",
+            Wording(
+                "{} of {}, a gradient by its shape, differs{}, and so does the gradient of {} as it arrives: "
+                "it comes from calls that the candidate makes otherwise",
+                difference.slot,
+                event.name,
+                scene.how(difference),
+                name,
+            ),
+            where=f"{event.name}, {difference.slot}",
+            clear=clear,
+            facts=(Seen(difference),),
+            matters=clear,
+        )
+        return
     scene.say(
         ("gradient on its way", event),
         judged,
@@ -232,6 +251,24 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         # Clipping hides it, as long as it clips.
         matters=clear,
     )
+
+
+#: Of a distance: two of one tensor, of which one was taken from statistics, are no further from each other.
+_AS_FAR = 0.1
+
+
+def _arrived_so(scene: Scene, difference: Difference) -> str:
+    """The parameter whose gradient has arrived as far apart, within what a coarser type allows; empty for none."""
+    shape = difference.left.get("shape") if is_tensor(difference.left) else None
+    found = [
+        (abs(one.delta - difference.delta), parameter_name(other.event, one.slot))
+        for other in scene.judged.values()
+        if other.event.direction == "gradient"
+        for one in other.outputs
+        if is_tensor(one.left) and one.left.get("shape") == shape
+        if abs(one.delta - difference.delta) <= _AS_FAR * difference.delta
+    ]
+    return min(found)[1] if found else ""
 
 
 def leftover_in_words(scene: Scene, what: str, when: str) -> str:
