@@ -72,7 +72,7 @@ def quoted_but_not_printed(readme: str, out: Path, printed: list[str]) -> list[s
     return [line for line in shown if not any(_COUNT.sub(r"some \1", line) in text for text in texts)]
 
 
-_COUNT = re.compile(r"\d+ (of \d+ elements|elements of \d+)")
+_COUNT = re.compile(r"\d+ (of \d+ elements)")
 
 
 def commands_of(folder: Path, out: str | Path) -> list[Any]:
