@@ -295,7 +295,8 @@ def judge(
     rounded, d = bench.to(device.dtype).double(), device.double()
     same = (rounded == d) | (rounded.isnan() & d.isnan()) | (rounded.isfinite() & d.isfinite())
     if not bool(same.all()):
-        return "error", math.inf, f"{int((~same).sum())} of {same.numel()} elements are infinite or NaN on one side only"
+        count = f"{int((~same).sum())} of {same.numel()} elements"
+        return "error", math.inf, f"{count} are infinite or NaN on one side only"
     finite = rounded.isfinite() & d.isfinite()
     b, r, d = bench.double()[finite], rounded[finite], d[finite]
     if b.numel() == 0:
