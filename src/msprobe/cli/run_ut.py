@@ -102,7 +102,7 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
         "--ms-atol",
         type=_atol,
         metavar="X",
-        help="of a MindSpore dump: results pass whose largest difference is below this (0.001)",
+        help="for MindSpore dumps: largest absolute difference below which a result passes (0.001)",
     )
     ours.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one call (600)")
     ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")

@@ -317,7 +317,7 @@ def judge(
         other = taken[finite] & ((d - r).abs() > limit)
         if bool(other.any()):
             worst = float(((d - b).abs() / scale)[other].max())
-            return "error", worst, f"{int(other.sum())} of {b.numel()} elements are not those of the arguments"
+            return "error", worst, f"{int(other.sum())} of {b.numel()} elements are not exact copies of input values"
     is_half = device.dtype in (torch.float16, torch.bfloat16)
     most, warned = HALF_ELEMENTWISE_LIMITS if is_elementwise and is_half else (PASS_UP_TO, WARNING_UP_TO)
     status = "pass" if worst <= most else "Warning" if worst <= warned else "error"

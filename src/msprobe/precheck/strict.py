@@ -118,8 +118,9 @@ def judge_floats(
             worst = int(np.argmax(np.where(other, np.abs(d - r), 0.0)))
             place = tuple(int(n) for n in np.argwhere(finite)[worst])
             message = (
-                f"{int(other.sum())} of {other.size} elements are not the numbers of the arguments that belong there; "
-                f"the worst at {list(place)}: {float(d[worst]):.9g} instead of {float(r[worst]):.9g}."
+                f"{int(other.sum())} of {other.size} elements are not exact copies of input values, though this call "
+                f"only moves or selects them; the worst at {list(place)}: "
+                f"{float(d[worst]):.9g} instead of {float(r[worst]):.9g}."
             )
             return StrictVerdict("error", message, float(errors[worst] / scale[worst]), place, p99)
     most, warned = limits_of(dtype, elementwise)

@@ -64,6 +64,9 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
             yield from _further(verdict, findings, 1, width, mixed=False)
         else:
             yield Line("")
+            number = _numbers(verdict)[id(findings[0])]
+            if number > 1:  # harmless ones stand before it there
+                yield Line(f"  finding {number} of verdict.json", "dim")
             yield from _finding(findings[0], width)
             follows = (
                 "each stands by itself" if "lockstep" in verdict.summary else "later ones may follow from earlier ones"
@@ -95,11 +98,16 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     yield from finding_in_lines(finding.message, finding_blocks(finding), width)
 
 
+def _numbers(verdict: Verdict) -> dict[int, int]:
+    """Of each finding, by its id, the number by which ``--finding`` takes it."""
+    return {id(finding): number for number, finding in enumerate(verdict.findings, 1)}
+
+
 def _further(
     verdict: Verdict, findings: Sequence[Finding], first: int, width: int, mixed: bool, follows: str = ""
 ) -> Iterator[Line]:
     """Each by its number in ``verdict.json``, by which other commands take it."""
-    numbers = {id(finding): number for number, finding in enumerate(verdict.findings, 1)}
+    numbers = _numbers(verdict)
     groups = phrases.alike(findings)
     if not groups:
         return

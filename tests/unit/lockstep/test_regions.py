@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from msprobe.diagnose.evidence import Listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.lockstep import account_files
@@ -233,6 +234,18 @@ def test_calls_are_excused_by_ends_that_tell_of_them(further: str) -> None:
         name = f"Tensor.__add__.{number}.forward"
         finding = Finding("structure", "it does something else", name, name)
         assert healthy.explains(Suspect(finding, 0.0, clear=True)) is is_told
+
+
+@pytest.mark.parametrize(("weights", "is_excused"), [((), True), (("fc.weight",), False)])
+def test_a_gradient_may_take_another_way_but_weights_without_any_are_never_excused(
+    weights: tuple[str, ...], is_excused: bool
+) -> None:
+    entry = "Functional.linear.0.forward"
+    region = Region((), followed={entry: None}).to_json()
+    finding = Finding(
+        "missing_gradient", "no gradient reaches it", entry, entry, facts=(Listed("parameters", weights),)
+    )
+    assert Healthy([region]).explains(Suspect(finding, 0.0, clear=True)) is is_excused
 
 
 def test_types_of_few_digits_leave_no_more_to_a_region_than_rounding_does() -> None:

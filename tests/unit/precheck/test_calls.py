@@ -199,5 +199,5 @@ def test_what_only_moves_numbers_is_exact(
     found = answer_of(tmp_path, name, record, candidate=plugin(monkeypatch, run))
     assert found.result[1] == status
     if units:
-        assert "1 of 16 elements are not the numbers of the arguments that belong there" in found.details[0][22]
+        assert "1 of 16 elements are not exact copies of input values" in found.details[0][22]
         assert "[1, 1]" in found.details[0][22]

@@ -37,6 +37,22 @@ def test_each_outcome_has_its_word(status: str, first: str) -> None:
     assert text.splitlines()[0] == first
 
 
+def test_findings_have_the_numbers_by_which_other_commands_take_them() -> None:
+    several = [
+        finding(harmless=True),
+        finding(where="first"),
+        finding(where="call 1"),
+        finding(where="call 2"),
+        finding(where="last"),
+    ]
+    text = verdict_text(verdict(*several))
+    assert "  finding 2 of verdict.json\n" in text
+    further = [line.split()[0] for line in text.partition("Further findings")[2].splitlines() if ". " in line[:6]]
+    assert further == ["3.", "5.", "1."]
+    assert "(2 alike)" in text
+    assert "of verdict.json" not in verdict_text(verdict(*several[1:]))
+
+
 def test_a_line_without_room_for_the_message_says_where_and_how_far() -> None:
     message = (
         "a.forward (in clip_grad_norm_): output.0 differs (relative difference 3e-05); " + "its inputs agree, " * 9

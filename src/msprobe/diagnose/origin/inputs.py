@@ -17,6 +17,7 @@ from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.gradients import look_at_arriving_gradient
+from msprobe.diagnose.origin.gradients_taken import blame_gradient_on_its_way
 from msprobe.diagnose.origin.held import held_tensor
 from msprobe.diagnose.origin.returned import is_returned_otherwise
 from msprobe.diagnose.origin.scene import Scene
@@ -199,94 +200,6 @@ def _makers_of_constant(events: Sequence[Event], user: Event, leaf: Any) -> list
         )
     ]
     return found[-1:]
-
-
-def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Difference) -> None:
-    """A gradient, taken from ``.grad`` after the backward pass, is not what the backward pass brought."""
-    if scene.tainted & {"backward", "gradient"}:
-        return
-    event = judged.event
-    leftover = leftover_in_words(scene, Wording("{} of {}", difference.slot, event.name), "after the backward pass")
-    if leftover:
-        scene.say(
-            ("not cleared",), judged, "parameter_gradient", leftover, where=f"{event.name}, {difference.slot}",
-            clear=True, facts=(Because("not_cleared"), Seen(difference)), matters=True,
-        )  # fmt: skip
-        return
-    # What looks like a gradient may be a weight that an optimizer has moved, with its rounding.
-    clear = tensor.is_another(difference, "outside")
-    if scene.isolated and (name := _arrived_so(scene, difference)):
-        scene.say(
-            ("gradient as it came", event),
-            judged,
-            "gradient",
-            Wording(
-                "{} of {}, a gradient by its shape, differs{}, and so does the gradient of {} as it arrives: "
-                "it comes from calls that the candidate makes otherwise",
-                difference.slot,
-                event.name,
-                scene.how(difference),
-                name,
-            ),
-            where=f"{event.name}, {difference.slot}",
-            clear=clear,
-            facts=(Seen(difference),),
-            matters=clear,
-        )
-        return
-    scene.say(
-        ("gradient on its way", event),
-        judged,
-        "parameter_gradient",
-        Wording(
-            "{} of {}, a gradient by its shape, differs{}, while all that "
-            "the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between",
-            difference.slot,
-            event.name,
-            scene.how(difference),
-        ),
-        where=f"{event.name}, {difference.slot}",
-        clear=clear,
-        facts=(Because("on_its_way"), Seen(difference)),
-        # Clipping hides it, as long as it clips.
-        matters=clear,
-    )
-
-
-#: Of a distance: two of one tensor, of which one was taken from statistics, are no further from each other.
-_AS_FAR = 0.1
-
-
-def _arrived_so(scene: Scene, difference: Difference) -> str:
-    """The parameter whose gradient has arrived as far apart, within what a coarser type allows; empty for none."""
-    shape = difference.left.get("shape") if is_tensor(difference.left) else None
-    found = [
-        (abs(one.delta - difference.delta), parameter_name(other.event, one.slot))
-        for other in scene.judged.values()
-        if other.event.direction == "gradient"
-        for one in other.outputs
-        if is_tensor(one.left) and one.left.get("shape") == shape
-        if abs(one.delta - difference.delta) <= _AS_FAR * difference.delta
-    ]
-    return min(found)[1] if found else ""
-
-
-def leftover_in_words(scene: Scene, what: str, when: str) -> str:
-    """That gradients were not cleared, if the step before proves it."""
-    side, count = scene.not_cleared
-    if not side:
-        return ""
-    where = "the candidate" if side == "candidate" else "the reference"
-    return Wording(
-        "the gradients of {} still hold those of the step before {} ({}): its optimizer gets the "
-        "gradient of the other side plus the one that it got a step ago, as the means of {} "
-        "parameter{} show. zero_grad() is not called between these steps",
-        where,
-        when,
-        what,
-        count,
-        "s" * (count > 1),
-    )
 
 
 def look_at_held_by_model(scene: Scene, judged: Judged, difference: Difference) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from msprobe.diagnose.evidence import Because, Named, Seen
-from msprobe.diagnose.origin.inputs import leftover_in_words
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.means import least_to_look_at
+from msprobe.diagnose.wording import Wording
 
 
 def look_for_leftovers(scene: Scene) -> None:
@@ -32,3 +32,21 @@ def look_for_leftovers(scene: Scene) -> None:
                     place=judged.event.index - 0.5, matters=True,
                 )  # fmt: skip
             return
+
+
+def leftover_in_words(scene: Scene, what: str, when: str) -> str:
+    """That gradients were not cleared, if the step before proves it."""
+    side, count = scene.not_cleared
+    if not side:
+        return ""
+    where = "the candidate" if side == "candidate" else "the reference"
+    return Wording(
+        "the gradients of {} still hold those of the step before {} ({}): its optimizer gets the "
+        "gradient of the other side plus the one that it got a step ago, as the means of {} "
+        "parameter{} show. zero_grad() is not called between these steps",
+        where,
+        when,
+        what,
+        count,
+        "s" * (count > 1),
+    )

@@ -8,7 +8,7 @@ from typing import Any
 from msprobe.diagnose.differences.words import settings_in_words
 from msprobe.diagnose.evidence import Because, Cause, Listed, Named, Seen, Setting
 from msprobe.diagnose.origin.calls_alone import blame_calls
-from msprobe.diagnose.origin.inputs import leftover_in_words
+from msprobe.diagnose.origin.leftovers import leftover_in_words
 from msprobe.diagnose.origin.scaled_clipping import names_the_scale
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight

@@ -87,7 +87,7 @@ ORIGINS: dict[str, str] = {
     "{} of {} is {}; in the reference it is {}": "{1} 的 {0} 是 {2}；标杆侧是 {3}",
     "{} of {} is {}, in the reference {}": "{1} 的 {0} 是 {2}，标杆侧是 {3}",
     "{} of {} comes from outside the recorded calls and differs{}: the batch, a mask, or a table that was made before": "{1} 的 {0} 来自未录制的代码，且不同{2}：可能是批数据、mask 或事先准备的表",
-    "{} of {}, a gradient by its shape, differs{}, and so does the gradient of {} as it arrives: it comes from calls that the candidate makes otherwise": "{1} 的 {0}（从 shape 看是梯度）不同{2}，{3} 的梯度到达时已经如此：它来自调试侧以另一种方式计算的调用",
+    "{} of {}, a gradient by its shape, differs{}, and the backward pass already delivers the gradient of {} with this difference: its cause is a call that the candidate computes differently": "{1} 的 {0}（从 shape 看是梯度）不同{2}，而反向得到的 {3} 的梯度已有这一差异：原因在待查侧以不同方式计算的调用中",
     "{} of {}, a gradient by its shape, differs{}, while all that the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between": "{1} 的 {0}（从 shape 看是梯度）不同{2}，而反向得到的全部一致：可能残留了上一个 step 的梯度，或其间做了归约或缩放",
     "{} of {} differs{}, while all that was recorded before agrees: it is calculated {}. Record level mix to see the call": "{1} 的 {0} 不同{2}，而此前录制的全部一致：它{3}计算得出。请以 level mix 录制以看到具体调用",
     "in {}, between its modules": "在 {0} 的子模块之间",

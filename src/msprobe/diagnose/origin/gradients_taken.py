@@ -1,0 +1,85 @@
+"""Gradients that a call takes from ``.grad`` after the backward pass, as clipping does."""
+
+from __future__ import annotations
+
+from msprobe.diagnose.differences.records import Difference
+from msprobe.diagnose.evidence import Because, Seen
+from msprobe.diagnose.origin.leftovers import leftover_in_words
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.parameter_names import parameter_name
+from msprobe.diagnose.steps.timeline import is_tensor
+from msprobe.diagnose.tolerance import tensor
+from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.wording import Wording
+
+
+def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """A gradient, taken from ``.grad`` after the backward pass, is not what the backward pass brought."""
+    if scene.tainted & {"backward", "gradient"}:
+        return
+    event = judged.event
+    leftover = leftover_in_words(scene, Wording("{} of {}", difference.slot, event.name), "after the backward pass")
+    if leftover:
+        scene.say(
+            ("not cleared",), judged, "parameter_gradient", leftover, where=f"{event.name}, {difference.slot}",
+            clear=True, facts=(Because("not_cleared"), Seen(difference)), matters=True,
+        )  # fmt: skip
+        return
+    # What looks like a gradient may be a weight that an optimizer has moved, with its rounding.
+    clear = tensor.is_another(difference, "outside")
+    if scene.isolated and (name := _delivered_as(scene, difference)):
+        scene.say(
+            ("gradient as delivered", event),
+            judged,
+            "gradient",
+            Wording(
+                "{} of {}, a gradient by its shape, differs{}, and the backward pass already delivers the gradient of "
+                "{} with this difference: its cause is a call that the candidate computes differently",
+                difference.slot,
+                event.name,
+                scene.how(difference),
+                name,
+            ),
+            where=f"{event.name}, {difference.slot}",
+            clear=clear,
+            facts=(Seen(difference),),
+            matters=clear,
+        )
+        return
+    scene.say(
+        ("gradient on its way", event),
+        judged,
+        "parameter_gradient",
+        Wording(
+            "{} of {}, a gradient by its shape, differs{}, while all that "
+            "the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between",
+            difference.slot,
+            event.name,
+            scene.how(difference),
+        ),
+        where=f"{event.name}, {difference.slot}",
+        clear=clear,
+        facts=(Because("on_its_way"), Seen(difference)),
+        # Clipping hides it, as long as it clips.
+        matters=clear,
+    )
+
+
+#: Two measures of one tensor, of which one was taken from statistics, agree to this part of themselves.
+_SAME_DELTA = 0.1
+
+
+def _delivered_as(scene: Scene, difference: Difference) -> str:
+    """The parameter whose gradient the backward pass already delivers with this difference, which the tolerance of a
+    type of fewer digits let pass there; empty if there is none.
+    """
+    shape = difference.left.get("shape") if is_tensor(difference.left) else None
+    found = [
+        (abs(one.delta - difference.delta), parameter_name(other.event, one.slot))
+        for other in scene.judged.values()
+        if other.event.direction == "gradient"
+        for one in other.outputs
+        if is_tensor(one.left) and one.left.get("shape") == shape
+        if difference.delta > 0.0 and abs(one.delta - difference.delta) <= _SAME_DELTA * difference.delta
+    ]
+    return min(found)[1] if found else ""
