@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from msprobe.cli.parser import UsageError, seconds
-from msprobe.cli.run_ut import STANDARDS
+from msprobe.cli.run_ut import STANDARDS, demand_control
 
 #: Answer to bad input.
 BAD_INPUT_STATUS = 2
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--control",
         default="",
         metavar="WHO",
-        help="who plays the trusted device: its errors are allowed",
+        help="who plays the trusted device: its errors are allowed; or the details file of such a check there",
     )
     parser.add_argument("--dtypes", default="fp32", metavar="A,B", help="types of the samples: fp32,bf16,fp16 (fp32)")
     parser.add_argument("--samples", type=int, default=3, metavar="N", help="samples of each operator and type (3)")
@@ -53,8 +53,7 @@ def execute(args: argparse.Namespace) -> int:
     if ":" in args.ops:
         raise UsageError(f"--ops: {args.ops!r} is no list of names of operators.")
     executor_of(args.candidate)
-    if args.control:
-        executor_of(args.control, "--control")
+    demand_control(args.control, args.standard)
     folder = usable_output(args.out_path)
     task = Task(
         f"{args.ops}:{args.dtypes}:{args.samples}",

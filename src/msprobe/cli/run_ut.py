@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ENGINES = ("local", "ray")
 REFERENCES = ("fp64", "legacy")
-STANDARDS = ("strict", "assert_close", "26.2", "8.1.1")
+STANDARDS = ("strict", "assert_close", "compiler", "26.2", "8.1.1")
 LEAST_SPLITS, MOST_SPLITS = 1, 64
 _EPILOG = """\
 Each call of dump.json is made anew, from recorded values (task tensor) or from values that fit its statistics, and run
@@ -35,7 +35,8 @@ called with (function, args, kwargs); python:PATH, the torch of another environm
 themselves (task tensor), for which nothing is run but the reference.
 
 standards: strict judges each element by what rounding explains at its place; assert_close by the tolerances of
-torch.testing.assert_close; 8.1.1 and 26.2 judge as mindstudio-probe.
+torch.testing.assert_close; compiler, beside a --control, by the root mean square error, as PyTorch tests its compilers;
+8.1.1 and 26.2 judge as mindstudio-probe.
 """
 #: Answer to bad input.
 BAD_INPUT_STATUS = 2
@@ -75,7 +76,11 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     )
     ours.add_argument("--candidate", metavar="WHO", help="who is checked, see below (the best device there is)")
     ours.add_argument(
-        "--control", default="", metavar="WHO", help="who plays the trusted device: its errors are allowed"
+        "--control",
+        default="",
+        metavar="WHO",
+        help="who plays the trusted device, whose errors are allowed: a candidate, or the "
+        "accuracy_checking_details_*.csv of a check there",
     )
     ours.add_argument("--seed", type=int, default=1234, help="of generated values (1234)")
     ours.add_argument("--repeat", type=int, default=1, metavar="N", help="run each call N times: is it deterministic?")
@@ -172,14 +177,15 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
     from msprobe.errors import NotAvailableError
-    from msprobe.precheck.executors import executor_of
+    from msprobe.precheck.executors import is_details_file
     from msprobe.precheck.job import Task
     from msprobe.precheck.online.receiving import OnlineRequest, run_online
 
     if args.ranks < 1:
         raise UsageError("--ranks must be 1 or more.")
-    if args.control:
-        executor_of(args.control, "--control")
+    demand_control(args.control, args.standard)
+    if is_details_file(args.control):
+        raise UsageError("--control: an online check runs its control itself; give an executor, as cpu.")
     usable_output(args.out_path)
     task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed, reference=args.reference)
     request = OnlineRequest(args.out_path, task, settings, max(workers, 1), args.ranks, args.idle, args.timeout)
@@ -214,8 +220,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     candidates = candidates_of(args)
     for text in candidates:
         executor_of(text)
-    if args.control:
-        executor_of(args.control, "--control")
+    demand_control(args.control, args.standard)
     if args.clean_output and any(executor_of(text).compiled for text in candidates):
         raise UsageError("--clean-output is a function of yours, which is not compiled: leave +compile out.")
     settings = load_settings(args.config_path)
@@ -258,6 +263,16 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         timeout=args.timeout,
         top=args.top,
     )
+
+
+def demand_control(control: str, standard: str) -> None:
+    """Raises UsageError or InvalidInputError for a control that is none, and without one where a standard needs it."""
+    from msprobe.precheck.executors import executor_of, is_details_file
+
+    if not control and standard == "compiler":
+        raise UsageError("--standard compiler judges beside a trusted device: give --control cpu, or another.")
+    if control and not is_details_file(control):
+        executor_of(control, "--control")
 
 
 def loaded(what: str) -> str:
@@ -323,7 +338,7 @@ def _show(report: CheckReport, top: int) -> None:
 
     for line in report.ranking.lines(top):
         print(clean(line))
-    for path in (report.files.result, report.files.details, *report.summaries, *(report.compared or ())):
+    for path in (report.files.result, report.files.details, *report.summaries, *(report.compared)):
         print(clean(f"  {path}"))
     log.info("Successfully completed run_ut/multi_run_ut")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from msprobe import log
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.precheck import cluster, mindspore_rows, precision_compare
+from msprobe.precheck import cluster, mindspore_rows
 from msprobe.precheck.columns import BLANK, DETAILS_HEADER, RESULT_HEADER, SCALED, STATUS
-from msprobe.precheck.control_verdict import beside_control
+from msprobe.precheck.control_verdict import Control
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.page import write_summary
@@ -51,7 +51,8 @@ class CheckReport:
     ranking: Ranking
     #: The same as text and as a page.
     summaries: tuple[Path, Path]
-    compared: tuple[Path, Path] | None
+    #: The verdict of three parties; empty without a control.
+    compared: tuple[Path, ...]
 
 
 def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: None) -> CheckReport:
@@ -64,6 +65,8 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
         )
     if requests.framework == "mindspore":
         mindspore_rows.demand_known(request.candidates, request.task, request.save_errors)
+    control = Control(request.task, made=not requests.has_values)
+    control.demand_calls(frozenset(requests.keys))
     files = CheckFiles.existing(request.resume) if request.resume else CheckFiles.fresh(Path(request.output))
     task = replace(
         request.task, dump=str(Path(request.dump).absolute()), decimals=request.settings.decimals, error_folder=""
@@ -81,30 +84,26 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
         keys = [key for key in keys if mindspore_rows.is_checked(key)]
         writer = CheckWriter(files, mindspore_rows.RESULT_HEADER, mindspore_rows.DETAILS_HEADER)
     else:
-        writer = CheckWriter(files, with_control=bool(task.control))
+        writer = CheckWriter(files, with_control=control.runs)
     ranking = Ranking(
         _stacks(requests),
         reproduction_command(str(requests.part.path), request.candidates[0], task),
-        control=task.control,
+        control=control.name,
     )
     for answer in _done_before(writer):
-        ranking.add(beside_control(answer, task.standard) if task.control else answer)
+        ranking.add(control.judge(answer))
     todo = [key for key in keys if key not in writer.done]
     earlier = _choices(writer.kept)
     for number, answer in enumerate(_answers(request, task, requests, todo)):
         tell(f"APIs, {number + 1} of {len(todo)}")
         writer.add(answer.result, answer.details, answer.control)
-        ranking.add(beside_control(answer, task.standard) if task.control else answer)
+        ranking.add(control.judge(answer))
         later = _choices(answer.details)
         if earlier and later:
             _warn_of_other_choices(earlier, later)
             earlier = {}
     writer.begin()
-    compared = None
-    if task.control:
-        compared = precision_compare.compare(
-            files.details, files.control, files.result.parent, request.task.standard, files.stamp
-        )
+    compared = control.compare(files, files.result.parent)
     summaries = write_summary(files, ranking, f"Pre-check of {requests.part.path}")
     return CheckReport(files, ranking, summaries, compared)
 
@@ -122,7 +121,7 @@ def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequen
             done = pool.answers(todo) if todo else iter(())
         for key in keys:
             if key in refused:
-                further = (task.seed, request.candidates[0], task.control, task.judged_by)
+                further = (task.seed, request.candidates[0], task.control_name, task.judged_by)
                 if task.kind == "mindspore":
                     yield mindspore_rows.skipped(key, refused[key], requests.has_backward(key))
                     continue

@@ -1,24 +1,89 @@
-"""The verdict on one call that was run by a control as well: errors that the control has, too, are allowed.
+"""The verdict on one call beside a control: errors that the control has, too, are allowed.
 
-It is that of the rows of ``api_precision_compare``, so what people are told, the exit status and those files agree.
+The control is an executor that runs each call as well, or the details file of a check on another machine. The verdict
+is that of the rows of ``api_precision_compare``, so what people are told, the exit status and those files agree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from dataclasses import replace
+from pathlib import Path
 
+from msprobe.errors import InvalidInputError
+from msprobe.precheck import precision_compare
 from msprobe.precheck.columns import DETAILS_HEADER
-from msprobe.precheck.job import Answer
-from msprobe.precheck.precision_compare import compare_row, results_of
+from msprobe.precheck.executors import is_details_file
+from msprobe.precheck.job import Answer, Task
+from msprobe.precheck.precision_compare import Table, compare_row, results_of
 from msprobe.precheck.standards import PROFILES
+from msprobe.precheck.writer import CheckFiles, call_of
+
+_SEED = DETAILS_HEADER[-4]
 
 
-def beside_control(answer: Answer, standard: str) -> Answer:
+class Control:
+    """The control of one check, as the task names it. ``made``: arguments are made from the task's seed.
+
+    Raises PathError or InvalidInputError for a details file that is not one of the same calls.
+    """
+
+    def __init__(self, task: Task, made: bool) -> None:
+        self._task = task
+        self.name = task.control_name
+        self._table = Table(task.control, "--control") if is_details_file(task.control) else None
+        if self._table is None:
+            return
+        self._table.demand_standard(PROFILES[task.standard])
+        seeds = {row.get(_SEED, "").strip() for row in self._table.rows} - {""}
+        if made and seeds - {str(task.seed)}:
+            raise InvalidInputError(
+                f'--control "{task.control}" was made with --seed {", ".join(sorted(seeds))}, and this check has '
+                f"{task.seed}: their arguments differ. Check both with the same seed."
+            )
+
+    def __bool__(self) -> bool:
+        return bool(self.name)
+
+    @property
+    def runs(self) -> bool:
+        """True for an executor, whose rows are a file of the check."""
+        return bool(self.name) and self._table is None
+
+    def demand_calls(self, keys: Container[str]) -> None:
+        """Raises InvalidInputError for a file with rows of none of these calls, or with some of them twice."""
+        if self._table is None:
+            return
+        shared = {name for name in self._table.by_name if call_of(name) in keys}
+        if not shared:
+            raise InvalidInputError(
+                f'--control "{self._task.control}" has no row of the calls that are checked; give the details file of '
+                "a check of the same dump."
+            )
+        self._table.demand_single(shared)
+
+    def judge(self, answer: Answer) -> Answer:
+        """The answer beside this control; as it is without one."""
+        if not self:
+            return answer
+        return beside_control(answer, self._task.standard, None if self._table is None else self._table.by_name)
+
+    def compare(self, files: CheckFiles, folder: Path) -> tuple[Path, ...]:
+        """Write the verdict of three parties; gives the paths of its files, none without a control."""
+        if not self:
+            return ()
+        rows = files.control if self._table is None else self._table.path
+        return precision_compare.compare(files.details, rows, folder, self._task.standard, files.stamp)
+
+
+def beside_control(answer: Answer, standard: str, controls: Mapping[str, dict[str, str]] | None = None) -> Answer:
     """The answer with the statuses of three parties; ``details`` are cut to name, status and reason of each row.
 
-    ``worst`` is the largest ratio of an error to the control's, where a standard of ratios says it.
+    ``controls``: the control's rows by name; those of the answer by default. ``worst`` is the largest ratio of an error
+    to the control's, where a standard of ratios says it.
     """
-    controls = {row[0]: _cells(row) for row in answer.control}
+    if controls is None:
+        controls = {row[0]: _cells(row) for row in answer.control}
     rows = [compare_row(_cells(row), controls.get(row[0]), PROFILES[standard]) for row in answer.details]
     if not rows:
         return answer
@@ -26,7 +91,7 @@ def beside_control(answer: Answer, standard: str) -> Answer:
     return replace(
         answer,
         result=results_of(rows)[0],
-        details=[[row.name, row.status, row.message if row.status == "SKIP" else row.reason] for row in rows],
+        details=[[row.name, row.status, row.reason if row.status == "error" else row.message] for row in rows],
         worst=ratio or answer.worst,
     )
 

@@ -74,6 +74,11 @@ class Executor:
     python: str | None = None
 
 
+def is_details_file(text: str) -> bool:
+    """True for what names the details file of a check elsewhere, in the place of an executor."""
+    return text.endswith(".csv")
+
+
 def executor_of(text: str, option: str = "--candidate") -> Executor:
     """Read one executor. Raises InvalidInputError."""
     if text.startswith("plugin:"):

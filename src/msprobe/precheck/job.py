@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from msprobe.precheck.executors import is_details_file
 from msprobe.precheck.standards import PROFILES
 
 #: The first line of a worker that can run its task; any other one is a text, in JSON, that says why it cannot.
@@ -22,6 +24,7 @@ class Task:
     dump: str
     standard: str = "strict"
     candidate: str = "auto"
+    #: An executor, or the details file of a check elsewhere.
     control: str = ""
     seed: int = 1234
     decimals: int = 14
@@ -50,6 +53,11 @@ class Task:
         if self.reference:
             return self.reference == "fp64"
         return PROFILES[self.standard].double_reference
+
+    @property
+    def control_name(self) -> str:
+        """What the files call the control: its executor, or the name of its details file."""
+        return Path(self.control).name if is_details_file(self.control) else self.control
 
     @property
     def judged_by(self) -> str:

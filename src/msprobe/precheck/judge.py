@@ -9,6 +9,7 @@ import numpy as np
 
 from msprobe.precheck import metrics, standards
 from msprobe.precheck.columns import Judged
+from msprobe.precheck.compiler_rule import root_mean_square
 from msprobe.precheck.first_verdict import dropout_verdict, first_verdict
 from msprobe.precheck.metrics import Array
 from msprobe.precheck.standards import Profile
@@ -169,6 +170,8 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
         row.metrics.update(metrics.measure(standard, b, d, dtype))
     if profile.by_tolerance:
         row.metrics.update(first_verdict(b, d, dtype, standards.PROFILES["8.1.1"])[1])
+        if profile.by_control:
+            row.metrics["rmse"] = root_mean_square(b, d)
         verdict = judge_close(b.astype(np.float64), d.astype(np.float64), *standards.TOLERANCES.get(dtype, (0.0, 0.0)))
         row.status, row.message, row.index = verdict.status, verdict.message, verdict.index
         return

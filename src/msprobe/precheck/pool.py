@@ -351,7 +351,7 @@ def skip_lost(task: Task, key: str, message: str, has_backward: bool) -> Answer:
     """The answer for a call that cost a worker."""
     if task.kind == "mindspore":
         return mindspore_rows.skipped(key, message, has_backward)
-    further = (task.seed, task.candidate, task.control, task.judged_by)
+    further = (task.seed, task.candidate, task.control_name, task.judged_by)
     return skipped(key, message, has_backward, task.decimals, further)
 
 

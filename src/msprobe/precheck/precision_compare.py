@@ -9,7 +9,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.columns import BLANK, METRIC_COLUMNS, SCALED, lines_of
 from msprobe.precheck.columns import DETAILS_HEADER as CHECK_HEADER
+from msprobe.precheck.compiler_rule import problem_of
 from msprobe.precheck.standards import (
     LABELS,
     PROFILES,
@@ -49,6 +50,7 @@ REQUIRED = (
     "双千指标",
 )
 _SCALED = CHECK_HEADER[SCALED]
+_STANDARD = CHECK_HEADER[-1]
 _COLUMN = {metric: column for column, metric in METRIC_COLUMNS.items()}
 _COMPARED = frozenset(("torch.float16", "torch.bfloat16", "torch.float32"))
 _NOT_COMPARED = frozenset(("torch.float64", "torch.complex64", "torch.complex128"))
@@ -99,8 +101,28 @@ class Table:
                 f'{option} "{path}" lacks the columns {", ".join(missing)}; give an accuracy_checking_details_*.csv.'
             )
         self.rows = [dict(zip(header, row, strict=False)) for row in rows[1:] if row]
+        self.option = option
         self.counts = Counter(row["API Name"] for row in self.rows)
         self.by_name = {row["API Name"]: row for row in self.rows}
+
+    def demand_single(self, names: Container[str]) -> None:
+        """Raises InvalidInputError where one of the outputs is in the file several times."""
+        twice = [name for name, count in self.counts.items() if count > 1 and name in names]
+        if twice:
+            raise InvalidInputError(
+                f'{self.option} "{self.path}" has several rows of {", ".join(twice[:5])}'
+                f"{' and others' if len(twice) > 5 else ''}; each API may be in it once."
+            )
+
+    def demand_standard(self, profile: Profile) -> None:
+        """Raises InvalidInputError where the file has another root mean square error than the standard judges by."""
+        made = {row.get(_STANDARD, "").partition(",")[0].strip() or "of mindstudio-probe" for row in self.rows}
+        others = {name for name in made if (name == "compiler") != profile.by_control}
+        if others:
+            raise InvalidInputError(
+                f'{self.option} "{self.path}" was made by the standard {", ".join(sorted(others))}; for the standard '
+                f"{profile.name} make it with --standard {profile.name}."
+            )
 
 
 @dataclass
@@ -152,13 +174,10 @@ def compare(
 def judged(candidate: StrPath, control: StrPath, standard: str = "8.1.1") -> list[Compared]:
     """The verdict on each output of the candidate's details file. Raises PathError or InvalidInputError."""
     ours, theirs = Table(candidate, "-npu"), Table(control, "-gpu")
-    twice = [name for name, count in theirs.counts.items() if count > 1 and name in ours.by_name]
-    if twice:
-        raise InvalidInputError(
-            f'-gpu "{control}" has several rows of {", ".join(twice[:5])}{" and others" if len(twice) > 5 else ""}; '
-            "each API may be in it once."
-        )
+    theirs.demand_single(ours.by_name)
     profile = PROFILES[standard]
+    for table in (ours, theirs):
+        table.demand_standard(profile)
     return [compare_row(row, theirs.by_name.get(row["API Name"]), profile) for row in ours.rows]
 
 
@@ -232,11 +251,33 @@ def compare_row(ours: dict[str, str], theirs: dict[str, str] | None, profile: Pr
     at all, and let single elements and NaN pass. So does in all of them a backward that is not the derivative of its
     forward, which is no matter of a device.
     """
+    if profile.by_control and theirs is not None and ours[_COLUMN["rmse"]].strip():
+        return _by_control(ours, theirs)
     row = _compared(ours, theirs, profile)
     stays = (profile.own or row.name.endswith(FORMULA)) and _is_wrong(ours)
     if row.status != "error" and stays and (theirs is None or not _has_too(ours, theirs)):
         row.status, row.message = "error", ours.get("Message", "").strip()
     return row
+
+
+def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> Compared:
+    """The verdict of ``--standard compiler`` on a result of floats, of which both files have the error as a whole."""
+    row = Compared(ours["API Name"], "pass")
+    sides = _Sides(ours, theirs, ours["DEVICE Dtype"].strip().rpartition(".")[2], "", PROFILES["compiler"])
+    try:
+        candidate, control = sides.number("rmse"), sides.number("rmse", control=True)
+    except _MissingNumberError as problem:
+        row.status, row.message = "SKIP", str(problem)
+        return row
+    ratio = 1.0 if candidate == control else candidate / control if control else math.inf
+    row.message = problem_of(candidate, control, sides.dtype, _elements(ours.get("Shape", "")))
+    row.status = "error" if row.message else "pass"
+    row.cells = {"均方根误差比值": _text(ratio), "均方根误差判定结果": row.status}
+    return row
+
+
+def _elements(shape: str) -> int:
+    return math.prod(int(part) for part in shape.strip("() ").split(",") if part.strip())
 
 
 def _is_wrong(row: dict[str, str]) -> bool:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.errors import NotAvailableError
-from msprobe.precheck import precision_compare
-from msprobe.precheck.control_verdict import beside_control
+from msprobe.precheck.control_verdict import Control
 from msprobe.precheck.job import Task
 from msprobe.precheck.page import write_summary
 from msprobe.precheck.pool import START_SECONDS, Pool, Worker, WorkerFailedError
@@ -24,6 +23,7 @@ def check_samples(
     task: Task, folder: Path, workers: int, timeout: float, tell: Callable[[str], None] = lambda text: None
 ) -> tuple[list[Path], Ranking]:
     """Check all samples that the task asks for, and write the files; gives their paths. Raises MsprobeError."""
+    control = Control(task, made=True)
     asked = Worker(task)
     try:
         keys = asked.ask(LIST, START_SECONDS)["notes"]
@@ -31,10 +31,11 @@ def check_samples(
         raise NotAvailableError(f"the samples cannot be listed: {problem}") from None
     finally:
         asked.stop()
+    control.demand_calls(frozenset(keys))
     files = CheckFiles.fresh(folder)
-    writer = CheckWriter(files, with_control=bool(task.control))
+    writer = CheckWriter(files, with_control=control.runs)
     writer.begin()
-    ranking = Ranking(lambda name: (), _command_of(task), control=task.control)
+    ranking = Ranking(lambda name: (), _command_of(task), control=control.name)
     with Pool([task] * workers, timeout) as pool:
         for number, answer in enumerate(pool.answers([(key, False) for key in keys])):
             tell(f"samples, {number + 1} of {len(keys)}")
@@ -42,11 +43,9 @@ def check_samples(
             if is_first and answer.details[0][27].startswith("cpu"):
                 log.warning("there is no accelerator: the candidate is the CPU. Choose another with --candidate.")
             writer.add(answer.result, answer.details, answer.control)
-            ranking.add(beside_control(answer, task.standard) if task.control else answer)
+            ranking.add(control.judge(answer))
     paths = [files.result, files.details, *write_summary(files, ranking, "Check of PyTorch's own samples")]
-    if task.control:
-        paths += precision_compare.compare(files.details, files.control, folder, task.standard, files.stamp)
-    return paths, ranking
+    return [*paths, *control.compare(files, folder)], ranking
 
 
 def _command_of(task: Task) -> Callable[[str, str], str]:

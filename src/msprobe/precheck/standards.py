@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Literal
 
 Standard = Literal["benchmark", "absolute", "binary", "ulp", "thousandth", "accumulative"]
-ProfileName = Literal["strict", "assert_close", "26.2", "8.1.1"]
+ProfileName = Literal["strict", "assert_close", "compiler", "26.2", "8.1.1"]
 
 #: What the files call each standard.
 LABELS: dict[Standard, str] = {
@@ -114,6 +114,8 @@ class Profile:
     - ``all_gradients``: gradients of keyword arguments and through several results are compared, too.
     - ``by_element``: each element is judged by what rounding explains (:mod:`msprobe.precheck.strict`).
     - ``by_tolerance``: each element is judged by :data:`TOLERANCES`.
+    - ``by_control``: a result of floats is judged by its root mean square error beside that of a control
+      (:mod:`msprobe.precheck.compiler_rule`).
     - ``levels``: ratios by the level of an API, in ``api_precision_compare``.
     """
 
@@ -127,6 +129,7 @@ class Profile:
     benchmark_for_floats: bool
     levels: bool
     by_tolerance: bool = False
+    by_control: bool = False
 
     @property
     def own(self) -> bool:
@@ -149,6 +152,9 @@ PROFILES: dict[str, Profile] = {
     "strict": Profile("strict", "Warning", True, "pass", _WIDTHS, True, True, False, False),
     "assert_close": Profile(
         "assert_close", "Warning", True, "pass", _WIDTHS, True, False, False, False, by_tolerance=True
+    ),
+    "compiler": Profile(
+        "compiler", "Warning", True, "pass", _WIDTHS, True, False, False, False, by_tolerance=True, by_control=True
     ),
     "26.2": Profile("26.2", "warning", False, "SKIP", frozenset(("int8",)), False, False, True, True),
     "8.1.1": Profile("8.1.1", "Warning", False, "error", frozenset(), False, False, False, False),

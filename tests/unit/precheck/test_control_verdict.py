@@ -7,6 +7,7 @@ import pytest
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.control_verdict import beside_control
 from msprobe.precheck.job import Answer, skipped
+from msprobe.precheck.ranking import Ranking
 
 ROW = "Torch.exp.0.forward.output.0"
 BENCHMARK = {"小值域错误占比": 0.0, "均方根误差": 0.0, "相对误差平均值": 0.0, "误差均衡性": 0.0}
@@ -80,3 +81,16 @@ def test_a_random_call_is_wrong_where_that_of_the_control_is_not(theirs: str) ->
 def test_a_call_that_was_not_checked_says_why() -> None:
     found = beside_control(skipped("Torch.exp.0", "worker died of SIGABRT.", True), "strict")
     assert found.result == ["Torch.exp.0", "SKIP", "SKIP", "worker died of SIGABRT."]
+
+
+def test_what_passes_beside_a_failed_result_is_not_taken_for_it() -> None:
+    good, bad = row(f"{ROW[:-1]}0", 相对误差最大值=0.0), off(0.5)
+    bad[0] = f"{ROW[:-1]}1"
+    controls = [row(good[0], 相对误差最大值=0.0), row(bad[0], 相对误差最大值=0.01)]
+    found = beside_control(Answer("Torch.exp.0", ["Torch.exp.0", "error", " ", ""], [good, bad], controls), "strict")
+    assert found.details[0] == [good[0], "pass", ""]
+    ranking = Ranking(lambda name: (), lambda key, direction: "")
+    ranking.add(found)
+    assert [(entry.name, entry.why) for entry in ranking.entries(1)] == [
+        (bad[0], "largest relative error 50 times the control's")
+    ]

@@ -13,6 +13,7 @@ from command_line import call
 from prechecked import TENSOR, InThisProcess, forward, own_threads, rows, watch, write_dump
 
 from msprobe.precheck import pool
+from msprobe.precheck.columns import DETAILS_HEADER
 
 pytestmark = pytest.mark.usefixtures(own_threads.__name__, "here")
 
@@ -142,6 +143,46 @@ def test_errors_of_the_control_are_allowed_in_a_check_that_goes_on_too(
         assert [row[1] for row in rows(tmp_path, "result")[1:]][:3] == ["error"] * 3
         (path,) = tmp_path.glob("accuracy_checking_result_*.csv")
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
+
+
+@pytest.mark.parametrize("standard", ["strict", "compiler", "8.1.1"])
+def test_the_control_may_be_the_details_file_of_a_check_elsewhere(tmp_path: Path, standard: str) -> None:
+    dump = write_dump(tmp_path, SINES)
+    words = ("run_ut", "-api_info", dump, "--standard", standard, "--fail-on", "error")
+    assert call(*words, "-o", tmp_path / "trusted", "--candidate", "cpu", "--control", "cpu").returncode == 0
+    (control,) = (tmp_path / "trusted").glob("accuracy_checking_details_*.csv")
+    for candidate, status in (("cpu", 0), ("cpu+inject:scale=1e-2", 1)):
+        folder = tmp_path / str(status)
+        found = call(*words, "-o", folder, "--candidate", candidate, "--control", control)
+        assert found.returncode == status, found.stdout
+        assert f"judged beside the control ({control.name})" in found.stdout
+        (compared,) = folder.glob("api_precision_compare_result_*.csv")
+        lines = compared.read_text(encoding="utf-8-sig").splitlines()[1:]
+        assert {line.split(",")[1] for line in lines} == {"error" if status else "pass"}
+        assert not list(folder.glob("accuracy_checking_control_*"))
+        (row, *_) = rows(folder, "details")[1:]
+        assert row[DETAILS_HEADER.index("Control")] == control.name
+
+
+def test_a_details_file_that_is_no_control_of_this_check_is_refused(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path, SINES)
+    (tmp_path / "other").mkdir()
+    other = write_dump(tmp_path / "other", {"Torch.cos.0.forward": forward(TENSOR)})
+    call("run_ut", "-api_info", dump, "-o", tmp_path / "ours", "--candidate", "cpu")
+    call("run_ut", "-api_info", other, "-o", tmp_path / "theirs", "--candidate", "cpu")
+    (ours,), (theirs,) = ((tmp_path / name).glob("*details*") for name in ("ours", "theirs"))
+    words = ("run_ut", "-api_info", dump, "-o", tmp_path / "none", "--candidate", "cpu")
+    for further, why in (
+        (("--control", theirs), "has no row of the calls that are checked"),
+        (("--control", ours, "--seed", 3), "was made with --seed 1234, and this check has 3"),
+        (("--control", ours, "--standard", "compiler"), "was made by the standard strict"),
+        (("--control", tmp_path / "no.csv"), "does not exist"),
+        (("--standard", "compiler"), "give --control cpu, or another"),
+    ):
+        found = call(*words, *further)
+        assert found.returncode == 2
+        assert why in found.stderr, found.stderr
+    assert not (tmp_path / "none").exists() or not list((tmp_path / "none").iterdir())
 
 
 def test_a_call_that_does_not_end_is_ended_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

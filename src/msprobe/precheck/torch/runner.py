@@ -16,7 +16,7 @@ import torch
 from msprobe.errors import MsprobeError
 from msprobe.precheck.arguments import TensorInfo, UnreadableArgumentError
 from msprobe.precheck.columns import BLANK, Judged, direction_status
-from msprobe.precheck.executors import RECORDED, executor_of
+from msprobe.precheck.executors import RECORDED, executor_of, is_details_file
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.judge import Pair, Value, judge
 from msprobe.precheck.known_names import RANDOM, is_dropout
@@ -74,14 +74,20 @@ class TorchRunner:
         executor = executor_of(task.candidate)
         self._recorded = RecordedResults(executor, requests, self._maker) if task.candidate == RECORDED else None
         self._candidate = self._recorded or Machine(executor)
-        self._control = Machine(executor_of(task.control, "--control")) if task.control else None
+        runs = task.control and not is_details_file(task.control)
+        self._control = Machine(executor_of(task.control, "--control")) if runs else None
         self._cpu = cpu()
         self._cleaning = load_function(task.cleaning, "--clean-output") if task.cleaning else None
         self._module = load_kernels(task.load)
         self._operators = {name: load_operator(*texts) for name, *texts in task.operators}
         if task.jit_compile and self._candidate.device.type == "npu":
             torch.npu.set_compile_mode(jit_compile=True)  # type: ignore[attr-defined]
-        self.further = (task.seed, self._candidate.name, self._control.name if self._control else "", task.judged_by)
+        self.further = (
+            task.seed,
+            self._candidate.name,
+            self._control.name if self._control else task.control_name,
+            task.judged_by,
+        )
 
     def run(self, key: str) -> Answer:
         """Check one call of the dump."""
@@ -289,7 +295,8 @@ class TorchRunner:
             pair.rounded = _rounded(bench, device.dtype)
             _widen(pair.bench, device)
         elif isinstance(pair.bench, Value) and isinstance(pair.device, Value) and pair.device.kind == "bfloat16":
-            pair.bench.array = pair.bench.array.astype(np.float32) if pair.bench.is_float else pair.bench.array
+            with np.errstate(over="ignore"):  # beyond the range of bfloat16 as well: an infinity
+                pair.bench.array = pair.bench.array.astype(np.float32) if pair.bench.is_float else pair.bench.array
         return judge(pair, api.rpartition(".")[2], self._profile, dropout=is_dropout(api))
 
     def _check_spread(self, key: str, function: Callable[..., Any], inputs: Inputs, has_backward: bool) -> Answer:
