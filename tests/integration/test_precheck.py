@@ -17,6 +17,7 @@ from command_line import Completed, call
 from prechecked import InThisProcess
 from torch import nn
 
+from msprobe.capture.torch import private
 from msprobe.errors import InvalidInputError
 from msprobe.precheck import pool, sample_check
 from msprobe.precheck.torch import samples
@@ -475,6 +476,27 @@ class FewSamples:
         for size in (3, 4):
             first, second = (torch.randn(size, size).to(dtype).requires_grad_(requires_grad) for _ in range(2))
             yield SimpleNamespace(input=first, args=(second,), kwargs={})
+
+
+def test_where_torch_has_no_samples_of_its_own_simple_ones_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private, "SAMPLES_MODULE", "torch.testing._internal.no_such_module")
+    monkeypatch.setattr(sample_check, "Worker", InThisProcess)
+    words = ("op_check", "--ops", "linear,matmul,log,floor_divide,conv2d", "--dtypes", "fp32,bf16", "--candidate")
+    healthy = call(*words, "cpu", "-o", tmp_path / "healthy")
+    assert healthy.returncode == 0, healthy.stderr
+    assert "brings no samples of its own" in healthy.stderr + healthy.stdout
+    found = rows(tmp_path / "healthy")[1:]
+    assert {row[1] for row in found} == {"pass"}
+    by_name = {row[0].partition(".")[2].rpartition(".")[0]: row[2].strip() for row in found}
+    wanted = ("matmul", "nn_functional_linear", "nn_functional_conv2d", "log", "floor_divide")
+    assert {name for name in by_name if name.endswith("_float32")} >= {f"{name}_float32" for name in wanted}
+    assert (by_name["matmul_bfloat16"], by_name["floor_divide_bfloat16"]) == ("pass", "")
+    bad = call(*words, "cpu+inject:scale=0.1", "-o", tmp_path / "bad")
+    assert bad.returncode == 1
+    statuses = {row[0]: row[1] for row in rows(tmp_path / "bad")[1:]}
+    assert {status for name, status in statuses.items() if "float32" in name and "divide" not in name} == {"error"}
 
 
 def test_samples_are_checked_without_a_dump_and_reproduced_by_what_is_said(

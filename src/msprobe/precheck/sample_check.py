@@ -26,11 +26,14 @@ def check_samples(
     control = Control(task, made=True)
     asked = Worker(task)
     try:
-        keys = asked.ask(LIST, START_SECONDS)["notes"]
+        listed = asked.ask(LIST, START_SECONDS)
     except WorkerFailedError as problem:
         raise NotAvailableError(f"the samples cannot be listed: {problem}") from None
     finally:
         asked.stop()
+    keys, (warning, *_) = listed["notes"], listed["result"]
+    if warning:
+        log.warning(warning)
     control.demand_calls(frozenset(keys))
     files = CheckFiles.fresh(folder)
     writer = CheckWriter(files, with_control=control.runs)

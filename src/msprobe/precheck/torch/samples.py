@@ -27,6 +27,7 @@ from msprobe.precheck.sample_check import LIST
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
 from msprobe.precheck.torch.runner import TorchRunner, text_of
+from msprobe.precheck.torch.simple_samples import simple_operators
 
 # Give memory that nobody has written, or have nothing to compare.
 _LEFT_OUT = frozenset(
@@ -37,6 +38,7 @@ _LEFT_OUT = frozenset(
 
 def runner(task: Task) -> SampleRunner:
     """What a worker asks for. ``task.dump``: names of operators, types and the most samples of each, with colons."""
+    torch.set_num_threads(1)  # workers share the machine
     names, types_, most = task.dump.split(":")
     return SampleRunner(task, names.split(",") if names else [], types_.split(","), int(most))
 
@@ -49,13 +51,14 @@ class SampleRunner:
         self._task = task
         self._most = most
         self._dtypes = [getattr(torch, DTYPES[name]) for name in dtypes]
-        self._operators = _chosen(operators(), names)
+        found, self._warning = _operators_here()
+        self._operators = _chosen(found, names)
         self._held: tuple[str, list[Any]] = ("", [])
 
     def run(self, key: str) -> Answer:
-        """Check one sample, or list the names of all."""
+        """Check one sample, or list the names of all, with a warning as the only cell of the result."""
         if key == LIST:
-            return Answer("", [], notes=list(self._names()))
+            return Answer("", [self._warning], notes=list(self._names()))
         group, _, number = key.removeprefix("Sample.").rpartition(".")
         operator, dtype = self._operators_by_group()[group]
         try:
@@ -115,17 +118,23 @@ class SampleRunner:
         return any(gradient is not None for gradient in inputs.gradients)
 
 
+def _operators_here() -> tuple[list[Any], str]:
+    """The operators that have samples, and a warning where these are not those of torch; else an empty one."""
+    try:
+        return operators(), ""
+    except NotAvailableError as problem:
+        return simple_operators(), f"{problem.message} Simple arguments are made instead, for fewer operators."
+
+
 def operators() -> list[Any]:
-    """All operators that have samples. Raises NotAvailableError."""
+    """All operators that have samples of torch's own. Raises NotAvailableError."""
     with _stand_in_for_expecttest(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             module: Any = importlib.import_module(private.SAMPLES_MODULE)
-        except ImportError as problem:
-            raise NotAvailableError(
-                f"the samples of torch {torch.__version__} cannot be imported: {problem}."
-            ) from None
-    found: list[Any] = [one for one in module.op_db if one.name not in _LEFT_OUT]
+            found: list[Any] = [one for one in module.op_db if one.name not in _LEFT_OUT]
+        except (ImportError, AttributeError) as problem:  # a private module: it may be missing, or have changed
+            raise NotAvailableError(f"torch {torch.__version__} brings no samples of its own: {problem}.") from None
     return found
 
 
