@@ -484,6 +484,17 @@ def optimized_module() -> type | None:
     return found if isinstance(found, type) else None
 
 
+def compile_backend(backend: Any) -> Any:
+    """What compiles a graph, by its name for ``torch.compile``; a function is one itself."""
+    return backend if callable(backend) else find("torch._dynamo.backends.registry.lookup_backend")(backend)
+
+
+def graphs_compiled() -> int | None:
+    """How many graphs the compiler has made until now; None where it does not count them."""
+    counters = find("torch._dynamo.utils.counters")
+    return None if counters is None else int(counters["stats"]["unique_graphs"])
+
+
 def run_uncompiled() -> Any:
     """Have everything run uncompiled from now on; returns what was asked for before, None if that cannot be had
     (before torch 2.6).

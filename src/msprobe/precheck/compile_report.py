@@ -1,0 +1,140 @@
+"""What a check of compiled modules found: a row for each tensor, the verdict, and the csv file of 26.2."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from msprobe.precheck.compiler_rule import problem_of, root_mean_square
+from msprobe.precheck.metrics import Array
+
+Status = Literal["PASS", "FAIL", "SKIP", "WARN"]
+#: Of the relative difference as a multiple of the absolute one, as in 26.2: 1e-3 beside 1e-4.
+RELATIVE = 10.0
+_MOST_LINES = 10
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One tensor of one pass of a module, eager beside compiled; ``max_rel_diff`` is relative to the eager one."""
+
+    module_name: str
+    check_type: str
+    tensor_index: int
+    status: Status
+    max_abs_diff: float = 0.0
+    mean_abs_diff: float = 0.0
+    max_rel_diff: float = 0.0
+    shape: str = ""
+    note: str = ""
+
+    def cells(self) -> list[str]:
+        """The line of the csv file."""
+        values = [getattr(self, one.name) for one in fields(self)]
+        return [f"{value:.6e}" if isinstance(value, float) else str(value) for value in values]
+
+
+HEADER = tuple(one.name for one in fields(Difference))
+
+
+@dataclass(frozen=True)
+class CompileResult:
+    """What one check found. ``loss_compiled`` and ``loss_diff`` are None where the step was only run eager."""
+
+    all_pass: bool
+    cast_dtype: Any
+    diffs: tuple[Difference, ...]
+    loss_compiled: float | None = None
+    loss_diff: float | None = None
+    loss_eager: float | None = None
+
+    def lines(self) -> list[str]:
+        """What people are told: counts, and the tensors that are not a pass, each with the reason."""
+        counts = Counter(one.status for one in self.diffs)
+        modules = len({one.module_name for one in self.diffs if one.check_type != "loss"})
+        told = ", ".join(f"{counts[word]} {word}" for word in ("PASS", "FAIL", "WARN", "SKIP") if counts[word])
+        found = [f"eager and compiled, {modules} module{'s' if modules != 1 else ''}: {told or 'nothing was compared'}"]
+        bad = [one for one in self.diffs if one.status == "FAIL"]
+        bad += [one for one in self.diffs if one.status in ("WARN", "SKIP")]
+        for one in bad[:_MOST_LINES]:
+            found.append(f"  {one.status} {one.module_name} {one.check_type} {one.tensor_index}: {one.note}")
+        if len(bad) > _MOST_LINES:
+            found.append(f"  and {len(bad) - _MOST_LINES} more")
+        return found
+
+    def csv(self) -> bytes:
+        """The report as a file."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\r\n")
+        writer.writerows([HEADER, *(one.cells() for one in self.diffs)])
+        return text.getvalue().encode("utf-8")
+
+
+def difference(
+    name: tuple[str, str, int], sides: tuple[Array, Array], limit: float, double: Array | None, dtype: str
+) -> Difference:
+    """The row of one tensor; ``sides``: eager, compiled. ``dtype``: their type, without ``torch.``.
+
+    It passes where all elements are within ``limit`` and :data:`RELATIVE` times it, relative to the eager one. What is
+    beyond passes, too, if ``double`` is there, the same in double precision, and the compiled tensor is no further from
+    it than rounding allows (:mod:`msprobe.precheck.compiler_rule`): compiled code rounds in other places.
+    """
+    eager, compiled = sides
+    if eager.shape != compiled.shape:
+        note = f"the compiled one has the shape {list(compiled.shape)}, the eager one {list(eager.shape)}."
+        return Difference(*name, "FAIL", math.inf, math.inf, math.inf, str(tuple(eager.shape)), note)
+    e, c = eager.astype(np.float64), compiled.astype(np.float64)
+    with np.errstate(all="ignore"):
+        same = (e == c) | (np.isnan(e) & np.isnan(c))
+        apart = np.where(same, 0.0, np.abs(c - e))
+        apart = np.where(np.isnan(apart), math.inf, apart)
+        relative = np.where(same, 0.0, apart / np.maximum(np.abs(e), np.finfo(np.float64).tiny))
+        relative = np.where(np.isnan(relative), math.inf, relative)
+        wrong = ~same & ~(apart <= limit + RELATIVE * limit * np.abs(e))
+    numbers = (_most(apart), float(np.mean(apart)) if apart.size else 0.0, _most(relative))
+    shape = str(tuple(eager.shape))
+    if not wrong.any():
+        return Difference(*name, "PASS", *numbers, shape)
+    if eager.dtype.kind != "f":
+        return Difference(*name, "FAIL", *numbers, shape, f"{int(wrong.sum())} of {wrong.size} elements differ.")
+    beyond = f"{int(wrong.sum())} of {wrong.size} elements are off by more than {limit:g} and {RELATIVE * limit:g} of"
+    if double is None or double.shape != eager.shape:
+        return Difference(*name, "FAIL", *numbers, shape, f"{beyond} the eager one.")
+    errors = [root_mean_square(double, side) for side in (c, e)]
+    problem = problem_of(errors[0], errors[1], dtype, eager.size).replace("the control", "eager")
+    if problem:
+        return Difference(*name, "FAIL", *numbers, shape, f"{beyond} the eager one; against double precision {problem}")
+    note = f"rounding: against double precision the error is {errors[0]:.3g}, that of eager {errors[1]:.3g}."
+    return Difference(*name, "PASS", *numbers, shape, note)
+
+
+def _most(values: Array) -> float:
+    return float(values.max()) if values.size else 0.0
+
+
+def loss_difference(eager: float | None, compiled: float | None, limit: float) -> Difference:
+    """The row of the loss; only noted where the step was run once."""
+    if eager is None:
+        return Difference("LOSS", "loss", 0, "SKIP", note="the step gave no loss.")
+    if compiled is None:
+        return Difference("LOSS", "loss", 0, "PASS", shape=f"eager={eager:.6f}", note="single_pass mode")
+    row = difference(("LOSS", "loss", 0), (np.array(eager), np.array(compiled)), limit, None, "float64")
+    return replace(row, shape=f"eager={eager:.6f} compiled={compiled:.6f}")
+
+
+def result_of(
+    rows: Sequence[Difference], cast_dtype: Any, limit: float, eager: float | None, compiled: float | None = None
+) -> CompileResult:
+    """The result with the row of the loss in front."""
+    loss = loss_difference(eager, compiled, limit)
+    shown = (loss, *rows)
+    apart = None if eager is None or compiled is None else abs(compiled - eager)
+    failed = any(one.status == "FAIL" for one in shown)
+    return CompileResult(not failed, cast_dtype, shown, compiled, apart, eager)

@@ -1,0 +1,122 @@
+"""What it takes to run a module once more beside its training: its structure, its surroundings, its state."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from msprobe.capture.torch import private
+from msprobe.capture.torch.precision import autocast_of
+from msprobe.capture.torch.surroundings import random_numbers_kept
+from msprobe.errors import InvalidInputError
+from msprobe.precheck.torch.inputs import Inputs
+
+_DEVICES = ("cuda", "npu", "xpu")
+_HOOKS = (
+    *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
+    *("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"),
+)
+
+
+class Surroundings:
+    """Random numbers and autocast as they are when this is made, to be had again later."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._generators = [torch.default_generator]
+        for name in _DEVICES:
+            device = getattr(torch, name, None)
+            if device is not None and device.is_initialized():
+                self._generators += device.default_generators
+        self._states = [generator.get_state() for generator in self._generators]
+        devices = dict.fromkeys([*(tensor.device.type for tensor in inputs.tensors()), "cpu"])
+        self._autocast = next(((device, dtype) for device in devices if (dtype := autocast_of(device))), None)
+
+    @contextlib.contextmanager
+    def again(self, autocast: bool = True) -> Iterator[None]:
+        """These surroundings within this block; behind it those that were there before, untouched."""
+        device, dtype = self._autocast or ("cpu", torch.bfloat16)
+        enabled = autocast and self._autocast is not None
+        with random_numbers_kept():
+            self.restore()
+            # A weight that is cast here must not be what the training finds in the cache.
+            with torch.autocast(device, dtype, enabled=enabled, cache_enabled=False):
+                yield
+
+    def restore(self) -> None:
+        """The random numbers of that time from now on."""
+        for generator, state in zip(self._generators, self._states, strict=True):
+            generator.set_state(state)
+
+
+class ModelState:
+    """Parameters, buffers, gradients and random numbers of a model at one time."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._tensors = [(tensor, tensor.detach().clone()) for tensor in dict(tensors_of(model)).values()]
+        self._gradients = [
+            (parameter, None if parameter.grad is None else parameter.grad.detach().clone())
+            for parameter in model.parameters()
+        ]
+        self._surroundings = Surroundings(Inputs([], {}))
+
+    def restore(self) -> None:
+        """Make all as it was."""
+        with torch.no_grad():
+            for tensor, value in self._tensors:
+                tensor.copy_(value)
+        for parameter, gradient in self._gradients:
+            parameter.grad = None if gradient is None else gradient.clone()
+        self._surroundings.restore()
+
+
+def tensors_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Names of all parameters and buffers."""
+    yield from plain(module).named_parameters()
+    yield from plain(module).named_buffers()
+
+
+def plain(module: nn.Module) -> nn.Module:
+    """The module itself, of one that ``torch.compile`` returned."""
+    wrapper = private.optimized_module()
+    if wrapper is not None and isinstance(module, wrapper):
+        inner: nn.Module = module._orig_mod  # type: ignore[assignment]
+        return inner
+    return module
+
+
+def structure_of(module: nn.Module) -> nn.Module:
+    """A copy of a module that shares its tensors, has no hooks and is not compiled.
+
+    Raises InvalidInputError for one that cannot be copied, as those that FSDP shards.
+    """
+    known: dict[int, Any] = {id(tensor): tensor for _, tensor in tensors_of(module)}
+    for part in plain(module).modules():
+        for name in _HOOKS:
+            if (hooks := part.__dict__.get(name)) is not None:
+                known[id(hooks)] = OrderedDict()
+        for name in ("_compiled_call_impl", "forward"):
+            if (function := part.__dict__.get(name)) is not None:
+                known[id(function)] = function
+    try:
+        made = copy.deepcopy(plain(module), known)
+    except Exception as problem:
+        raise InvalidInputError(f"it cannot be copied ({problem}); wrap the modules in it instead.") from None
+    for part in made.modules():
+        part.__dict__["_compiled_call_impl"] = None
+        # What wrappers have put in the place of a forward belongs to the other module.
+        part.__dict__.pop("forward", None)
+    return made
+
+
+def bytes_of(tensor: torch.Tensor) -> int:
+    """The size of the memory behind a tensor, which FSDP frees between passes; 0 where it has none of its own."""
+    try:
+        return tensor.untyped_storage().nbytes()
+    except (RuntimeError, NotImplementedError):
+        return 0

@@ -1,0 +1,222 @@
+"""``PrecisionChecker``: modules of a training, eager beside compiled."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from msprobe.errors import InvalidInputError
+from msprobe.precheck.compile_report import CompileResult
+from msprobe.pytorch.compile_accuracy_checker import PrecisionChecker as Short
+from msprobe.pytorch.compile_accuracy_checker.precision_checker import PrecisionChecker
+
+
+class Block(nn.Module):
+    def __init__(self, recomputed: bool = False) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.2)
+        self.recomputed = recomputed
+
+    def forward(self, x: torch.Tensor, *, scale: float = 1.0) -> tuple[torch.Tensor, None, dict[str, torch.Tensor]]:
+        h = checkpoint(self.inner, x, use_reentrant=False) if self.recomputed else self.inner(x)
+        return x + self.drop(self.norm(h)) * scale, None, {"half": h / 2}
+
+
+class Model(nn.Module):
+    def __init__(self, recomputed: bool = False) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(recomputed), Block()])
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x, _, more = block(x, scale=0.5)
+            x = x + more["half"]
+        return self.head(x)
+
+
+def model(**further: Any) -> Model:
+    torch.manual_seed(3)
+    return Model(**further)
+
+
+def step(one: nn.Module, autocast: bool = False) -> torch.Tensor:
+    torch.manual_seed(4)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        loss = nn.functional.cross_entropy(one(torch.randn(6, 8)), torch.arange(6) % 3)
+    loss.backward()
+    return loss.detach()
+
+
+def state(one: nn.Module) -> list[torch.Tensor]:
+    gradients = [parameter.grad for parameter in one.parameters() if parameter.grad is not None]
+    return [*one.state_dict().values(), *gradients, torch.get_rng_state()]
+
+
+def wrong_by(factor: float) -> Callable[..., Any]:
+    def backend(graph: Any, inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            return [one * factor if isinstance(one, torch.Tensor) else one for one in graph(*args)]
+
+        return run
+
+    return backend
+
+
+def checked(one: nn.Module, checker: PrecisionChecker, **further: Any) -> CompileResult:
+    checker.install(one)
+    return checker.collect(step(one, **further))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_the_training_stays_the_same_bit_for_bit(autocast: bool, recomputed: bool) -> None:
+    plain = model(recomputed=recomputed)
+    loss = step(plain, autocast)
+    expected = state(plain)
+    watched = model(recomputed=recomputed)
+    checker = PrecisionChecker(backend="eager")
+    checker.wrap_by_policy(watched, (Block, nn.Linear))
+    result = checked(watched, checker, autocast=autocast)
+    assert result.all_pass, result.lines()
+    assert result.loss_eager == float(loss)
+    found = state(watched)
+    assert len(found) == len(expected)
+    assert all(map(torch.equal, found, expected))
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in watched.modules())
+
+
+def test_a_compiler_that_is_wrong_is_told_for_the_module_alone_forward_and_backward() -> None:
+    one = model()
+    checker = PrecisionChecker(backend=wrong_by(1.01))
+    checker.wrap(one.blocks[1])
+    result = checked(one, checker)
+    assert not result.all_pass
+    bad = {(row.module_name, row.check_type) for row in result.diffs if row.status == "FAIL"}
+    assert bad == {("blocks.1", "fwd_output"), ("blocks.1", "grad_input"), ("blocks.1", "grad_param")}
+    assert "against double precision the root mean square error is" in "\n".join(result.lines())
+
+
+def test_another_rounding_of_half_types_is_no_error_and_is_noted() -> None:
+    one = model().bfloat16()
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        # As compilers that keep single precision between two operators do.
+        return lambda *args: [
+            value.to(torch.bfloat16) if isinstance(value, torch.Tensor) else value
+            for value in graph.float()(*(arg.float() if arg.is_floating_point() else arg for arg in args))
+        ]
+
+    checker = PrecisionChecker(backend=backend)
+    checker.wrap(one.head)
+    checker.install(one)
+    torch.manual_seed(4)
+    one(torch.randn(6, 8).bfloat16()).square().sum().backward()
+    result = checker.collect()
+    assert result.all_pass, result.lines()
+    assert [row.status for row in result.diffs if row.check_type == "loss"] == ["SKIP"]
+
+
+def test_what_cannot_be_compared_is_a_skip_with_the_reason_and_the_training_goes_on() -> None:
+    one = model()
+    checker = PrecisionChecker(backend="eager")
+    checker.wrap_all_children(one)  # head, and blocks, which is never called itself
+    checker.install(one)
+    torch.manual_seed(4)
+    loss = one(torch.randn(6, 8)).sum()
+    with torch.no_grad():
+        one.head.bias.add_(1)
+    loss.backward()
+    rows = {row.module_name: row for row in checker.collect(loss).diffs if row.check_type == "note"}
+    assert rows["blocks"].note == "the module was not called."
+    assert (rows["head"].status, rows["head"].note.startswith("its parameters were changed or freed")) == ("SKIP", True)
+
+    def refuse(graph: Any, inputs: Any) -> Any:
+        raise NotImplementedError("no such operator")
+
+    other = model()
+    checker = PrecisionChecker(backend=refuse)
+    checker.wrap(other.head)
+    result = checked(other, checker)
+    (row,) = [row for row in result.diffs if row.check_type == "note"]
+    assert row.status == "SKIP"
+    assert "no such operator" in row.note
+    assert other.head.weight.grad is not None
+
+
+def test_passes_without_a_backward_are_compared_forward() -> None:
+    one = model().eval()
+    checker = PrecisionChecker(backend=wrong_by(2.0), capture_input=False)
+    checker.wrap(one.head)
+    checker.install(one)
+    with torch.no_grad():
+        one(torch.randn(6, 8))
+    one(torch.randn(6, 8))  # whose backward never comes
+    found = [(row.check_type, row.status) for row in checker.collect().diffs]
+    assert found == [("loss", "SKIP"), ("fwd_output", "FAIL"), ("fwd_output", "FAIL")]
+
+
+@pytest.mark.parametrize("takes_model", [False, True])
+def test_a_step_is_run_twice_and_leaves_what_the_first_run_left(takes_model: bool) -> None:
+    expected = model()
+    loss = step(expected)
+    wanted = state(expected)
+    one = model()
+    checker = PrecisionChecker(backend=wrong_by(1.1), single_pass=False)
+    checker.wrap(one.head)
+    result = checker.compare((lambda it: step(it)) if takes_model else (lambda: step(one)), one)
+    assert result.loss_eager == float(loss)
+    assert result.loss_compiled is not None
+    assert result.loss_diff == pytest.approx(abs(result.loss_compiled - result.loss_eager))
+    assert result.loss_diff > 1e-3
+    assert (result.diffs[0].module_name, result.diffs[0].status) == ("LOSS", "FAIL")
+    assert all(map(torch.equal, state(one), wanted))
+    assert "forward" not in one.head.__dict__
+
+
+def test_the_report_has_the_columns_of_26_2_and_the_graphs_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = model()
+    checker = Short(backend="aot_eager", dump_graphs=True, graph_dir=tmp_path / "graphs", cast_dtype=torch.float64)
+    checker.wrap_all_children(one, depth=2)
+    checker.ignore(one.blocks[0])
+    result = checked(one, checker)
+    assert result.cast_dtype is torch.float64
+    checker.report(result, tmp_path / "new" / "report.csv")
+    header, *rows = list(csv.reader((tmp_path / "new" / "report.csv").open(newline="")))
+    assert ",".join(header) == (
+        "module_name,check_type,tensor_index,status,max_abs_diff,mean_abs_diff,max_rel_diff,shape,note"
+    )
+    assert rows[0][:4] == ["LOSS", "loss", "0", "PASS"]
+    assert rows[0][-1] == "single_pass mode"
+    assert {row[0] for row in rows} == {"LOSS", "blocks.1", "head"}
+    assert {row[1] for row in rows} == {"loss", "fwd_input", "fwd_output", "grad_input", "grad_output", "grad_param"}
+    assert "eager and compiled, 2 modules: " in capsys.readouterr().out
+    assert any("linear" in path.read_text() for path in (tmp_path / "graphs").iterdir())
+
+
+def test_mistakes_are_told_at_once() -> None:
+    with pytest.raises(InvalidInputError) as told:
+        PrecisionChecker(backend="nosuch", threshold=-1, cast_dtype=torch.int32)
+    assert all(word in str(told.value) for word in ("'nosuch' is none of", "threshold", "cast_dtype"))
+    one = model()
+    with pytest.raises(InvalidInputError, match="call wrap"):
+        PrecisionChecker().install(one)
+    with pytest.raises(InvalidInputError, match="single_pass=False"):
+        PrecisionChecker().compare(lambda: None, one)
+    with pytest.raises(InvalidInputError, match="single_pass=True"):
+        PrecisionChecker(single_pass=False).install(one)
+    with pytest.raises(InvalidInputError, match="wrap takes a module"):
+        PrecisionChecker().wrap("head")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="classes of modules"):
+        PrecisionChecker().wrap_by_policy(one, ())
