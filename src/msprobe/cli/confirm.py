@@ -61,12 +61,15 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _confirm(args: argparse.Namespace) -> int:
+    from msprobe import log
     from msprobe.compare.entry_names import operation
     from msprobe.diagnose.operators import AVERAGING
     from msprobe.lockstep import account_files
     from msprobe.lockstep.confirm import confirmed, named_calls
 
     named = named_calls(args.verdict, args.finding, args.every_call)
+    for why in named.left_out:
+        log.warning(f"left out: {why}")
     status = run_against(args, str(named.reference), named.entries)
     account = account_files.read(args.output_path)
     replaced = sum(

@@ -41,6 +41,8 @@ class Named:
 
     entries: tuple[str, ...]
     reference: Path
+    #: Why of some findings no call could be named; empty where all were.
+    left_out: tuple[str, ...] = ()
 
     @property
     def is_every_call(self) -> bool:
@@ -67,11 +69,21 @@ class Named:
 def named_calls(verdict: StrPath, numbers: Sequence[int], is_every_call: bool = False) -> Named:
     """The calls of findings of a ``verdict.json``, by their numbers from 1; ``is_every_call``: all calls of their APIs.
 
-    Raises PathError or InvalidInputError.
+    Of several findings those that name no such call are left out. Raises PathError or InvalidInputError, the latter
+    where none is left.
     """
     path, findings, reference = _read(verdict)
-    entries = [_entry_of(path, findings, number) for number in numbers]
-    return Named(tuple(dict.fromkeys(of_every_number(one) if is_every_call else one for one in entries)), reference)
+    entries, problems = [], []
+    for number in numbers:
+        _demand_number(path, findings, number)
+        try:
+            entries.append(_entry_of(path, findings, number))
+        except InvalidInputError as problem:
+            problems.append(problem)
+    if not entries:
+        raise problems[0]
+    named = tuple(dict.fromkeys(of_every_number(one) if is_every_call else one for one in entries))
+    return Named(named, reference, tuple(problem.message for problem in problems))
 
 
 def _read(verdict: StrPath) -> tuple[Path, list[Any], Path]:
@@ -92,9 +104,12 @@ def _read(verdict: StrPath) -> tuple[Path, list[Any], Path]:
     return path, findings, Path(content["reference"])
 
 
-def _entry_of(path: Path, findings: list[Any], number: int) -> str:
+def _demand_number(path: Path, findings: list[Any], number: int) -> None:
     if not 1 <= number <= len(findings) or not isinstance(findings[number - 1], dict):
         raise InvalidInputError(f'"{path}" has the findings 1 to {len(findings)}, and no finding {number}.')
+
+
+def _entry_of(path: Path, findings: list[Any], number: int) -> str:
     found: dict[str, Any] = findings[number - 1]
     entry, kind = found.get("entry"), found.get("kind")
     if kind not in _OF_CALLS or (found.get("evidence") or {}).get("side") == "reference":

@@ -147,6 +147,9 @@ def main(content: dict[str, Any], path: str) -> int:
     """The command line of the script."""
     parser = parser_of(content)
     options = parser.parse_args()
+    if options.inject is None:
+        # A fault is that of the device it was put into, and of no other one that is asked for.
+        options.inject = content.get("inject") or "" if options.device == (content.get("device") or "") else ""
     folder = Path(path).resolve().parent
     trusted = reference_of(content, folder) if options.load and not options.reference else None
     try:
@@ -203,7 +206,8 @@ def parser_of(content: dict[str, Any]) -> argparse.ArgumentParser:
         usage="%(prog)s [options]", description=f"Reproduces {content['api']} ({content['propagation']})."
     )
     for name, text in OPTIONS.items():
-        parser.add_argument(f"--{name}", default=content.get(name) or "", help=text.replace("%", "%%"))
+        default = None if name == "inject" else content.get(name) or ""
+        parser.add_argument(f"--{name}", default=default, help=text.replace("%", "%%"))
     parser.add_argument("--minimize", action="store_true", help="look for a smaller call that fails; write it beside")
     return parser
 

@@ -127,7 +127,9 @@ def _further(
     shown = {id(finding) for finding, _ in groups[:_FURTHER]}
     kinds = [finding for finding, _ in groups if id(finding) not in shown]
     if kinds:
-        yield Line(f"  and {len(kinds)} more: {phrases.kinds_in_words(kinds)}"[:width], "dim")
+        harmless = sum(finding.harmless for finding in kinds) if mixed else 0
+        tail = f" ({harmless} of them harmless)" if harmless else ""
+        yield Line(f"  and {len(kinds)} more{tail}: {phrases.kinds_in_words(kinds)}"[:width], "dim")
 
 
 def section(title: str, texts: Sequence[str], width: int) -> Iterator[Line]:

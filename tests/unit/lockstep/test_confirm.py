@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from msprobe.errors import InvalidInputError
 from msprobe.lockstep.confirm import confirmed, named_calls
 from msprobe.pytorch import PrecisionDebugger
 
@@ -98,3 +99,19 @@ def test_several_calls_are_put_right_together(numbers: list[int], reference: Pat
     assert found.is_confirmed is (len(numbers) == 2), found.sentence()
     words = [f"every call {entries[one - 1].replace('.0.', '.*.')}" for one in numbers]
     assert found.sentence().startswith(f"With {' and '.join(words)} put right, loss and gradients ")
+
+
+def test_a_finding_that_names_no_call_of_both_is_left_out_among_others_and_refused_alone(tmp_path: Path) -> None:
+    findings = [
+        {"kind": "data", "entry": "Functional.embedding.0.forward", "message": "other batch"},
+        {"kind": "argument", "entry": "Functional.gelu.0.forward", "message": "it differs"},
+    ]
+    verdict = tmp_path / "verdict.json"
+    verdict.write_text(json.dumps({"findings": findings, "reference": str(tmp_path)}))
+    named = named_calls(verdict, [1, 2])
+    assert named.entries == ("Functional.gelu.0.forward",)
+    assert [one.startswith("finding 1 of") for one in named.left_out] == [True]
+    with pytest.raises(InvalidInputError, match=r"finding 1 of .* is of kind data"):
+        named_calls(verdict, [1])
+    with pytest.raises(InvalidInputError, match="no finding 3"):
+        named_calls(verdict, [2, 3])

@@ -247,6 +247,17 @@ def test_a_script_does_all_that_its_device_is_asked_for(
 
 
 @pytest.mark.parametrize(
+    ("words", "status"),
+    [((), 1), (("--device", "cpu+threads=1"), 0), (("--device", "cpu+threads=1", "--inject", "nan@0"), 1)],
+)
+def test_a_fault_stays_with_the_device_it_was_put_into(
+    dump: Path, words: tuple[str, ...], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = made(dump, "Functional.linear.0", "--device", "cpu+inject:nan@11")
+    assert run(script, *words, monkeypatch=monkeypatch) == status
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--device", "python:/x/python"), "start the script with /x/python"),
