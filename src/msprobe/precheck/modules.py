@@ -15,6 +15,8 @@ from msprobe.precheck.arguments import Argument, Items, Plain, TensorInfo, Unrea
 
 _PASS = re.compile(r"(Module\..+)\.(forward|backward)\.(\d+)")
 _MOST_STRIDE = 4
+#: How many groups a norm usually has.
+_GROUPS = (32, 16, 8, 4, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,7 @@ def _with_weights(name: str) -> Callable[[ModulePass], Function]:
     """A function of the arguments, weight and bias."""
 
     def make(given: ModulePass) -> Function:
-        weights = tuple(given.parameters[word] for word in ("weight", "bias") if word in given.parameters)
-        return Function("Functional", name, (*given.args, *weights), given.kwargs)
+        return Function("Functional", name, (*given.args, *_weights(given)), given.kwargs)
 
     return make
 
@@ -146,8 +147,7 @@ def _conv(given: ModulePass) -> Function:
         "dilation": dilation,
         "groups": Plain("int", max(1, channels // max(1, weight.shape[1]))),
     }
-    weights = tuple(given.parameters[word] for word in ("weight", "bias") if word in given.parameters)
-    return Function("Functional", f"conv{places}d", (*given.args, *weights), kwargs, exact=False)
+    return Function("Functional", f"conv{places}d", (*given.args, *_weights(given)), kwargs, exact=False)
 
 
 def _fitting(length: int, result: int, kernel: int) -> tuple[int, int, int]:
@@ -156,6 +156,66 @@ def _fitting(length: int, result: int, kernel: int) -> tuple[int, int, int]:
         if (length + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1 == result:
             return stride, padding, dilation
     raise UnreadableArgumentError(f"no usual stride and padding make {result} of {length} with a kernel of {kernel}")
+
+
+def _group_norm(given: ModulePass) -> Function:
+    """The number of groups is the first of the usual ones that divides the channels."""
+    weight = _weight(given)
+    groups = next(count for count in _GROUPS if not weight.shape[0] % count)
+    return Function(
+        "Functional", "group_norm", (*given.args, Plain("int", groups), *_weights(given)), given.kwargs, exact=False
+    )
+
+
+def _instance_norm(given: ModulePass) -> Function:
+    parameters = {word: one for word, one in given.parameters.items() if word in ("weight", "bias")}
+    return Function("Functional", "instance_norm", given.args, {**given.kwargs, **parameters}, exact=False)
+
+
+def _recurrent(name: str, states: int) -> Callable[[ModulePass], Function]:
+    """Layers, directions and biases follow from the names of the parameters; a state that is not given is zero.
+
+    Which dimension is the batch is told by a given state alone; without one it is the second.
+    """
+
+    def make(given: ModulePass) -> Function:
+        value, *rest = (*given.args, *given.kwargs.values())
+        first = given.parameters.get("weight_hh_l0")
+        if not isinstance(value, TensorInfo) or not isinstance(first, TensorInfo) or "weight_hr_l0" in given.parameters:
+            raise UnreadableArgumentError("a recurrent module needs a tensor, its weights and no projection")
+        layers = sum(1 for word in given.parameters if re.fullmatch(r"weight_hh_l\d+", word))
+        endings = ["", "_reverse"] if "weight_hh_l0_reverse" in given.parameters else [""]
+        kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if "bias_ih_l0" in given.parameters else [])]
+        weights = [
+            given.parameters[f"{kind}_l{layer}{ending}"]
+            for layer in range(layers)
+            for ending in endings
+            for kind in kinds
+        ]
+        state, batch_first = rest[0] if rest and not _is_none(rest[0]) else None, False
+        if state is None:
+            lengths = (layers * len(endings), *value.shape[1:-1], first.shape[1])
+            zeros = TensorInfo(value.dtype, lengths, low=0.0, high=0.0, mean=0.0, norm=0.0)
+            state = zeros if states == 1 else Items((zeros,) * states)
+        else:
+            one = state.items[0] if isinstance(state, Items) else state
+            if isinstance(one, TensorInfo) and len(value.shape) == 3:
+                batch_first = one.shape[1] == value.shape[0] != value.shape[1]
+        if len(value.shape) != 3:
+            raise UnreadableArgumentError("a recurrent module without a batch is not made from its record")
+        flags = [Plain("bool", len(kinds) == 4), Plain("int", layers), Plain("float", 0.0), Plain("bool", True)]
+        flags += [Plain("bool", len(endings) == 2), Plain("bool", batch_first)]
+        return Function("VF", name, (value, state, Items(tuple(weights)), *flags), {}, exact=False)
+
+    return make
+
+
+def _is_none(argument: Argument) -> bool:
+    return isinstance(argument, Plain) and argument.value is None
+
+
+def _weights(given: ModulePass) -> tuple[Argument, ...]:
+    return tuple(given.parameters[word] for word in ("weight", "bias") if word in given.parameters)
 
 
 def _weight(given: ModulePass) -> TensorInfo:
@@ -173,6 +233,11 @@ _CLASSES: dict[str, Callable[[ModulePass], Function]] = {
     "RMSNorm": _norm("rms_norm"),
     **{f"BatchNorm{places}d": _batch_norm for places in (1, 2, 3)},
     **{f"Conv{places}d": _conv for places in (1, 2, 3)},
+    "GroupNorm": _group_norm,
+    **{f"InstanceNorm{places}d": _instance_norm for places in (1, 2, 3)},
+    "GRU": _recurrent("gru", 1),
+    "LSTM": _recurrent("lstm", 2),
+    "RNN": _recurrent("rnn_tanh", 1),
     "Softmax": _softmax("softmax"),
     "LogSoftmax": _softmax("log_softmax"),
     "Softmin": _softmax("softmin"),
