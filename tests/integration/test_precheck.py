@@ -451,6 +451,7 @@ def test_check_api_takes_modules_and_leaves_random_numbers_alone() -> None:
         (torch.sin, {"candidate": "python:/x"}, "run_ut can use another"),
         (torch.sin, {"candidate": "recorded"}, "is no device"),
         (torch.sin, {"standard": "x"}, "is none of strict"),
+        (torch.sin, {"standard": "compiler"}, "which need no control"),
     ],
 )
 def test_check_api_refuses_what_it_cannot_do(function: Any, words: dict[str, str], said: str) -> None:

@@ -75,8 +75,9 @@ def _report(
         raise InvalidInputError(f"check_api checks a function, found {function!r}; give torch.softmax, say.")
     if executor_of(candidate, "candidate").python is not None:
         raise InvalidInputError(f"candidate {candidate!r}: check_api runs in this Python; run_ut can use another.")
-    if standard not in PROFILES:
-        raise InvalidInputError(f"standard {standard!r} is none of {', '.join(PROFILES)}.")
+    alone = [name for name, profile in PROFILES.items() if not profile.by_control]
+    if standard not in alone:
+        raise InvalidInputError(f"standard {standard!r} is none of {', '.join(alone)}, which need no control.")
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
     key = f"Call.{name}.0"
     if isinstance(function, torch.nn.Module):
