@@ -28,6 +28,8 @@ SHARDED_RUN := $(SHARDED_VENV)/bin/python
 SHARDED_STAMP := $(SHARDED_VENV)/.msprobe-installed
 NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-without-extension test-native test-browser test-mindspore web web-check lint format types imports check bench compat clean
 
