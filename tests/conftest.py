@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +17,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Timings never decide a test.
 settings.register_profile("msprobe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("msprobe")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests, of which there are a million objects, are looked through for garbage neither while they are
+    loaded nor, afterwards, by each test that collects garbage.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

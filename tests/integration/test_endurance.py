@@ -44,9 +44,11 @@ def _end() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _unfreeze() -> Iterator[None]:
+def _what_was_frozen_meanwhile_is_freed() -> Iterator[None]:
     yield
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # as it was after the tests were loaded
 
 
 class Training:

@@ -26,9 +26,11 @@ IDLE_LEVELS = ["L0", "mix", "L2", "debug"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _unfreeze() -> Iterator[None]:
+def _what_was_frozen_meanwhile_is_freed() -> Iterator[None]:
     yield
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # as it was after the tests were loaded
 
 
 @pytest.fixture(scope="module")
