@@ -12,7 +12,7 @@ import pytest
 import torch
 import zoo
 from innocence_observation import Observation, differences
-from innocence_ranks import Job, run_jobs
+from innocence_ranks import Job, Outcome, run_jobs
 from innocence_run import Recorder, Setting, run, run_bare_twice, without_known_once
 
 # What could notice: writes in place and to views, buffers that a call changes unseen, random numbers, recomputation,
@@ -44,7 +44,7 @@ CHOSEN = [
     "lbfgs_closure",
     "hf_llama",
 ]
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "forward": {"pert_mode": ["no_change", "add_noise"]},
     "backward": {"pert_mode": ["no_change", "bit_noise"], "fuzz_stage": "backward"},
     "precision": {"pert_mode": ["improve_precision", "change_value"]},
@@ -98,14 +98,27 @@ def test_it_changes_nothing_and_healthy_calls_are_no_risk(
         assert sum(int(row["checked"]) for row in table(tmp_path, "free_benchmark_summary.csv"))
 
 
+RANKED = ("fsdp2", "ddp")
+KINDS_OF_RANKS = ("forward", "backward")
+
+
+def watched(name: str, kind: str) -> Job:
+    return Job(name, Setting("L1", "free_benchmark", SETTINGS[kind]))
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[Job, list[Outcome]]:
+    """All trainings of two ranks in one launch of them: starting them costs more than training."""
+    jobs = [job for name in RANKED for job in (Job(name, None), *(watched(name, kind) for kind in KINDS_OF_RANKS))]
+    return run_jobs(jobs, tmp_path_factory.mktemp("ranks"))
+
+
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
-@pytest.mark.parametrize("name", ["fsdp2", "ddp"])
-@pytest.mark.parametrize("kind", ["forward", "backward"])
-def test_it_changes_nothing_on_two_ranks(name: str, kind: str, tmp_path: Path) -> None:
-    section: dict[str, Any] = SETTINGS[kind]
-    bare, watched = Job(name, None), Job(name, Setting("L1", "free_benchmark", section))
-    found = run_jobs([bare, watched], tmp_path)
-    for rank, (off, on) in enumerate(zip(found[bare], found[watched], strict=True)):
+@pytest.mark.parametrize("name", RANKED)
+@pytest.mark.parametrize("kind", KINDS_OF_RANKS)
+def test_it_changes_nothing_on_two_ranks(name: str, kind: str, on_two_ranks: dict[Job, list[Outcome]]) -> None:
+    bare, recorded = on_two_ranks[Job(name, None)], on_two_ranks[watched(name, kind)]
+    for rank, (off, on) in enumerate(zip(bare, recorded, strict=True)):
         assert not off.error, off.error
         assert not on.error, on.error
         assert not differences(*without_known_once(off.observation, on.observation)), f"rank {rank}"

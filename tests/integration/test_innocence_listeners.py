@@ -13,7 +13,7 @@ import torch
 import zoo
 from innocence_listening import Listening
 from innocence_observation import Observation, differences
-from innocence_ranks import Job, run_jobs
+from innocence_ranks import Job, Outcome, run_jobs
 from innocence_run import Setting, run, run_bare_twice, without_known_once
 
 # One of each kind that could notice: in place and views, custom Functions, recomputation, autocast, random numbers,
@@ -74,12 +74,21 @@ def test_a_listener_that_looks_at_everything_changes_nothing(
     assert bool(watcher.entries()) == (setting is BESIDE)
 
 
+RANKED = ("fsdp2", "ddp")
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[Job, list[Outcome]]:
+    """All trainings of two ranks in one launch of them: starting them costs more than training."""
+    jobs = [job for name in RANKED for job in (Job(name, None), Job(name, BESIDE, listens=True))]
+    return run_jobs(jobs, tmp_path_factory.mktemp("ranks"))
+
+
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
-@pytest.mark.parametrize("name", ["fsdp2", "ddp"])
-def test_such_a_listener_changes_nothing_on_two_ranks(name: str, tmp_path: Path) -> None:
-    bare, heard = Job(name, None), Job(name, BESIDE, listens=True)
-    found = run_jobs([bare, heard], tmp_path)
-    for rank, (off, on) in enumerate(zip(found[bare], found[heard], strict=True)):
+@pytest.mark.parametrize("name", RANKED)
+def test_such_a_listener_changes_nothing_on_two_ranks(name: str, on_two_ranks: dict[Job, list[Outcome]]) -> None:
+    bare, heard = on_two_ranks[Job(name, None)], on_two_ranks[Job(name, BESIDE, listens=True)]
+    for rank, (off, on) in enumerate(zip(bare, heard, strict=True)):
         assert not off.error, off.error
         assert not on.error, on.error
         assert not differences(*without_known_once(off.observation, on.observation)), f"rank {rank}"
