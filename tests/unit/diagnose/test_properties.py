@@ -143,3 +143,14 @@ def test_any_two_dumps_have_a_verdict_that_is_json(one: tuple[Any, Any], other: 
         assert all(finding["harmless"] for finding in found["findings"])
     names = {*one[0], *other[0], None}
     assert {finding["entry"] for finding in found["findings"]} <= names
+
+
+def test_results_that_one_side_lacks_need_not_be_tensors() -> None:
+    tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [3], "Max": 2.0, "Min": 1.0, "Mean": 1.5}
+    tensor |= {"Norm": 2.7, "requires_grad": False}
+    name = "Torch.tanh.0.forward"
+    one, other = (
+        ({name: {"input_args": [], "input_kwargs": {}, "output": output, "is_recompute": False}}, {name: None})
+        for output in ([tensor, {"type": "str", "value": "text"}], [])
+    )
+    assert verdict_of(one, other).status == "diverged"

@@ -267,7 +267,7 @@ class StepFacts:
         if word not in operators.ELEMENTWISE or judged.changed_inputs or judged.arguments:
             return False
         if word not in operators.ROUNDED_BY_STANDARD and any(
-            one.left is not None and units.is_coarse(one.left) for one in judged.outputs
+            is_tensor(one.left) and units.is_coarse(one.left) for one in judged.outputs
         ):
             return False  # another kernel gives the same bits nearly everywhere
         if 0.0 < judged.left <= self.comparer.measured_noise(judged.partner.name):
