@@ -38,31 +38,86 @@ class Difference:
     def cells(self) -> list[str]:
         """The line of the csv file."""
         values = [getattr(self, one.name) for one in fields(self)]
-        return [f"{value:.6e}" if isinstance(value, float) else str(value) for value in values]
+        return [_text(value) if isinstance(value, float) else str(value) for value in values]
+
+
+def _text(value: float) -> str:
+    return "N/A" if math.isnan(value) else f"{value:.6e}"
 
 
 HEADER = tuple(one.name for one in fields(Difference))
 
 
 @dataclass(frozen=True)
-class CompileResult:
-    """What one check found. ``loss_compiled`` and ``loss_diff`` are None where the step was only run eager."""
+class TensorDiff:
+    """One tensor as scripts for 26.2 read it; ``allclose`` is the verdict."""
 
-    all_pass: bool
+    max_abs: float
+    mean_abs: float
+    max_rel: float
+    allclose: bool
+    shape: str
+
+
+@dataclass(frozen=True)
+class ModuleDiff:
+    """The tensors of one module, of all its passes; None where there are none of a kind."""
+
+    name: str
+    fwd_input: list[TensorDiff] | None
+    fwd_output: list[TensorDiff] | None
+    grad_input: list[TensorDiff] | None
+    grad_output: list[TensorDiff] | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CompileResult:
+    """What one check found: ``rows``, one for each tensor, behind that of the loss.
+
+    ``loss_compiled`` is NaN where the step was only run eager, ``loss_eager`` where it gave no loss.
+    """
+
     cast_dtype: Any
-    diffs: tuple[Difference, ...]
-    loss_compiled: float | None = None
-    loss_diff: float | None = None
-    loss_eager: float | None = None
+    rows: tuple[Difference, ...]
+    loss_eager: float
+    loss_compiled: float
+
+    @property
+    def all_pass(self) -> bool:
+        """True if nothing is a FAIL."""
+        return not any(row.status == "FAIL" for row in self.rows)
+
+    @property
+    def loss_diff(self) -> float:
+        """How far the losses are apart."""
+        return abs(self.loss_compiled - self.loss_eager)
+
+    @property
+    def diffs(self) -> list[ModuleDiff]:
+        """The same by module, in the words of 26.2."""
+        names = dict.fromkeys(row.module_name for row in self.rows if row.check_type != "loss")
+        return [self._module(name) for name in names]
+
+    def _module(self, name: str) -> ModuleDiff:
+        mine = [row for row in self.rows if row.module_name == name]
+
+        def of(kind: str) -> list[TensorDiff] | None:
+            found = [row for row in mine if row.check_type == kind]
+            numbers = ((row.max_abs_diff, row.mean_abs_diff, row.max_rel_diff, row.status == "PASS") for row in found)
+            return [TensorDiff(*one, row.shape) for one, row in zip(numbers, found, strict=True)] or None
+
+        note = "; ".join(row.note for row in mine if row.check_type == "note")
+        return ModuleDiff(name, of("fwd_input"), of("fwd_output"), of("grad_input"), of("grad_output"), note)
 
     def lines(self) -> list[str]:
         """What people are told: counts, and the tensors that are not a pass, each with the reason."""
-        counts = Counter(one.status for one in self.diffs)
-        modules = len({one.module_name for one in self.diffs if one.check_type != "loss"})
+        counts = Counter(one.status for one in self.rows)
+        modules = len({one.module_name for one in self.rows if one.check_type != "loss"})
         told = ", ".join(f"{counts[word]} {word}" for word in ("PASS", "FAIL", "WARN", "SKIP") if counts[word])
         found = [f"eager and compiled, {modules} module{'s' if modules != 1 else ''}: {told or 'nothing was compared'}"]
-        bad = [one for one in self.diffs if one.status == "FAIL"]
-        bad += [one for one in self.diffs if one.status in ("WARN", "SKIP")]
+        bad = [one for one in self.rows if one.status == "FAIL"]
+        bad += [one for one in self.rows if one.status in ("WARN", "SKIP")]
         for one in bad[:_MOST_LINES]:
             found.append(f"  {one.status} {one.module_name} {one.check_type} {one.tensor_index}: {one.note}")
         if len(bad) > _MOST_LINES:
@@ -73,7 +128,7 @@ class CompileResult:
         """The report as a file."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\r\n")
-        writer.writerows([HEADER, *(one.cells() for one in self.diffs)])
+        writer.writerows([HEADER, *(one.cells() for one in self.rows)])
         return text.getvalue().encode("utf-8")
 
 
@@ -119,22 +174,19 @@ def _most(values: Array) -> float:
     return float(values.max()) if values.size else 0.0
 
 
-def loss_difference(eager: float | None, compiled: float | None, limit: float) -> Difference:
-    """The row of the loss; only noted where the step was run once."""
-    if eager is None:
-        return Difference("LOSS", "loss", 0, "SKIP", note="the step gave no loss.")
-    if compiled is None:
-        return Difference("LOSS", "loss", 0, "PASS", shape=f"eager={eager:.6f}", note="single_pass mode")
-    row = difference(("LOSS", "loss", 0), (np.array(eager), np.array(compiled)), limit, None, "float64")
+def loss_difference(eager: float, compiled: float, limit: float) -> Difference:
+    """The row of the loss; only noted where the step was run once. Both are NaN where they are not known."""
+    name, unknown = ("LOSS", "loss", 0), (math.nan, math.nan, math.nan)
+    if math.isnan(eager) and math.isnan(compiled):
+        return Difference(*name, "SKIP", *unknown, note="no loss was given, or it is NaN.")
+    if math.isnan(compiled):
+        return Difference(*name, "PASS", *unknown, f"eager={eager:.6f}", "single_pass mode")
+    row = difference(name, (np.array(eager), np.array(compiled)), limit, None, "float64")
     return replace(row, shape=f"eager={eager:.6f} compiled={compiled:.6f}")
 
 
 def result_of(
-    rows: Sequence[Difference], cast_dtype: Any, limit: float, eager: float | None, compiled: float | None = None
+    rows: Sequence[Difference], cast_dtype: Any, limit: float, eager: float, compiled: float = math.nan
 ) -> CompileResult:
     """The result with the row of the loss in front."""
-    loss = loss_difference(eager, compiled, limit)
-    shown = (loss, *rows)
-    apart = None if eager is None or compiled is None else abs(compiled - eager)
-    failed = any(one.status == "FAIL" for one in shown)
-    return CompileResult(not failed, cast_dtype, shown, compiled, apart, eager)
+    return CompileResult(cast_dtype, (loss_difference(eager, compiled, limit), *rows), eager, compiled)

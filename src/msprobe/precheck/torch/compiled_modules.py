@@ -478,14 +478,14 @@ def _run(run_step: Callable[..., Any], model: nn.Module) -> Any:
     return run_step(model) if takes else run_step()
 
 
-def _number(loss: Any) -> float | None:
+def _number(loss: Any) -> float:
     if loss is None:
-        return None
+        return math.nan
     try:
         return float(loss.detach()) if isinstance(loss, torch.Tensor) else float(loss)
     except (TypeError, ValueError, RuntimeError):
         log.warning(f"the loss is no single number but {type(loss).__name__}; it is left out.")
-        return None
+        return math.nan
 
 
 def _function_of(module: nn.Module) -> Callable[..., Any]:
