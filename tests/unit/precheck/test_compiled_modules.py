@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
+import random
+import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -150,6 +154,7 @@ def test_what_cannot_be_compared_is_a_skip_with_the_reason_and_the_training_goes
     result = checked(other, checker)
     (row,) = [row for row in result.rows if row.check_type == "note"]
     assert row.status == "SKIP"
+    assert row.note.startswith("compiled it raised ")
     assert "no such operator" in row.note
     assert other.head.weight.grad is not None
 
@@ -162,8 +167,98 @@ def test_passes_without_a_backward_are_compared_forward() -> None:
     with torch.no_grad():
         one(torch.randn(6, 8))
     one(torch.randn(6, 8))  # whose backward never comes
-    found = [(row.check_type, row.status) for row in checker.collect().rows]
-    assert found == [("loss", "SKIP"), ("fwd_output", "FAIL"), ("fwd_output", "FAIL")]
+    rows = checker.collect().rows
+    found = [(row.check_type, row.status) for row in rows]
+    assert found == [("loss", "SKIP"), ("fwd_output", "FAIL"), ("fwd_output", "FAIL"), ("note", "SKIP")]
+    assert rows[2].note.startswith("pass 2: ")
+    assert rows[3].note.startswith("pass 2: its backward was not compared: no gradient came")
+    with pytest.raises(InvalidInputError, match="nothing is watched"):
+        checker.collect()
+
+
+def wrong_backward(graph: Any, inputs: Any) -> Any:
+    """Right results, and gradients that are wrong by half."""
+
+    def run(*args: Any) -> Any:
+        results = graph(*args)
+        for one in results:
+            if isinstance(one, torch.Tensor) and one.requires_grad:
+                one.register_hook(lambda gradient: gradient * 1.5)
+        return results
+
+    return run
+
+
+class WritesItsInput(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.mul_(1.5)
+        return super().forward(x)
+
+
+@dataclass
+class Results:
+    first: torch.Tensor
+    size: int
+
+
+class GivesDataclass(nn.Linear):
+    def forward(self, x: torch.Tensor) -> Any:
+        return Results(super().forward(x), 3)
+
+
+@pytest.mark.parametrize("kind", [nn.Linear, WritesItsInput, GivesDataclass])
+def test_the_backward_of_a_module_is_compared_whatever_it_writes_and_gives(kind: type[nn.Linear]) -> None:
+    one = kind(4, 4)
+    checker = PrecisionChecker(backend=wrong_backward, capture_input=False)
+    checker.wrap(one)
+    checker.install(one)
+    result = one(torch.randn(3, 4, requires_grad=True) * 2)
+    getattr(result, "first", result).square().sum().backward()
+    found = {row.check_type: row.status for row in checker.collect().rows}
+    assert found == {"loss": "SKIP", "fwd_output": "PASS", "grad_input": "FAIL", "grad_param": "FAIL"}
+
+
+def test_a_result_that_is_written_in_place_has_a_skip_for_its_backward() -> None:
+    one = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
+    checker = PrecisionChecker(backend=wrong_backward)
+    checker.wrap(one[0])
+    checker.install(one)
+    one(torch.randn(2, 3, 4)).square().sum().backward()  # of three dimensions: the result is a view
+    (note,) = [row for row in checker.collect().rows if row.check_type == "note"]
+    assert "written in place" in note.note
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's own compiler needs one of C++")
+def test_what_torch_itself_compiles_draws_the_same_random_numbers() -> None:
+    one = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    checker = PrecisionChecker(backend="inductor")
+    checker.wrap(one)
+    checker.install(one)
+    one(torch.randn(8, 4)).square().sum().backward()
+    result = checker.collect()
+    assert {row.status for row in result.rows[1:]} == {"PASS"}, result.lines()
+
+
+class Broken(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.inner(x)
+        torch._dynamo.graph_break()
+        return x * random.random()
+
+
+def test_all_of_several_equal_modules_with_graph_breaks_are_compared() -> None:
+    one = nn.Sequential(*(Broken() for _ in range(12)))
+    checker = PrecisionChecker(backend="eager")
+    checker.wrap_all_children(one)
+    checker.install(one)
+    one(torch.randn(3, 4)).sum().backward()
+    result = checker.collect()
+    assert {row.status for row in result.rows[1:]} == {"PASS"}, result.lines()
+    assert len(result.diffs) == 12
 
 
 @pytest.mark.parametrize("takes_model", [False, True])
@@ -181,6 +276,44 @@ def test_a_step_is_run_twice_and_leaves_what_the_first_run_left(takes_model: boo
     assert (result.rows[0].module_name, result.rows[0].status) == ("LOSS", "FAIL")
     assert all(map(torch.equal, state(one), wanted))
     assert "forward" not in one.head.__dict__
+
+
+def test_a_step_that_draws_numbers_of_python_and_numpy_draws_them_again() -> None:
+    one = model()
+
+    def run() -> torch.Tensor:
+        x = torch.full((6, 8), random.random() + float(np.random.rand()))
+        loss = one(x).square().mean()
+        loss.backward()
+        return loss
+
+    checker = PrecisionChecker(backend="eager", single_pass=False)
+    checker.wrap(one.head)
+    random.seed(5)
+    np.random.seed(5)
+    result = checker.compare(run, one)
+    assert result.loss_diff == 0.0
+    found = random.random(), np.random.rand()
+    random.seed(5)
+    np.random.seed(5)
+    run()
+    assert found == (random.random(), np.random.rand())
+
+
+def test_a_step_that_raises_compiled_is_told_and_the_model_is_as_after_the_first() -> None:
+    one = model()
+
+    def refuse(graph: Any, inputs: Any) -> Any:
+        raise NotImplementedError("no such operator")
+
+    checker = PrecisionChecker(backend=refuse, single_pass=False)
+    checker.wrap(one.head)
+    result = checker.compare(step, one)
+    assert not result.all_pass
+    assert any("the step with these modules compiled raised" in row.note for row in result.rows)
+    expected = model()
+    step(expected)
+    assert all(map(torch.equal, state(one), state(expected)))
 
 
 def test_the_report_has_the_columns_of_26_2_and_the_graphs_are_written(

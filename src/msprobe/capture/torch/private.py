@@ -46,6 +46,7 @@ def _in(place: str, names: str) -> tuple[str, ...]:
 
 
 _DYNAMO = "torch._dynamo.eval_frame"
+_INDUCTOR = "torch._inductor.config"
 
 ABILITIES: dict[str, Ability] = {
     "recording": Ability(
@@ -489,10 +490,12 @@ def compile_backend(backend: Any) -> Any:
     return backend if callable(backend) else find("torch._dynamo.backends.registry.lookup_backend")(backend)
 
 
-def graphs_compiled() -> int | None:
-    """How many graphs the compiler has made until now; None where it does not count them."""
-    counters = find("torch._dynamo.utils.counters")
-    return None if counters is None else int(counters["stats"]["unique_graphs"])
+def random_as_eager(backend: Any) -> Any:
+    """A context in which what this backend compiles draws the random numbers that eager code draws."""
+    if backend != "inductor":
+        return contextlib.nullcontext()
+    importlib.import_module(_INDUCTOR)
+    return find(f"{_INDUCTOR}.patch")(fallback_random=True)
 
 
 def run_uncompiled() -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import random
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -24,16 +26,31 @@ _HOOKS = (
 )
 
 
-class Surroundings:
-    """Random numbers and autocast as they are when this is made, to be had again later."""
+class RandomNumbers:
+    """The states of all random generators at one time: torch's, Python's and numpy's."""
 
-    def __init__(self, inputs: Inputs) -> None:
+    def __init__(self) -> None:
         self._generators = [torch.default_generator]
         for name in _DEVICES:
             device = getattr(torch, name, None)
             if device is not None and device.is_initialized():
                 self._generators += device.default_generators
         self._states = [generator.get_state() for generator in self._generators]
+        self._of_python, self._of_numpy = random.getstate(), np.random.get_state()
+
+    def restore(self) -> None:
+        """The numbers of that time from now on."""
+        for generator, state in zip(self._generators, self._states, strict=True):
+            generator.set_state(state)
+        random.setstate(self._of_python)
+        np.random.set_state(self._of_numpy)
+
+
+class Surroundings:
+    """Random numbers and autocast as they are when this is made, to be had again later."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._random = RandomNumbers()
         devices = dict.fromkeys([*(tensor.device.type for tensor in inputs.tensors()), "cpu"])
         self._autocast = next(((device, dtype) for device in devices if (dtype := autocast_of(device))), None)
 
@@ -43,15 +60,10 @@ class Surroundings:
         device, dtype = self._autocast or ("cpu", torch.bfloat16)
         enabled = autocast and self._autocast is not None
         with random_numbers_kept():
-            self.restore()
+            self._random.restore()
             # A weight that is cast here must not be what the training finds in the cache.
             with torch.autocast(device, dtype, enabled=enabled, cache_enabled=False):
                 yield
-
-    def restore(self) -> None:
-        """The random numbers of that time from now on."""
-        for generator, state in zip(self._generators, self._states, strict=True):
-            generator.set_state(state)
 
 
 class ModelState:
@@ -63,7 +75,7 @@ class ModelState:
             (parameter, None if parameter.grad is None else parameter.grad.detach().clone())
             for parameter in model.parameters()
         ]
-        self._surroundings = Surroundings(Inputs([], {}))
+        self._random = RandomNumbers()
 
     def restore(self) -> None:
         """Make all as it was."""
@@ -72,7 +84,7 @@ class ModelState:
                 tensor.copy_(value)
         for parameter, gradient in self._gradients:
             parameter.grad = None if gradient is None else gradient.clone()
-        self._surroundings.restore()
+        self._random.restore()
 
 
 def tensors_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -14,7 +14,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,11 @@ from msprobe.precheck.torch.runner import text_of, value_of
 
 _NUMBERS = itertools.count()
 _SAME = "the same for both sides"
+_NO_GRADIENT = (
+    "its backward was not compared: no gradient came to its results, as where there was none yet or they were written "
+    "in place."
+)
+_PLAIN = (bool, int, float, str, complex, type(None))
 
 
 @dataclass
@@ -47,6 +52,9 @@ class _Pass:
     #: Parameters, which are not copied, with their version: they may be freed or written until the gradient comes.
     parameters: list[tuple[torch.Tensor, int, int]] = field(default_factory=list)
     rows: list[Difference] = field(default_factory=list)
+    #: It ran in the backward pass, to have values again; and gradients are to come to its results.
+    is_recomputed: bool = False
+    waits: bool = False
     done: bool = False
 
     @property
@@ -102,6 +110,9 @@ class PrecisionChecker:
         self._compiled: dict[int, Callable[..., Any]] = {}
         self._notes: list[Difference] = []
         self._aside = False
+        # How often compiled code has run, the module that is compiled, and graphs that were written for each.
+        self._runs, self._compiling = 0, ""
+        self._written: dict[str, int] = {}
 
     # Which modules.
 
@@ -156,6 +167,8 @@ class PrecisionChecker:
 
     def collect(self, loss: Any = None) -> CompileResult:
         """What was found since ``install``; nothing is watched any more. ``loss``: a tensor of one number, or one."""
+        if not self._handles:
+            raise InvalidInputError("nothing is watched: call install before the step, and collect once behind it.")
         return result_of(self._collected(), self._cast, self._threshold, _number(loss))
 
     def compare(self, run_step: Callable[..., Any], model: nn.Module) -> CompileResult:
@@ -175,9 +188,13 @@ class PrecisionChecker:
             rows = self._collected()
         after = ModelState(model)
         before.restore()
+        compiled = math.nan
         try:
             with self._compiled_in_place():
                 compiled = _number(_run(run_step, model))
+        except Exception as problem:
+            why = f"the step with these modules compiled raised {text_of(problem)}"
+            rows.append(Difference("LOSS", "note", 0, "FAIL", note=why))
         finally:
             after.restore()
         return result_of(rows, self._cast, self._threshold, eager, compiled)
@@ -210,18 +227,20 @@ class PrecisionChecker:
         for one in self._passes:
             if not one.done:
                 self._check(one, None)
+                if one.waits and not one.is_recomputed:
+                    self._note(one.module, one.number, _NO_GRADIENT)
         for key, module in self._wrapped.items():
             if key not in self._counts:
                 self._note(module, 0, "the module was not called.")
         rows = [row for one in self._passes for row in one.rows] + self._notes
-        self._passes.clear()
+        self._passes, self._notes = [], []
         return rows
 
     def _name(self, module: nn.Module) -> str:
         return self._names.get(id(module), type(module).__name__)
 
     def _note(self, module: nn.Module, number: int, why: str) -> None:
-        self._notes.append(Difference(self._name(module), "note", number, "SKIP", note=why))
+        self._notes.append(Difference(self._name(module), "note", 0, "SKIP", note=_of_pass(number, why)))
 
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._aside:
@@ -261,7 +280,8 @@ class PrecisionChecker:
             return copy_with_strides(tensor.detach())
 
         inputs.args, inputs.kwargs = inputs.map(see)
-        return _Pass(module, number - 1, inputs, Surroundings(inputs), parameters)
+        recomputed = private.in_backward()
+        return _Pass(module, number - 1, inputs, Surroundings(inputs), parameters, is_recomputed=recomputed)
 
     def _await(self, one: _Pass, output: Any) -> None:
         """Run both sides when the gradients of the results have come, at once where there will be none."""
@@ -272,6 +292,7 @@ class PrecisionChecker:
         if not places or not one.inputs.wanted or not torch.is_grad_enabled():
             self._check(one, None)
             return
+        one.waits = True
 
         def come(gradients: Sequence[torch.Tensor | None]) -> None:
             if one.done or not any(value is not None for value in gradients):
@@ -287,11 +308,12 @@ class PrecisionChecker:
         one.done = True
         try:
             if one.changed:
-                why = "its parameters were changed or freed before its gradient came, as FSDP does."
+                why = "its parameters were changed or freed before its gradient came, by an optimizer or FSDP."
                 self._note(one.module, one.number, why)
                 return
             one.inputs.gradients = gradients
-            one.rows = self._judged(one, gradients is not None)
+            rows = self._judged(one, gradients is not None)
+            one.rows = [replace(row, note=_of_pass(one.number, row.note)) for row in rows]
         except MsprobeError as problem:
             self._note(one.module, one.number, problem.message)
         except Exception as problem:
@@ -302,10 +324,15 @@ class PrecisionChecker:
     def _judged(self, one: _Pass, backward: bool) -> list[Difference]:
         inputs = one.inputs if self._cast is None else _cast(one.inputs, self._cast)
         function = self._function(one.module)
-        with self._beside(one):
+        with self._beside(one), _told("run once more, eager, it raised"):
             eager = run_call(function, inputs, backward)
-        with self._beside(one):
+        ran, self._compiling = self._runs, self._name(one.module)
+        with self._beside(one), private.random_as_eager(self._backend), _told("compiled it raised"):
             compiled = run_call(self._compiled_function(one.module, function), inputs, backward)
+        if self._runs == ran:
+            raise InvalidInputError("the compiler left all of it as it is.")
+        if backward and (problem := eager.backward_problem or compiled.backward_problem):
+            self._note(one.module, one.number, f"its backward was not compared: {problem}")
         if len(eager.outputs) != len(compiled.outputs):
             raise InvalidInputError(f"compiled it gives {len(compiled.outputs)} results, eager {len(eager.outputs)}.")
         made: list[Outcome | None] = []
@@ -353,7 +380,8 @@ class PrecisionChecker:
         """``which``: the result, or the gradient, of ``double`` that belongs to these."""
         name = (self._name(one.module), kind, place)
         if not isinstance(eager, torch.Tensor) or not isinstance(compiled, torch.Tensor):
-            if not isinstance(eager, torch.Tensor) and not isinstance(compiled, torch.Tensor) and eager == compiled:
+            plain = not any(isinstance(value, torch.Tensor) for value in (eager, compiled))
+            if plain and not (isinstance(eager, _PLAIN) and isinstance(compiled, _PLAIN) and eager != compiled):
                 return []
             return [Difference(*name, "FAIL", note=f"compiled it is {_kind(compiled)}, eager {_kind(eager)}.")]
         sides = value_of(eager).array, value_of(compiled).array
@@ -376,36 +404,24 @@ class PrecisionChecker:
         return self._functions[id(module)]
 
     def _compiled_function(self, module: nn.Module, function: Callable[..., Any]) -> Callable[..., Any]:
-        found = self._compiled.get(id(module))
-        if found is not None:
-            return found
-        made = self._compiled[id(module)] = torch.compile(function, **self._how(self._name(module)))
-        graphs = private.graphs_compiled()
+        if id(module) not in self._compiled:
+            self._compiled[id(module)] = torch.compile(function, backend=self._compile)
+        return self._compiled[id(module)]
 
-        def first(*args: Any, **kwargs: Any) -> Any:
-            result = made(*args, **kwargs)
-            if graphs is not None and private.graphs_compiled() == graphs:
-                self._compiled.pop(id(module), None)
-                raise InvalidInputError("the compiler left all of it as it is.")
-            return result
+    def _compile(self, graph: Any, inputs: Any) -> Callable[..., Any]:
+        """The backend of ``torch.compile``: that which is asked for, but that runs of what it makes are counted."""
+        if self._graphs is not None:
+            stem = re.sub(r"[^\w.-]", "_", self._compiling)
+            number = self._written[stem] = self._written.get(stem, -1) + 1
+            text = graph.print_readable(print_output=False)
+            write_atomically(make_folder(self._graphs) / f"{stem}_{number}.py.txt", text.encode())
+        made = private.compile_backend(self._backend)(graph, inputs)
 
-        return first
+        def run(*args: Any) -> Any:
+            self._runs += 1
+            return made(*args)
 
-    def _how(self, name: str) -> dict[str, Any]:
-        """The arguments of ``torch.compile``."""
-        options = {"fallback_random": True} if self._backend == "inductor" else None
-        if self._graphs is None:
-            return {"backend": self._backend, **({"options": options} if options else {})}
-        folder, counted, real = make_folder(self._graphs), [0], private.compile_backend(self._backend)
-        stem = re.sub(r"[^\w.-]", "_", name)
-
-        def write(graph: Any, inputs: Any) -> Any:
-            path = folder / f"{stem}_{counted[0]}.py.txt"
-            counted[0] += 1
-            write_atomically(path, graph.print_readable(print_output=False).encode())
-            return real(graph, inputs)
-
-        return {"backend": write}
+        return run
 
     @contextlib.contextmanager
     def _beside(self, one: _Pass, autocast: bool = True) -> Iterator[None]:
@@ -425,8 +441,10 @@ class PrecisionChecker:
             for module in self._wrapped.values():
                 inner = plain(module)
                 replaced.append((inner, inner.__dict__.get("forward")))
-                inner.forward = torch.compile(inner.forward, **self._how(f"{self._name(module)}_step"))
-            yield
+                inner.forward = torch.compile(inner.forward, backend=self._compile)
+            self._compiling = "step"
+            with private.random_as_eager(self._backend):
+                yield
         finally:
             for inner, forward in replaced:
                 inner.__dict__.pop("forward", None)
@@ -488,12 +506,27 @@ def _number(loss: Any) -> float:
         return math.nan
 
 
+def _of_pass(number: int, text: str) -> str:
+    """A note with the number of the pass, but for the first."""
+    return ": ".join(part for part in (f"pass {number + 1}" if number else "", text) if part)
+
+
+@contextlib.contextmanager
+def _told(who: str) -> Iterator[None]:
+    """What is raised in this block is told with who raised it."""
+    try:
+        yield
+    except Exception as problem:
+        raise InvalidInputError(f"{who} {text_of(problem)}") from problem
+
+
 def _function_of(module: nn.Module) -> Callable[..., Any]:
     def call(tensors: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         return torch.func.functional_call(module, tensors, args, kwargs)
 
     # A code of its own: of one code the compiler keeps a few variants, and runs what comes behind these as it is.
-    call.__code__ = call.__code__.replace(co_name=f"call_{next(_NUMBERS)}")
+    # And none of ours: a recorder has the compiler leave our files alone.
+    call.__code__ = call.__code__.replace(co_filename=f"<checked module {next(_NUMBERS)}>")
     return call
 
 

@@ -9,7 +9,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -137,9 +137,9 @@ def _run(function: Callable[..., Any], inputs: Inputs, backward: bool, copy: boo
         tensor = leaves[path] = copy_with_strides(tensor).requires_grad_()
         return tensor.clone() if copy else tensor
 
-    args, kwargs = inputs.map(leaf)
     with warnings.catch_warnings(), torch.set_grad_enabled(backward):
         warnings.simplefilter("ignore")
+        args, kwargs = inputs.map(leaf)
         result = function(*args, **kwargs)
         if result is None and args and isinstance(args[0], torch.Tensor):
             result = args[0]  # what is written in place, as by __setitem__
@@ -200,6 +200,8 @@ def flat_outputs(result: Any) -> list[Any]:
         return [leaf for item in result for leaf in flat_outputs(item)]
     if isinstance(result, dict):
         return [leaf for item in result.values() for leaf in flat_outputs(item)]
+    if is_dataclass(result) and not isinstance(result, type):
+        return [leaf for one in fields(result) for leaf in flat_outputs(getattr(result, one.name))]
     return [result]
 
 
