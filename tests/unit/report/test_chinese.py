@@ -28,7 +28,8 @@ def templates() -> dict[str, str]:
     """The wordings of the program, and the file of each; those of punctuation and values alone excepted."""
     found = {}
     for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        text = file.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)) if "Wording" in text else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Wording":
                 first = node.args[0]
                 if isinstance(first, ast.Constant) and _LETTERS.search(re.sub(r"\{[^}]*\}", "", first.value)):
