@@ -33,6 +33,13 @@ def trees() -> list[tuple[Path, ast.Module]]:
     return [(path, ast.parse(path.read_text())) for path in ROOMS if path.name != "private.py"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _trees_go() -> Iterator[None]:
+    """They have a million objects, which every later collection of garbage would look through."""
+    yield
+    trees.cache_clear()
+
+
 def dotted(node: ast.AST) -> list[str]:
     """``a.b.c`` as its names; empty for anything else."""
     names: list[str] = []
