@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+import forked
 
 SECONDS = 180.0
 #: How many ranks a layout has.
@@ -46,28 +47,11 @@ def _launch(folder: Path, world: int, jobs: Sequence[str]) -> None:
     environment["MSPROBE_LOG_LEVEL"] = "3"
     # A file that an earlier group met at would let the ranks wait for ever.
     environment["MEETING"] = str(folder / f"rendezvous-{world}-{time.time_ns()}")
-    logs = [folder / f"world{world}-rank{rank}.log" for rank in range(world)]
-    ranks = []
-    for rank, log in enumerate(logs):
-        with log.open("w") as output:
-            ranks.append(
-                subprocess.Popen(
-                    [sys.executable, "-X", "faulthandler", __file__, str(folder), *jobs],
-                    stdout=output, stderr=subprocess.STDOUT, env={**environment, "RANK": str(rank)},
-                )
-            )  # fmt: skip
-    until = time.monotonic() + SECONDS
-    while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:
-        if any(rank.poll() for rank in ranks):
-            time.sleep(0.5)
-            break
-        time.sleep(0.05)
-    for rank in ranks:
-        if rank.poll() is None:
-            rank.kill()
-        rank.wait()
-    said = "\n".join(f"{log.name}: {log.read_text()[-3000:]}" for log in logs)
-    assert [rank.returncode for rank in ranks] == [0] * world, said
+    ranks = [
+        forked.start(__file__, str(folder), *jobs, cwd=folder, env={**environment, "RANK": str(rank)})
+        for rank in range(world)
+    ]
+    forked.end_of_all(ranks, SECONDS)
 
 
 # ---------------------------------------------------------------- in the ranks
