@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
+
+import forked
+from command_line import Completed, call
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "05_find_the_step"
 
 
 def _train(folder: Path, *words: str) -> None:
     environment = {**os.environ, "MONITOR_OUTPUT_DIR": str(folder), "OMP_NUM_THREADS": "1"}
-    program = [sys.executable, str(EXAMPLE / "train.py"), "--steps", "45", *words]
-    subprocess.run(program, env=environment, check=True, timeout=600, capture_output=True)
+    ended = forked.run(str(EXAMPLE / "train.py"), "--steps", "45", *words, cwd=folder.parent, env=environment)
+    assert ended.returncode == 0, ended.stderr
 
 
-def _msprobe(*words: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "msprobe", "monitor", *words]
-    return subprocess.run(program, check=False, timeout=300, capture_output=True, text=True)
+def _msprobe(*words: str) -> Completed:
+    return call("monitor", *words)
 
 
 def test_the_example_names_the_step(tmp_path: Path) -> None:
