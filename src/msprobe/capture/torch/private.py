@@ -494,8 +494,8 @@ def random_as_eager(backend: Any) -> Any:
     """A context in which what this backend compiles draws the random numbers that eager code draws."""
     if backend != "inductor":
         return contextlib.nullcontext()
-    importlib.import_module(_INDUCTOR)
-    return find(f"{_INDUCTOR}.patch")(fallback_random=True)
+    settings: Any = importlib.import_module(_INDUCTOR)
+    return settings.patch(fallback_random=True)
 
 
 def run_uncompiled() -> Any:
