@@ -338,7 +338,7 @@ def _show(report: CheckReport, top: int) -> None:
 
     for line in report.ranking.lines(top):
         print(clean(line))
-    for path in (report.files.result, report.files.details, *report.summaries, *(report.compared)):
+    for path in (*report.files.written, *report.summaries, *report.compared):
         print(clean(f"  {path}"))
     log.info("Successfully completed run_ut/multi_run_ut")
 

@@ -10,9 +10,9 @@ from msprobe import log
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.precheck import cluster, mindspore_rows
-from msprobe.precheck.columns import BLANK, DETAILS_HEADER, RESULT_HEADER, SCALED, STATUS
+from msprobe.precheck.columns import BLANK, CANDIDATE, CONTROL, DETAILS_HEADER, RESULT_HEADER, SCALED, STATUS
 from msprobe.precheck.control_verdict import Control
-from msprobe.precheck.executors import RECORDED
+from msprobe.precheck.executors import RECORDED, is_details_file
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.page import write_summary
 from msprobe.precheck.pool import Pool, tasks_for
@@ -66,7 +66,7 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
     if requests.framework == "mindspore":
         mindspore_rows.demand_known(request.candidates, request.task, request.save_errors)
     control = Control(request.task, made=not requests.has_values)
-    control.demand_calls(frozenset(requests.keys))
+    control.demand_calls(requests.keys, requests.arguments_of)
     files = CheckFiles.existing(request.resume) if request.resume else CheckFiles.fresh(Path(request.output))
     task = replace(
         request.task, dump=str(Path(request.dump).absolute()), decimals=request.settings.decimals, error_folder=""
@@ -85,10 +85,13 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
         writer = CheckWriter(files, mindspore_rows.RESULT_HEADER, mindspore_rows.DETAILS_HEADER)
     else:
         writer = CheckWriter(files, with_control=control.runs)
+    if writer.done:
+        _demand_same_control(control, task, writer)
     ranking = Ranking(
         _stacks(requests),
         reproduction_command(str(requests.part.path), request.candidates[0], task),
         control=control.name,
+        standard=task.standard,
     )
     for answer in _done_before(writer):
         ranking.add(control.judge(answer))
@@ -96,6 +99,7 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
     earlier = _choices(writer.kept)
     for number, answer in enumerate(_answers(request, task, requests, todo)):
         tell(f"APIs, {number + 1} of {len(todo)}")
+        answer = control.settled(answer)
         writer.add(answer.result, answer.details, answer.control)
         ranking.add(control.judge(answer))
         later = _choices(answer.details)
@@ -130,7 +134,7 @@ def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequen
             answer = next(done)
             if not warned and request.candidates[0].startswith(("auto", "inject")):
                 warned = True
-                if task.kind == "torch" and answer.details and answer.details[0][27].startswith("cpu"):
+                if task.kind == "torch" and answer.details and answer.details[0][CANDIDATE].startswith("cpu"):
                     log.warning(
                         "there is no accelerator: the candidate is the CPU. Choose another with --candidate or -d."
                     )
@@ -145,6 +149,21 @@ def _stacks(requests: Requests) -> Callable[[str], Sequence[str]]:
             return ()
 
     return stack_of
+
+
+def _demand_same_control(control: Control, task: Task, writer: CheckWriter) -> None:
+    """Raises InvalidInputError where a check is continued with another kind of control than it had: its verdict is
+    that of three parties for all calls or for none.
+    """
+    had = sorted({row[CONTROL].strip() for row in writer.kept if len(row) > CONTROL} - {""})
+    kinds = {is_details_file(one) for one in had}
+    if kinds != ({is_details_file(task.control)} if control else set()):
+        was = f"with the control {', '.join(had)}" if had else "without a control"
+        raise InvalidInputError(f"-csv_path: this check was made {was}; continue it so, or make a new one.")
+    if control.runs and not writer.kept_control:
+        raise InvalidInputError(
+            f'-csv_path: "{writer.files.control}" is missing, which has what the control gave; make a new check.'
+        )
 
 
 def _done_before(writer: CheckWriter) -> Iterator[Answer]:
@@ -165,9 +184,9 @@ def _by_call(rows: Sequence[list[str]]) -> dict[str, list[list[str]]]:
 
 
 def _choices(details: Sequence[Sequence[str]]) -> dict[str, set[str]]:
-    """Seed, candidate and standard of rows that were judged; nothing where no row has them, as in files of 8.1.1."""
+    """Seed, candidate, control and standard of rows that were judged; none where no row has them (files of 8.1.1)."""
     judged = [row for row in details if len(row) > STATUS and row[STATUS] != "SKIP"]
-    places = {name: DETAILS_HEADER.index(name) for name in ("Seed", "Candidate", "Standard")}
+    places = {name: DETAILS_HEADER.index(name) for name in ("Seed", "Candidate", "Control", "Standard")}
     found = {name: {row[place] for row in judged if len(row) > place} - {BLANK} for name, place in places.items()}
     return {name: values for name, values in found.items() if values}
 

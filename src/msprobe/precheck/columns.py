@@ -38,10 +38,12 @@ METRIC_COLUMNS = {
 DETAILS_HEADER = (
     *("API Name", "Bench Dtype", "DEVICE Dtype", "Shape", *METRIC_COLUMNS, "Status", "Message"),
     # Ours: behind those that other tools read.
-    *("Index of max error", "p99 rel err", "Scaled error", "Seed", "Candidate", "Control", "Standard"),
+    *("Index of max error", "p99 rel err", "Scaled error", "Seed", "Candidate", "Control", "Standard", "Arguments"),
 )
 STATUS = DETAILS_HEADER.index("Status")
 SCALED = DETAILS_HEADER.index("Scaled error")
+CANDIDATE = DETAILS_HEADER.index("Candidate")
+CONTROL = DETAILS_HEADER.index("Control")
 
 
 @dataclass
@@ -59,8 +61,10 @@ class Judged:
     p99: float | None = None
     scaled: float | None = None
 
-    def cells(self, decimals: int, seed: Any, candidate: str, control: str, standard: str = "") -> list[str]:
-        """The line of the details file."""
+    def cells(
+        self, decimals: int, seed: Any, candidate: str, control: str, standard: str = "", arguments: str = ""
+    ) -> list[str]:
+        """The line of the details file. ``arguments``: what tells those of one record from others."""
         return [
             self.name,
             self.bench_dtype,
@@ -76,6 +80,7 @@ class Judged:
             candidate,
             control or BLANK,
             standard or BLANK,
+            arguments or BLANK,
         ]
 
 

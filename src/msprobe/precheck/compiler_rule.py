@@ -38,11 +38,17 @@ def factor_of(dtype: str, elements: int) -> float:
     return LARGER_FACTOR if dtype in _HALVES or elements < FEW_ELEMENTS else FACTOR
 
 
+def of_limit(candidate: float, control: float, dtype: str, elements: int) -> float:
+    """An error in errors of what the rule allows; infinite where it is no number."""
+    share = candidate / (factor_of(dtype, elements) * control + TOLERANCE / 10) if candidate != control else 0.0
+    return math.inf if math.isnan(share) else share
+
+
 def problem_of(candidate: float, control: float, dtype: str, elements: int) -> str:
     """Why a result is an error, by its root mean square error and that of the control; empty if it is none."""
-    factor = factor_of(dtype, elements)
-    if candidate <= factor * control + TOLERANCE / 10:
+    if of_limit(candidate, control, dtype, elements) <= 1:
         return ""
+    factor = factor_of(dtype, elements)
     return (
         f"the root mean square error is {candidate:.3g}, that of the control {control:.3g}: more than {factor:g} times "
         f"as much and {TOLERANCE / 10:g}."

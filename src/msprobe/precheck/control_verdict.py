@@ -6,20 +6,21 @@ is that of the rows of ``api_precision_compare``, so what people are told, the e
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck import precision_compare
-from msprobe.precheck.columns import DETAILS_HEADER
+from msprobe.precheck.columns import BLANK, DETAILS_HEADER, STATUS
 from msprobe.precheck.executors import is_details_file
 from msprobe.precheck.job import Answer, Task
-from msprobe.precheck.precision_compare import Table, compare_row, results_of
+from msprobe.precheck.precision_compare import ARGUMENTS, Table, compare_row, results_of
 from msprobe.precheck.standards import PROFILES
 from msprobe.precheck.writer import CheckFiles, call_of
 
-_SEED = DETAILS_HEADER[-4]
+_SEED = DETAILS_HEADER.index("Seed")
+_FIRST_CALLS = 20
 
 
 class Control:
@@ -35,7 +36,7 @@ class Control:
         if self._table is None:
             return
         self._table.demand_standard(PROFILES[task.standard])
-        seeds = {row.get(_SEED, "").strip() for row in self._table.rows} - {""}
+        seeds = {row.get(DETAILS_HEADER[_SEED], "").strip() for row in self._table.rows} - {""}
         if made and seeds - {str(task.seed)}:
             raise InvalidInputError(
                 f'--control "{task.control}" was made with --seed {", ".join(sorted(seeds))}, and this check has '
@@ -50,17 +51,26 @@ class Control:
         """True for an executor, whose rows are a file of the check."""
         return bool(self.name) and self._table is None
 
-    def demand_calls(self, keys: Container[str]) -> None:
-        """Raises InvalidInputError for a file with rows of none of these calls, or with some of them twice."""
+    def demand_calls(self, keys: Collection[str], arguments_of: Callable[[str], str] = lambda key: "") -> None:
+        """Raises InvalidInputError for a file with rows of none of these calls, with some of them twice, or, as the
+        first of them show, of a call with other arguments. ``arguments_of``: what tells those of a call from others.
+        """
         if self._table is None:
             return
         shared = {name for name in self._table.by_name if call_of(name) in keys}
         if not shared:
             raise InvalidInputError(
                 f'--control "{self._task.control}" has no row of the calls that are checked; give the details file of '
-                "a check of the same dump."
+                "a check of the same calls."
             )
         self._table.demand_single(shared)
+        told = {call_of(name): row.get(ARGUMENTS, "").strip() for name, row in self._table.by_name.items()}
+        known = [key for key in keys if told.get(key)][:_FIRST_CALLS]
+        if known and not any(arguments_of(key) in ("", told[key]) for key in known):
+            raise InvalidInputError(
+                f'--control "{self._task.control}" was made of another dump: its calls have other arguments. Check the '
+                "same dump on both sides."
+            )
 
     def judge(self, answer: Answer) -> Answer:
         """The answer beside this control; as it is without one."""
@@ -72,26 +82,41 @@ class Control:
         """Write the verdict of three parties; gives the paths of its files, none without a control."""
         if not self:
             return ()
-        rows = files.control if self._table is None else self._table.path
-        return precision_compare.compare(files.details, rows, folder, self._task.standard, files.stamp)
+        other = files.control if self._table is None else self._table.path
+        rows = precision_compare.judged(files.details, other, self._task.standard, same_arguments=True)
+        return precision_compare.write(rows, folder, files.stamp)
+
+    def settled(self, answer: Answer) -> Answer:
+        """The answer as it is written: by a standard that judges beside the control alone, with that verdict."""
+        if not self or not PROFILES[self._task.standard].by_control:
+            return answer
+        verdict = self.judge(answer)
+        details = [[*row] for row in answer.details]
+        for row, (_, status, reason, _) in zip(details, verdict.details, strict=True):
+            row[STATUS], row[STATUS + 1] = status, reason or BLANK
+        return replace(answer, result=verdict.result, details=details)
 
 
 def beside_control(answer: Answer, standard: str, controls: Mapping[str, dict[str, str]] | None = None) -> Answer:
-    """The answer with the statuses of three parties; ``details`` are cut to name, status and reason of each row.
+    """The answer with the statuses of three parties; ``details`` are cut to name, status, reason and largest ratio.
 
     ``controls``: the control's rows by name; those of the answer by default. ``worst`` is the largest ratio of an error
     to the control's, where a standard of ratios says it.
     """
     if controls is None:
         controls = {row[0]: _cells(row) for row in answer.control}
-    rows = [compare_row(_cells(row), controls.get(row[0]), PROFILES[standard]) for row in answer.details]
+    profile = PROFILES[standard]
+    rows = [compare_row(_cells(row), controls.get(row[0]), profile, same_arguments=True) for row in answer.details]
     if not rows:
         return answer
     ratio = max((row.largest_ratio for row in rows if row.status == "error"), default=0.0)
     return replace(
         answer,
         result=results_of(rows)[0],
-        details=[[row.name, row.status, row.reason if row.status == "error" else row.message] for row in rows],
+        details=[
+            [row.name, row.status, row.reason if row.status == "error" else row.message, str(row.largest_ratio)]
+            for row in rows
+        ],
         worst=ratio or answer.worst,
     )
 

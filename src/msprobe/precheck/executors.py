@@ -107,7 +107,8 @@ def executor_of(text: str, option: str = "--candidate") -> Executor:
 def _allowed(option: str) -> str:
     """What an option takes. ``--device`` is that of a script, ``--control`` runs calls."""
     plugin = "; plugin:package.module:function"
-    more = {"--device": plugin, "candidate": plugin, "--control": _ALLOWED_ELSEWHERE.removesuffix("; recorded")}
+    others = _ALLOWED_ELSEWHERE.removesuffix("; recorded") + "; or an accuracy_checking_details_*.csv"
+    more = {"--device": plugin, "candidate": plugin, "--control": others}
     return _ALLOWED + more.get(option, _ALLOWED_ELSEWHERE)
 
 

@@ -7,7 +7,7 @@ is taken as the class has it by default; both sides run the same call, so no ver
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -175,7 +175,7 @@ def _instance_norm(given: ModulePass) -> Function:
 def _recurrent(name: str, states: int) -> Callable[[ModulePass], Function]:
     """Layers, directions and biases follow from the names of the parameters; a state that is not given is zero.
 
-    Which dimension is the batch is told by a given state alone; without one it is the second.
+    Which dimension is the batch is told by the states, given or as a result; where they do not tell it is the second.
     """
 
     def make(given: ModulePass) -> Function:
@@ -193,21 +193,30 @@ def _recurrent(name: str, states: int) -> Callable[[ModulePass], Function]:
             for kind in kinds
         ]
         state, batch_first = rest[0] if rest and not _is_none(rest[0]) else None, False
-        if state is None:
-            lengths = (layers * len(endings), *value.shape[1:-1], first.shape[1])
-            zeros = TensorInfo(value.dtype, lengths, low=0.0, high=0.0, mean=0.0, norm=0.0)
-            state = zeros if states == 1 else Items((zeros,) * states)
-        else:
-            one = state.items[0] if isinstance(state, Items) else state
-            if isinstance(one, TensorInfo) and len(value.shape) == 3:
-                batch_first = one.shape[1] == value.shape[0] != value.shape[1]
         if len(value.shape) != 3:
             raise UnreadableArgumentError("a recurrent module without a batch is not made from its record")
+        one = state.items[0] if isinstance(state, Items) else state
+        for known in (one, *_tensors(given.outputs[1:])):
+            if isinstance(known, TensorInfo) and len(known.shape) == 3:
+                batch_first = known.shape[1] == value.shape[0] != value.shape[1]
+                break
+        if state is None:
+            lengths = (layers * len(endings), value.shape[0 if batch_first else 1], first.shape[1])
+            zeros = TensorInfo(value.dtype, lengths, low=0.0, high=0.0, mean=0.0, norm=0.0)
+            state = zeros if states == 1 else Items((zeros,) * states)
         flags = [Plain("bool", len(kinds) == 4), Plain("int", layers), Plain("float", 0.0), Plain("bool", True)]
         flags += [Plain("bool", len(endings) == 2), Plain("bool", batch_first)]
         return Function("VF", name, (value, state, Items(tuple(weights)), *flags), {}, exact=False)
 
     return make
+
+
+def _tensors(arguments: Iterable[Argument]) -> Iterator[TensorInfo]:
+    for one in arguments:
+        if isinstance(one, Items):
+            yield from _tensors(one.items)
+        elif isinstance(one, TensorInfo):
+            yield one
 
 
 def _is_none(argument: Argument) -> bool:

@@ -17,7 +17,7 @@ from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.columns import BLANK, METRIC_COLUMNS, SCALED, lines_of
 from msprobe.precheck.columns import DETAILS_HEADER as CHECK_HEADER
-from msprobe.precheck.compiler_rule import problem_of
+from msprobe.precheck.compiler_rule import of_limit, problem_of
 from msprobe.precheck.standards import (
     LABELS,
     PROFILES,
@@ -50,7 +50,9 @@ REQUIRED = (
     "双千指标",
 )
 _SCALED = CHECK_HEADER[SCALED]
-_STANDARD = CHECK_HEADER[-1]
+_STANDARD = CHECK_HEADER[CHECK_HEADER.index("Standard")]
+#: The column that tells the arguments of one record from others; blank where nobody has noted them.
+ARGUMENTS = CHECK_HEADER[CHECK_HEADER.index("Arguments")]
 _COLUMN = {metric: column for column, metric in METRIC_COLUMNS.items()}
 _COMPARED = frozenset(("torch.float16", "torch.bfloat16", "torch.float32"))
 _NOT_COMPARED = frozenset(("torch.float64", "torch.complex64", "torch.complex128"))
@@ -119,9 +121,10 @@ class Table:
         made = {row.get(_STANDARD, "").partition(",")[0].strip() or "of mindstudio-probe" for row in self.rows}
         others = {name for name in made if (name == "compiler") != profile.by_control}
         if others:
+            words = f"--standard {profile.name}{' --control cpu' if profile.by_control else ''}"
             raise InvalidInputError(
                 f'{self.option} "{self.path}" was made by the standard {", ".join(sorted(others))}; for the standard '
-                f"{profile.name} make it with --standard {profile.name}."
+                f"{profile.name} make it with {words}."
             )
 
 
@@ -134,10 +137,16 @@ class Compared:
     standard: Standard | None = None
     message: str = ""
     cells: dict[str, str] = field(default_factory=dict)
+    #: Its error in errors of what is allowed beside the control, where a rule says that.
+    of_limit: float | None = None
 
     @property
     def largest_ratio(self) -> float:
-        """How many times as large as the control's the worst of its errors is; 0 where no standard says it."""
+        """How many times as large as the control's, or as allowed, the worst of its errors is; 0 where no standard says
+        it.
+        """
+        if self.of_limit is not None:
+            return self.of_limit
         found = [float(value) for column, value in self.cells.items() if column.endswith("比值")]
         return max((math.inf if math.isnan(value) else value for value in found), default=0.0)
 
@@ -171,14 +180,19 @@ def compare(
     return write(judged(candidate, control, standard), output, stamp)
 
 
-def judged(candidate: StrPath, control: StrPath, standard: str = "8.1.1") -> list[Compared]:
-    """The verdict on each output of the candidate's details file. Raises PathError or InvalidInputError."""
+def judged(
+    candidate: StrPath, control: StrPath, standard: str = "8.1.1", same_arguments: bool = False
+) -> list[Compared]:
+    """The verdict on each output of the candidate's details file. Raises PathError or InvalidInputError.
+
+    ``same_arguments``: a control's row that was made of other arguments is none.
+    """
     ours, theirs = Table(candidate, "-npu"), Table(control, "-gpu")
     theirs.demand_single(ours.by_name)
     profile = PROFILES[standard]
     for table in (ours, theirs):
         table.demand_standard(profile)
-    return [compare_row(row, theirs.by_name.get(row["API Name"]), profile) for row in ours.rows]
+    return [compare_row(row, theirs.by_name.get(row["API Name"]), profile, same_arguments) for row in ours.rows]
 
 
 def write(rows: Sequence[Compared], output: StrPath, stamp: str | None = None) -> tuple[Path, Path]:
@@ -244,20 +258,31 @@ def _status(rows: Sequence[Compared]) -> str:
     return "SKIP"
 
 
-def compare_row(ours: dict[str, str], theirs: dict[str, str] | None, profile: Profile) -> Compared:
+def compare_row(
+    ours: dict[str, str], theirs: dict[str, str] | None, profile: Profile, same_arguments: bool = False
+) -> Compared:
     """The verdict on one output. A row of one side that cannot be compared is a SKIP with the reason.
 
     In standards of ours an error of the check that the control has not stays one: those of 8.1.1 judge some types not
     at all, and let single elements and NaN pass. So does in all of them a backward that is not the derivative of its
     forward, which is no matter of a device.
     """
+    others = same_arguments and theirs is not None and _has_other_arguments(ours, theirs)
+    theirs = None if others else theirs
     if profile.by_control and theirs is not None and ours[_COLUMN["rmse"]].strip():
         return _by_control(ours, theirs)
     row = _compared(ours, theirs, profile)
+    if others:
+        row.message = "the control's row is of other arguments: it was made of another dump."
     stays = (profile.own or row.name.endswith(FORMULA)) and _is_wrong(ours)
     if row.status != "error" and stays and (theirs is None or not _has_too(ours, theirs)):
         row.status, row.message = "error", ours.get("Message", "").strip()
     return row
+
+
+def _has_other_arguments(ours: dict[str, str], theirs: dict[str, str]) -> bool:
+    known = ours.get(ARGUMENTS, "").strip(), theirs.get(ARGUMENTS, "").strip()
+    return all(known) and known[0] != known[1]
 
 
 def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> Compared:
@@ -270,7 +295,8 @@ def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> Compared:
         row.status, row.message = "SKIP", str(problem)
         return row
     ratio = 1.0 if candidate == control else candidate / control if control else math.inf
-    row.message = problem_of(candidate, control, sides.dtype, _elements(ours.get("Shape", "")))
+    numbers = (candidate, control, sides.dtype, _elements(ours.get("Shape", "")))
+    row.message, row.of_limit = problem_of(*numbers), of_limit(*numbers)
     row.status = "error" if row.message else "pass"
     row.cells = {"均方根误差比值": _text(ratio), "均方根误差判定结果": row.status}
     return row

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from msprobe.precheck.executors import RECORDED
+from msprobe.precheck.columns import SCALED
+from msprobe.precheck.executors import RECORDED, is_details_file
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.requests import api_name
 
@@ -15,6 +16,8 @@ from msprobe.precheck.requests import api_name
 #: So many APIs are named in one line.
 _MOST_APIS = 12
 _MOST_WARNINGS = 3
+#: Where rows beside a control have their largest ratio.
+_RATIO = 3
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Ranking:
     notes: list[str] = field(default_factory=list)
     #: Who plays the trusted device; its errors are no errors of the answers.
     control: str = ""
+    #: By what the check judges.
+    standard: str = "strict"
 
     @property
     def allowance(self) -> str:
@@ -92,8 +97,11 @@ class Ranking:
             if entry.frame:
                 found.append(f"   called in {entry.frame}")
             found.append(f"   reproduce: {entry.command}")
+        if self.failed and top and self.standard != "strict":
+            found.append(f"scripts judge by the standard strict, and may let pass what {self.standard} does not")
         if len(self.failed) > top:
-            found.append(f"and {len(self.failed) - top} more calls with errors in the result file")
+            where = "file api_precision_compare_result" if self.control else "result file"
+            found.append(f"and {len(self.failed) - top} more calls with errors in the {where}")
         if self.warned and not self.failed:
             for entry in self.warnings(min(top, _MOST_WARNINGS)):
                 found.append(f"warning: {entry.name}: {entry.why}")
@@ -110,13 +118,21 @@ class Ranking:
 
     def _entry(self, answer: Answer, status: str) -> Entry:
         # In the files of 8.1.1 it is "Warning", in those of 26.2 "warning".
-        lower = ([cell.lower() for cell in row] for row in answer.details)
-        places = (place for place, row in enumerate(lower) if status in row)
-        bad = next((answer.details[place] for place in places), [answer.key, status, ""])
+        found = [row for row in answer.details if status in [cell.lower() for cell in row]]
+        # The result that the call has its place in the ranking by.
+        bad = max(found, key=_size, default=[answer.key, status, ""])
         why = bad[[cell.lower() for cell in bad].index(status) + 1].strip() or status
         direction = "backward" if ".backward." in bad[0] else "forward"
         frame = next((frame for frame in self.stack_of(answer.key) if "site-packages" not in frame), "")
         return Entry(bad[0], why, " ".join(frame.split())[:200], self.command_of(answer.key, direction))
+
+
+def _size(row: Sequence[str]) -> float:
+    """How large the error of a result is: its scaled error, or beside a control its largest ratio."""
+    try:
+        return float(row[_RATIO] if len(row) == _RATIO + 1 else row[SCALED])
+    except (IndexError, ValueError):
+        return 0.0
 
 
 def _worst_first(answers: Sequence[Answer]) -> list[Answer]:
@@ -128,6 +144,11 @@ def _api_of(key: str) -> str:
     return f"{name.prefix}.{name.name}"
 
 
+def _is_script_control(text: str) -> bool:
+    """True for a control that a script can have: an executor of its own Python."""
+    return bool(text) and not is_details_file(text) and not text.startswith("python:")
+
+
 def reproduction_command(dump: str, candidate: str, task: Task) -> Callable[[str, str], str]:
     """How a call of this dump is reproduced with a script of its own."""
 
@@ -136,6 +157,7 @@ def reproduction_command(dump: str, candidate: str, task: Task) -> Callable[[str
         words += ["--load", task.load] if task.load else []
         references = {name: forward for name, forward, _ in task.operators}
         words += ["--reference", references[name]] if (name := api_name(key).name) in references else []
+        words += ["--control", task.control] if _is_script_control(task.control) else []
         # What was recorded runs nowhere, and a script in the Python that starts it: it chooses the device then.
         chooses = candidate == RECORDED or candidate.startswith("python:")
         return shlex.join(words if chooses else [*words, "--device", candidate])

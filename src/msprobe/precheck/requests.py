@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msprobe.errors import InvalidInputError, PathError
+import xxhash
+
+from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.paths import StrPath, check_path_form, like
 from msprobe.precheck.arguments import Argument, Items, UnreadableArgumentError, argument_of, form_of
 from msprobe.precheck.modules import ModulePass, function_of, passes_of
@@ -118,6 +120,16 @@ class Requests:
         api = ApiName(made.prefix, made.name, key.rpartition(".")[2])
         return ApiCall(key, api, made.args, made.kwargs, outputs, gradients, made.exact)
 
+    def arguments_of(self, key: str) -> str:
+        """What tells the recorded arguments of a call, and the gradients that come back, from others; "" if unreadable.
+
+        It is the same for one dump on every machine.
+        """
+        try:
+            return digest_of(self.call(key))
+        except (UnreadableArgumentError, MsprobeError):
+            return ""
+
     def gradients_of_arguments(self, key: str) -> tuple[Argument, ...]:
         """What the backward of a call gave, in the order of the graph; empty if none was recorded."""
         backward = self.part.record(self.entry(key, BACKWARD)) if self.has_backward(key) else None
@@ -147,6 +159,13 @@ class Requests:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys)
+
+
+def digest_of(call: ApiCall) -> str:
+    """What tells the recorded arguments of a call, and the gradients that come back, from others."""
+    known = repr((call.args, sorted(call.kwargs.items()), call.gradients))
+    digest: str = xxhash.xxh3_64_hexdigest(known.encode("utf-8", "surrogatepass"))
+    return digest
 
 
 _NAMED_GRADIENTS = ("input_grads", "merged")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.errors import NotAvailableError
+from msprobe.precheck.columns import CANDIDATE
 from msprobe.precheck.control_verdict import Control
 from msprobe.precheck.job import Task
 from msprobe.precheck.page import write_summary
@@ -34,7 +35,7 @@ def check_samples(
     keys, (warning, *_) = listed["notes"], listed["result"]
     if warning:
         log.warning(warning)
-    control.demand_calls(frozenset(keys))
+    control.demand_calls(keys)
     files = CheckFiles.fresh(folder)
     writer = CheckWriter(files, with_control=control.runs)
     writer.begin()
@@ -43,11 +44,12 @@ def check_samples(
         for number, answer in enumerate(pool.answers([(key, False) for key in keys])):
             tell(f"samples, {number + 1} of {len(keys)}")
             is_first = not number and task.candidate.startswith(("auto", "inject"))
-            if is_first and answer.details[0][27].startswith("cpu"):
+            if is_first and answer.details[0][CANDIDATE].startswith("cpu"):
                 log.warning("there is no accelerator: the candidate is the CPU. Choose another with --candidate.")
+            answer = control.settled(answer)
             writer.add(answer.result, answer.details, answer.control)
             ranking.add(control.judge(answer))
-    paths = [files.result, files.details, *write_summary(files, ranking, "Check of PyTorch's own samples")]
+    paths = [*files.written, *write_summary(files, ranking, "Check of PyTorch's own samples")]
     return [*paths, *control.compare(files, folder)], ranking
 
 

@@ -69,6 +69,11 @@ class CheckFiles:
         """The details of the control, where there is one."""
         return self.details.with_name(f"accuracy_checking_control_{self.stamp}.csv")
 
+    @property
+    def written(self) -> list[Path]:
+        """Those that are there: the result, the details, and the details of the control, if one was run."""
+        return [self.result, self.details, *([self.control] if self.control.exists() else [])]
+
 
 class CheckWriter:
     """The one writer of the two files, which are made with the first call, or by ``begin``.

@@ -38,7 +38,8 @@ def test_an_error_that_the_control_has_too_is_a_pass() -> None:
 
 def test_an_error_beyond_the_control_is_ranked_by_how_many_times_as_large_it_is() -> None:
     found = verdict(off(0.5), off(0.01))
-    assert found.details == [[ROW, "error", "largest relative error 50 times the control's"]]
+    assert [row[:3] for row in found.details] == [[ROW, "error", "largest relative error 50 times the control's"]]
+    assert float(found.details[0][3]) == pytest.approx(50.0)
     assert (found.result[1], found.worst) == ("error", pytest.approx(50.0))
 
 
@@ -88,7 +89,7 @@ def test_what_passes_beside_a_failed_result_is_not_taken_for_it() -> None:
     bad[0] = f"{ROW[:-1]}1"
     controls = [row(good[0], 相对误差最大值=0.0), row(bad[0], 相对误差最大值=0.01)]
     found = beside_control(Answer("Torch.exp.0", ["Torch.exp.0", "error", " ", ""], [good, bad], controls), "strict")
-    assert found.details[0] == [good[0], "pass", ""]
+    assert found.details[0] == [good[0], "pass", "", "0.0"]
     ranking = Ranking(lambda name: (), lambda key, direction: "")
     ranking.add(found)
     assert [(entry.name, entry.why) for entry in ranking.entries(1)] == [

@@ -35,6 +35,8 @@ X = torch.linspace(-2, 3, 2 * 6 * 8).reshape(2, 6, 8)
         (nn.GRU(8, 5, num_layers=2), [X]),
         (nn.GRU(8, 5, bidirectional=True, bias=False), [X]),
         (nn.GRU(8, 5, batch_first=True), [X, torch.ones(1, 2, 5)]),
+        (nn.GRU(8, 5, batch_first=True), [X]),
+        (nn.LSTM(8, 5, batch_first=True), [X]),
         (nn.LSTM(8, 5, num_layers=2, bidirectional=True), [X]),
         (nn.LSTM(8, 5, batch_first=True), [X, (torch.ones(1, 2, 5), torch.ones(1, 2, 5))]),
         (nn.RNN(8, 5), [X]),
@@ -77,13 +79,19 @@ def test_a_pass_is_the_call_that_the_module_makes(module: nn.Module, given: list
 
     result = module(*given)
     parameters = {name: info(one) for name, one in module.named_parameters()}
-    record = ModulePass(tuple(map(info, given)), {}, parameters, (info(result),))
+    record = ModulePass(tuple(map(info, given)), {}, parameters, tuple(map(info, _flat(result))))
     made = function_of(f"Module.m.{type(module).__name__}.0", record)
     function = find_function(made.prefix, made.name)
     again = function(*map(value, made.args), **{name: value(one) for name, one in made.kwargs.items()})
     if isinstance(again, tuple) and isinstance(result[1], tuple):
         again = (again[0], again[1:])  # the states of a LSTM
     torch.testing.assert_close(again, result, rtol=0, atol=0)
+
+
+def _flat(result: Any) -> list[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return [one for part in result for one in _flat(part)]
 
 
 def test_only_leaves_are_passes_and_unknown_ones_are_told() -> None:

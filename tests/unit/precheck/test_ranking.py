@@ -42,3 +42,17 @@ def test_a_line_of_apis_says_how_many_it_leaves_out() -> None:
     (line,) = [line for line in ranking.lines(0) if line.startswith("APIs with errors")]
 
     assert line.endswith("Torch.call11 (1) and 3 more APIs")
+
+
+def test_a_call_is_told_by_the_result_that_it_has_its_place_by() -> None:
+    found = Ranking(lambda _: [], lambda key, direction: direction, control="cpu")
+    key = "Torch.mul.0"
+    rows = [
+        [f"{key}.forward.output.0", "error", "3 times", "3.0"],
+        [f"{key}.backward.output.0", "error", "80 times", "80.0"],
+        [f"{key}.backward.output.1", "pass", "", "500.0"],
+    ]
+    found.add(Answer(key, [key, "error", "error", ""], rows, worst=80.0))
+    (entry,) = found.entries(5)
+    assert (entry.name, entry.why, entry.command) == (f"{key}.backward.output.0", "80 times", "backward")
+    assert found.lines(0)[-1] == "and 1 more calls with errors in the file api_precision_compare_result"

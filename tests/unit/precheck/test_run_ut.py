@@ -13,7 +13,7 @@ from command_line import call
 from prechecked import TENSOR, InThisProcess, forward, own_threads, rows, watch, write_dump
 
 from msprobe.precheck import pool
-from msprobe.precheck.columns import DETAILS_HEADER
+from msprobe.precheck.columns import DETAILS_HEADER, STATUS
 
 pytestmark = pytest.mark.usefixtures(own_threads.__name__, "here")
 
@@ -170,10 +170,16 @@ def test_a_details_file_that_is_no_control_of_this_check_is_refused(tmp_path: Pa
     other = write_dump(tmp_path / "other", {"Torch.cos.0.forward": forward(TENSOR)})
     call("run_ut", "-api_info", dump, "-o", tmp_path / "ours", "--candidate", "cpu")
     call("run_ut", "-api_info", other, "-o", tmp_path / "theirs", "--candidate", "cpu")
-    (ours,), (theirs,) = ((tmp_path / name).glob("*details*") for name in ("ours", "theirs"))
+    (tmp_path / "values").mkdir()
+    values = write_dump(tmp_path / "values", {name: forward({**TENSOR, "Max": 7.0}) for name in SINES})
+    call("run_ut", "-api_info", values, "-o", tmp_path / "values", "--candidate", "cpu")
+    (ours,), (theirs,), (other_values,) = (
+        (tmp_path / name).glob("*details*.csv") for name in ("ours", "theirs", "values")
+    )
     words = ("run_ut", "-api_info", dump, "-o", tmp_path / "none", "--candidate", "cpu")
     for further, why in (
         (("--control", theirs), "has no row of the calls that are checked"),
+        (("--control", other_values), "was made of another dump: its calls have other arguments"),
         (("--control", ours, "--seed", 3), "was made with --seed 1234, and this check has 3"),
         (("--control", ours, "--standard", "compiler"), "was made by the standard strict"),
         (("--control", tmp_path / "no.csv"), "does not exist"),
@@ -183,6 +189,53 @@ def test_a_details_file_that_is_no_control_of_this_check_is_refused(tmp_path: Pa
         assert found.returncode == 2
         assert why in found.stderr, found.stderr
     assert not (tmp_path / "none").exists() or not list((tmp_path / "none").iterdir())
+
+
+def test_a_call_of_other_arguments_has_no_control_in_a_file(tmp_path: Path) -> None:
+    first, *others = SINES
+    (tmp_path / "other").mkdir()
+    dump = write_dump(tmp_path, SINES)
+    other = write_dump(tmp_path / "other", {**SINES, first: forward({**TENSOR, "Max": 7.0})})
+    call("run_ut", "-api_info", other, "-o", tmp_path / "other", "--candidate", "cpu")
+    (control,) = (tmp_path / "other").glob("*details*.csv")
+    found = call("run_ut", "-api_info", dump, "-o", tmp_path, "--candidate", "cpu", "--control", control)
+    assert f"forward: {len(others)} pass, 1 skip" in found.stdout
+    assert "the control's row is of other arguments" in found.stdout
+
+
+def test_a_check_is_continued_with_the_control_that_it_had(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path, SINES)
+    words = ("run_ut", "-api_info", dump, "--candidate", "cpu")
+    call(*words, "-o", tmp_path / "with", "--control", "cpu")
+    call(*words, "-o", tmp_path / "without")
+    results = {name: next((tmp_path / name).glob("*_checking_result_*.csv")) for name in ("with", "without")}
+    for name, further, why in (
+        ("with", (), "made with the control cpu"),
+        ("without", ("--control", "cpu"), "made without a control"),
+        ("with", ("--control", next((tmp_path / "without").glob("*details*.csv"))), "made with the control cpu"),
+    ):
+        found = call(*words, "-csv_path", results[name], *further)
+        assert found.returncode == 2
+        assert why in found.stderr, found.stderr
+    next((tmp_path / "with").glob("*_checking_control_*.csv")).unlink()
+    found = call(*words, "-csv_path", results["with"], "--control", "cpu")
+    assert (found.returncode, "is missing, which has what the control gave" in found.stderr) == (2, True)
+
+
+def test_files_of_a_standard_that_judges_beside_the_control_say_what_the_console_says(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path, SINES)
+    # Off by far more than single elements may be, and no more than the control.
+    bad = "cpu+inject:scale=1e-2"
+    words = ("run_ut", "-api_info", dump, "-o", tmp_path, "--standard", "compiler", "--candidate", bad)
+    found = call(*words, "--control", bad)
+    assert f"forward: {len(SINES)} pass" in found.stdout
+    assert "accuracy_checking_control_" in found.stdout
+    assert {row[1] for row in rows(tmp_path, "result")[1:]} == {"pass"}
+    assert {row[STATUS] for row in rows(tmp_path, "details")[1:]} == {"pass"}
+    other = call(*words[:3], "-o", tmp_path / "bad", *words[5:], "--control", "cpu")
+    assert "scripts judge by the standard strict" in other.stdout
+    assert "--device cpu+inject:scale=1e-2" in other.stdout
+    assert "--control cpu --device" in other.stdout
 
 
 def test_a_call_that_does_not_end_is_ended_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

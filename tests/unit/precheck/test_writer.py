@@ -71,6 +71,7 @@ def test_the_columns_of_the_files_are_those_of_8_1_1_and_ours_behind_them() -> N
         "Candidate",
         "Control",
         "Standard",
+        "Arguments",
     )
 
 

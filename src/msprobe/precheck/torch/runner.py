@@ -22,7 +22,7 @@ from msprobe.precheck.judge import Pair, Value, judge
 from msprobe.precheck.known_names import RANDOM, is_dropout
 from msprobe.precheck.memory import check_memory
 from msprobe.precheck.precision_compare import FORMULA
-from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
+from msprobe.precheck.requests import ApiCall, Requests, digest_of, flat, open_requests
 from msprobe.precheck.standalone_places import units_taken_over
 from msprobe.precheck.standards import PROFILES, Profile
 from msprobe.precheck.torch import errors_kept, reference, spread
@@ -77,6 +77,8 @@ class TorchRunner:
         runs = task.control and not is_details_file(task.control)
         self._control = Machine(executor_of(task.control, "--control")) if runs else None
         self._cpu = cpu()
+        # Of the call that is checked; of a sample there is no record.
+        self._arguments = ""
         self._cleaning = load_function(task.cleaning, "--clean-output") if task.cleaning else None
         self._module = load_kernels(task.load)
         self._operators = {name: load_operator(*texts) for name, *texts in task.operators}
@@ -99,6 +101,7 @@ class TorchRunner:
             function = self._function(call.api.prefix, call.api.name)
             check_memory(call)
             inputs = self._maker.make(call)
+            self._arguments = digest_of(call)
             if self._recorded is not None:
                 if not call.exact:
                     return self._skip(key, "its record does not tell all that the module was made with.", has_backward)
@@ -143,6 +146,8 @@ class TorchRunner:
         if api.rpartition(".")[2] in RANDOM or (is_dropout(api) and self._profile.own):
             return self._check_spread(key, function, inputs, has_backward)
         sides = self._run(key, api, function, inputs, backward, recorded)
+        if call is not None and (other := _other_shapes(call, sides.bench)):
+            return self._skip(key, other, has_backward)
         rows = self._forward(key, api, sides.bench, sides.device, sides)
         forward = direction_status(rows, self._profile.warning)
         status, message = BLANK, ""
@@ -181,7 +186,7 @@ class TorchRunner:
         return Answer(key, result, self._cells(rows), worst=worst)
 
     def _cells(self, rows: list[Judged]) -> list[list[str]]:
-        return [row.cells(self._task.decimals, *self.further) for row in rows]
+        return [row.cells(self._task.decimals, *self.further, self._arguments) for row in rows]
 
     def _no_backward(self, api: str, inputs: Inputs, has_backward: bool, call: ApiCall | None) -> str:
         """Why a recorded backward is not run; empty if it is."""
@@ -333,6 +338,20 @@ class TorchRunner:
         from msprobe.precheck.torch.formula import check_formula
 
         return check_formula(f"{key}{FORMULA}", function, reference.promoted(inputs, "", True))
+
+
+def _other_shapes(call: ApiCall, bench: Outcome) -> str:
+    """Why a pass of a module is another computation than was recorded; empty if nothing tells."""
+    if call.exact:
+        return ""
+    recorded = [one.shape for one in flat(call.outputs) if isinstance(one, TensorInfo)]
+    given = [tuple(one.shape) for one in bench.outputs if isinstance(one, torch.Tensor)]
+    if not recorded or len(recorded) > len(given) or recorded == given[: len(recorded)]:
+        return ""
+    return (
+        f"made anew its results have the shapes {given[: len(recorded)]}, recorded are {recorded}: the module was made "
+        "with settings that its record does not tell."
+    )
 
 
 def _has_type_of_arguments(result: Any, inputs: Inputs) -> bool:
