@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -17,6 +18,7 @@ import torch
 from command_line import call
 
 from msprobe import engine
+from msprobe.capture.torch import private
 from msprobe.errors import NotAvailableError
 from msprobe.precheck import cluster
 from msprobe.precheck.executors import executor_of
@@ -217,6 +219,9 @@ def test_a_process_of_a_cluster_that_is_killed_is_replaced(tmp_path: Path, monke
 
 @pytest.mark.slow  # the compiler starts, for each variant
 def test_each_call_of_a_compiled_candidate_is_compiled_for_its_own_arguments() -> None:
+    # As a recorder does in a program that compiles.
+    importlib.import_module("torch._dynamo")
+    private.skip_package("msprobe")
     machine = Machine(executor_of("cpu+compile+inject:nan@0"))
     compiled = []
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import itertools
 import math
 import os
 import re
@@ -29,10 +28,9 @@ from msprobe.precheck.compile_report import CompileResult, Difference, differenc
 from msprobe.precheck.torch import reference
 from msprobe.precheck.torch.beside import ModelState, Surroundings, bytes_of, plain, structure_of, tensors_of
 from msprobe.precheck.torch.inputs import Inputs, for_device
-from msprobe.precheck.torch.machine import Outcome, copy_with_strides, flat_outputs, run_call
+from msprobe.precheck.torch.machine import Outcome, copy_with_strides, flat_outputs, run_call, with_own_code
 from msprobe.precheck.torch.runner import text_of, value_of
 
-_NUMBERS = itertools.count()
 _SAME = "the same for both sides"
 _NO_GRADIENT = (
     "its backward was not compared: no gradient came to its results, as where there was none yet or they were written "
@@ -524,10 +522,7 @@ def _function_of(module: nn.Module) -> Callable[..., Any]:
     def call(tensors: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         return torch.func.functional_call(module, tensors, args, kwargs)
 
-    # A code of its own: of one code the compiler keeps a few variants, and runs what comes behind these as it is.
-    # And none of ours: a recorder has the compiler leave our files alone.
-    call.__code__ = call.__code__.replace(co_filename=f"<checked module {next(_NUMBERS)}>")
-    return call
+    return with_own_code(call)
 
 
 def _kind(value: Any) -> str:
