@@ -8,6 +8,7 @@ results. So each module is judged by itself, and no difference reaches the next 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import math
 import os
@@ -59,6 +60,15 @@ class _Pass:
     def changed(self) -> bool:
         """True where a parameter is not what it was in the forward pass."""
         return any((one._version, bytes_of(one)) != (version, size) for one, version, size in self.parameters)
+
+
+@dataclass
+class _Sides:
+    """What a pass gave eager and compiled; ``double`` makes the same in double precision, None where it cannot."""
+
+    eager: Outcome
+    compiled: Outcome
+    double: Callable[[], Outcome | None]
 
 
 class PrecisionChecker:
@@ -310,7 +320,7 @@ class PrecisionChecker:
                 self._note(one.module, one.number, why)
                 return
             one.inputs.gradients = gradients
-            rows = self._judged(one, gradients is not None)
+            rows = self._judged(one, self._run(one, gradients is not None))
             one.rows = [replace(row, note=_of_pass(one.number, row.note)) for row in rows]
         except MsprobeError as problem:
             self._note(one.module, one.number, problem.message)
@@ -319,7 +329,8 @@ class PrecisionChecker:
         finally:
             one.inputs, one.parameters = Inputs([], {}), []
 
-    def _judged(self, one: _Pass, backward: bool) -> list[Difference]:
+    def _run(self, one: _Pass, backward: bool) -> _Sides:
+        """Run a pass on both sides. Raises InvalidInputError where they cannot be compared."""
         inputs = one.inputs if self._cast is None else _cast(one.inputs, self._cast)
         function = self._function(one.module)
         with self._beside(one), _told("run once more, eager, it raised"):
@@ -333,22 +344,22 @@ class PrecisionChecker:
             self._note(one.module, one.number, f"its backward was not compared: {problem}")
         if len(eager.outputs) != len(compiled.outputs):
             raise InvalidInputError(f"compiled it gives {len(compiled.outputs)} results, eager {len(eager.outputs)}.")
-        made: list[Outcome | None] = []
 
+        @functools.cache
         def double() -> Outcome | None:
-            """The same in double precision on the CPU, made where it is asked for; None where it cannot be."""
-            if not made:
-                wide = reference.promoted(inputs, "", True)
-                wide.args, wide.kwargs = wide.map(lambda tensor, path: tensor.cpu())
-                cpu = torch.device("cpu")
-                wide.args, wide.kwargs = for_device(wide.args, cpu), for_device(wide.kwargs, cpu)
-                try:
-                    with self._beside(one, autocast=False):
-                        made.append(run_call(function, wide, backward))
-                except Exception:
-                    made.append(None)
-            return made[0]
+            wide = reference.promoted(inputs, "", True)
+            wide.args, wide.kwargs = wide.map(lambda tensor, path: tensor.cpu())
+            cpu = torch.device("cpu")
+            wide.args, wide.kwargs = for_device(wide.args, cpu), for_device(wide.kwargs, cpu)
+            try:
+                with self._beside(one, autocast=False):
+                    return run_call(function, wide, backward)
+            except Exception:
+                return None  # a kernel that the CPU lacks
 
+        return _Sides(eager, compiled, double)
+
+    def _judged(self, one: _Pass, sides: _Sides) -> list[Difference]:
         rows = []
         if self._with_inputs:
             given = Inputs(one.inputs.args[1:], one.inputs.kwargs).tensors()
@@ -357,38 +368,30 @@ class PrecisionChecker:
                 for place, value in enumerate(values):
                     shape = str(tuple(value.shape))
                     rows.append(Difference(self._name(one.module), kind, place, "PASS", shape=shape, note=_SAME))
-        for place, value in enumerate(eager.outputs):
-            rows += self._row(one, "fwd_output", place, value, compiled.outputs[place], double, place)
-        names = [path for path in one.inputs.paths() if path in eager.gradients]
+        name = self._name(one.module)
+        for place in range(len(sides.eager.outputs)):
+            rows += self._row((name, "fwd_output", place), sides, functools.partial(_output, place))
+        paths = [path for path in one.inputs.paths() if path in sides.eager.gradients]
         for kind, is_parameter in (("grad_input", False), ("grad_param", True)):
-            for place, path in enumerate(name for name in names if name.startswith("0.") == is_parameter):
-                rows += self._row(one, kind, place, eager.gradients[path], compiled.gradients.get(path), double, path)
+            for place, path in enumerate(one for one in paths if one.startswith("0.") == is_parameter):
+                rows += self._row((name, kind, place), sides, functools.partial(_gradient, path))
         return rows
 
-    def _row(
-        self,
-        one: _Pass,
-        kind: str,
-        place: int,
-        eager: Any,
-        compiled: Any,
-        double: Callable[[], Outcome | None],
-        which: int | str,
-    ) -> list[Difference]:
-        """``which``: the result, or the gradient, of ``double`` that belongs to these."""
-        name = (self._name(one.module), kind, place)
+    def _row(self, name: tuple[str, str, int], sides: _Sides, of: Callable[[Outcome], Any]) -> list[Difference]:
+        """``of``: the result, or the gradient, that is meant."""
+        eager, compiled = of(sides.eager), of(sides.compiled)
         if not isinstance(eager, torch.Tensor) or not isinstance(compiled, torch.Tensor):
             plain = not any(isinstance(value, torch.Tensor) for value in (eager, compiled))
             if plain and not (isinstance(eager, _PLAIN) and isinstance(compiled, _PLAIN) and eager != compiled):
                 return []
             return [Difference(*name, "FAIL", note=f"compiled it is {_kind(compiled)}, eager {_kind(eager)}.")]
-        sides = value_of(eager).array, value_of(compiled).array
+        pair = value_of(eager).array, value_of(compiled).array
         dtype = str(eager.dtype).rpartition(".")[2]
-        row = difference(name, sides, self._threshold, None, dtype)
-        if row.status == "FAIL" and eager.is_floating_point() and (outcome := double()) is not None:
-            wide = outcome.outputs[which] if isinstance(which, int) else outcome.gradients.get(which)
+        row = difference(name, pair, self._threshold, None, dtype)
+        if row.status == "FAIL" and eager.is_floating_point() and (outcome := sides.double()) is not None:
+            wide = of(outcome)
             if isinstance(wide, torch.Tensor):
-                row = difference(name, sides, self._threshold, value_of(wide).array, dtype)
+                row = difference(name, pair, self._threshold, value_of(wide).array, dtype)
         return [row]
 
     def _function(self, module: nn.Module) -> Callable[..., Any]:
@@ -448,6 +451,14 @@ class PrecisionChecker:
                 inner.__dict__.pop("forward", None)
                 if forward is not None:
                     inner.forward = forward
+
+
+def _output(place: int, side: Outcome) -> Any:
+    return side.outputs[place]
+
+
+def _gradient(path: str, side: Outcome) -> Any:
+    return side.gradients.get(path)
 
 
 def _demand(backend: Any, threshold: Any, cast_dtype: Any) -> None:
