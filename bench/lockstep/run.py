@@ -8,8 +8,8 @@
 Bugs of tests/bugs that fit into one program are planted together, the reference is recorded, and the candidate runs
 against it in lockstep. Patterns whose harm is a matter of opinion (the same product in another memory layout) are not
 planted. A bug is named if a finding is one that its truth lists (tests/bugs/truth.py), wherever it stands in the
-verdict, and whichever pass of the line it names: a divisor that counts padding shows in a batch with padding alone; a
-finding on a row of calls names each of them. What is told as harmless does not count. A bug that was not named is
+verdict, and whichever pass of the line it names, in whichever step: a divisor that counts padding shows in a batch with
+padding alone; a finding on a row of calls names each of them. What is told as harmless does not count. A bug that was not named is
 planted alone then, and left out of the program of all bugs: if loss, gradients and weights stay the same bit for bit in
 one of both, it has no effect there, and is left out of the count (``without_effect``). A draw is void, counted apart,
 if the bugs take each other's place or the program ends with an error that is not of msprobe: nothing could be named
@@ -19,6 +19,7 @@ then. The table goes to the terminal, everything else to .bench/lockstep.json.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -171,7 +172,9 @@ def judge(asked: dict[str, Any]) -> dict[str, Any]:
                 for one in verdict["findings"]
             ]
             result["named"] = {
-                one.id: _is_named(verdict["findings"], Pair(one, Draw(0, settings, word), "tensor", place))
+                one.id: _is_named(
+                    verdict["findings"], Pair(one, Draw(0, settings, word), "tensor", place), job["steps"]
+                )
                 for one, word in zip(chosen, words, strict=True)
                 if asked["bugs"]
             }
@@ -219,18 +222,27 @@ def _outcome(place: Path, side: str, text: str, job: dict[str, Any]) -> list[byt
     return found
 
 
-def _is_named(findings: Sequence[Any], pair: Any) -> bool:
+def _wherever(one: Any) -> Any:
+    """In lockstep each pass of a line is judged by itself, and not each need show what is wrong with it."""
+    return replace(one, occurrence="any") if one.line and one.occurrence == "0" else one
+
+
+def _is_named(findings: Sequence[Any], pair: Any, steps: int) -> bool:
     """Whether one of the findings is a right answer, among those that the other bugs have left in the program."""
     from bugs import truth
 
     answers, problem = [], None
     for one in pair.pattern.truth:
         try:
-            # In lockstep each pass of a line is judged by itself, and not each need show what is wrong with it.
-            again = replace(one, occurrence="any") if one.line and one.occurrence == "0" else one
-            answers.append(truth.resolve_one(pair, again))
+            answers.append(truth.resolve_one(pair, _wherever(one)))
         except ValueError as error:
             problem = error
+            continue
+        if one.line:
+            # Another bug may keep this one from showing in its step.
+            for step in range(steps):
+                with contextlib.suppress(ValueError):
+                    answers.append(truth.resolve_one(pair, replace(_wherever(one), step=step)))
     if not answers:
         raise ValueError(f"{pair.pattern.id}: other bugs have taken its place: {problem}")
     return any(truth.is_right(found, answers) for found in _counting(findings))

@@ -290,12 +290,13 @@ class Lockstep(Changer):
         for path, tensor in results:
             slot = found.outputs.get(path) if found is not None else None
             if slot is not None and slot.shape != self._values.shape(tensor):
+                is_reshaped = not _is_broadcast(self._values.shape(tensor), slot.shape)
                 self.account.note("other_shape", event.step, event.name)
                 slot = None
                 if region is None and not self._in_optimizer and not self._only:
                     region = self._joined(event, (), (), begins=True)
                 if region is not None:
-                    region.root.is_reshaped = True
+                    region.root.is_reshaped |= is_reshaped
             other = self._beside.other(tensor, slot)
             if region is not None:
                 # What a call without a partner returns is its own, unless it was made on what was put right.
@@ -449,6 +450,13 @@ def _forward(name: str) -> str:
 
 def _start(result: Any) -> str:
     return "output" if isinstance(result, tuple) else "output.0"
+
+
+def _is_broadcast(one: Sequence[int], other: Sequence[int]) -> bool:
+    """True if the shapes go together but for lengths of 1: taken over other dimensions, as a largest number of all is
+    in the place of one for each row, and what is computed with either has one shape.
+    """
+    return len(one) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(one, other, strict=True))
 
 
 def _is_kept(event: Call, path: str, tensor: Any) -> bool:
