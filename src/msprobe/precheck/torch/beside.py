@@ -6,7 +6,7 @@ import contextlib
 import copy
 import random
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,10 @@ from msprobe.errors import InvalidInputError
 from msprobe.precheck.torch.inputs import Inputs
 
 _DEVICES = ("cuda", "npu", "xpu")
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_DEEPEST = 8
+# What a module is made of: the rest of its attributes are its own.
+_STRUCTURE = frozenset(vars(nn.Module()))
 _HOOKS = (
     *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
     *("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"),
@@ -71,6 +75,8 @@ class ModelState:
 
     def __init__(self, model: nn.Module) -> None:
         self._tensors = [(tensor, tensor.detach().clone()) for tensor in dict(tensors_of(model)).values()]
+        # A forward may put another tensor in the place of a buffer.
+        self._buffers = [(part, dict(part._buffers)) for part in model.modules()]
         self._gradients = [
             (parameter, None if parameter.grad is None else parameter.grad.detach().clone())
             for parameter in model.parameters()
@@ -79,6 +85,8 @@ class ModelState:
 
     def restore(self) -> None:
         """Make all as it was."""
+        for part, buffers in self._buffers:
+            part._buffers.update(buffers)
         with torch.no_grad():
             for tensor, value in self._tensors:
                 tensor.copy_(value)
@@ -95,8 +103,7 @@ def tensors_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 def plain(module: nn.Module) -> nn.Module:
     """The module itself, of one that ``torch.compile`` returned."""
-    wrapper = private.optimized_module()
-    if wrapper is not None and isinstance(module, wrapper):
+    if _is_wrapper(module):
         inner: nn.Module = module._orig_mod  # type: ignore[assignment]
         return inner
     return module
@@ -109,6 +116,9 @@ def structure_of(module: nn.Module) -> nn.Module:
     """
     known: dict[int, Any] = {id(tensor): tensor for _, tensor in tensors_of(module)}
     for part in plain(module).modules():
+        # Values that it keeps, as a loss of its own: they may hang in the graph of the training.
+        for tensor in _held([value for name, value in vars(part).items() if name not in _STRUCTURE]):
+            known.setdefault(id(tensor), tensor.detach())
         for name in _HOOKS:
             if (hooks := part.__dict__.get(name)) is not None:
                 known[id(hooks)] = OrderedDict()
@@ -122,8 +132,71 @@ def structure_of(module: nn.Module) -> nn.Module:
     for part in made.modules():
         part.__dict__["_compiled_call_impl"] = None
         # What wrappers have put in the place of a forward belongs to the other module.
-        part.__dict__.pop("forward", None)
+        if not _is_wrapper(part):
+            part.__dict__.pop("forward", None)
     return made
+
+
+def copy_of(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """A copy of an object of any kind, with each tensor in it replaced. Raises InvalidInputError if it has none."""
+    try:
+        return copy.deepcopy(value, {id(tensor): change(tensor.detach().clone()) for tensor in _held(value)})
+    except Exception as problem:
+        what = type(value).__name__
+        raise InvalidInputError(f"an argument is an object that cannot be copied ({what}: {problem}).") from None
+
+
+def state_of(module: nn.Module) -> list[dict[str, Any]]:
+    """Numbers, texts and containers that a module and those in it keep as attributes, in their order.
+
+    Raises InvalidInputError for a container that cannot be copied.
+    """
+    return [_kept_by(part) for part in plain(module).modules()]
+
+
+def put_state(module: nn.Module, state: list[dict[str, Any]]) -> None:
+    """Make them what they were."""
+    for part, values in zip(module.modules(), state, strict=True):
+        for name in _kept_names(part) - values.keys():
+            del part.__dict__[name]
+        part.__dict__.update({name: _copied(value) for name, value in values.items()})
+
+
+def _kept_names(part: nn.Module) -> set[str]:
+    kinds = (*_PLAIN, list, dict, set)
+    return {name for name, value in vars(part).items() if name not in _STRUCTURE and isinstance(value, kinds)}
+
+
+def _kept_by(part: nn.Module) -> dict[str, Any]:
+    return {name: _copied(vars(part)[name]) for name in _kept_names(part)}
+
+
+def _copied(value: Any) -> Any:
+    return value if isinstance(value, _PLAIN) else copy_of(value, lambda tensor: tensor)
+
+
+def _held(value: Any, depth: int = 0, seen: set[int] | None = None) -> Iterator[torch.Tensor]:
+    """The tensors in a value: in containers, and in what objects keep as attributes. Modules are left out."""
+    seen = set() if seen is None else seen
+    if id(value) in seen or depth > _DEEPEST or isinstance(value, (*_PLAIN, nn.Module, type)):
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        yield value
+        return
+    inner: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inner = list(value.values())
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inner = list(value)
+    slots = [getattr(value, name, None) for one in type(value).__mro__ for name in getattr(one, "__slots__", ())]
+    for item in (*inner, *getattr(value, "__dict__", {}).values(), *slots):
+        yield from _held(item, depth + 1, seen)
+
+
+def _is_wrapper(module: nn.Module) -> bool:
+    wrapper = private.optimized_module()
+    return wrapper is not None and isinstance(module, wrapper)
 
 
 def bytes_of(tensor: torch.Tensor) -> int:

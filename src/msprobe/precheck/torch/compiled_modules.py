@@ -25,9 +25,19 @@ from msprobe import log
 from msprobe.capture.torch import private
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import check_output_folder, make_folder, write_atomically
-from msprobe.precheck.compile_report import CompileResult, Difference, difference, result_of
+from msprobe.precheck.compile_report import CompileResult, Difference, Status, difference, result_of
 from msprobe.precheck.torch import reference
-from msprobe.precheck.torch.beside import ModelState, Surroundings, bytes_of, plain, structure_of, tensors_of
+from msprobe.precheck.torch.beside import (
+    ModelState,
+    Surroundings,
+    bytes_of,
+    copy_of,
+    plain,
+    put_state,
+    state_of,
+    structure_of,
+    tensors_of,
+)
 from msprobe.precheck.torch.inputs import Inputs, for_device
 from msprobe.precheck.torch.machine import Outcome, copy_with_strides, flat_outputs, run_call, with_own_code
 from msprobe.precheck.torch.runner import text_of, value_of
@@ -51,6 +61,9 @@ class _Pass:
     #: Parameters, which are not copied, with their version: they may be freed or written until the gradient comes.
     parameters: list[tuple[torch.Tensor, int, int]] = field(default_factory=list)
     rows: list[Difference] = field(default_factory=list)
+    #: What the module gave in the training, and the numbers that it kept before.
+    results: list[Any] = field(default_factory=list)
+    state: list[dict[str, Any]] = field(default_factory=list)
     #: It ran in the backward pass, to have values again; and gradients are to come to its results.
     is_recomputed: bool = False
     waits: bool = False
@@ -247,8 +260,8 @@ class PrecisionChecker:
     def _name(self, module: nn.Module) -> str:
         return self._names.get(id(module), type(module).__name__)
 
-    def _note(self, module: nn.Module, number: int, why: str) -> None:
-        self._notes.append(Difference(self._name(module), "note", 0, "SKIP", note=_of_pass(number, why)))
+    def _note(self, module: nn.Module, number: int, why: str, status: Status = "SKIP") -> None:
+        self._notes.append(Difference(self._name(module), "note", 0, status, note=_of_pass(number, why)))
 
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._aside:
@@ -262,17 +275,18 @@ class PrecisionChecker:
         if self._aside:
             return
         try:
-            while self._open:
-                one = self._open.pop()
-                if one.module is module:
-                    self._passes.append(one)
-                    self._await(one, output)
-                    return
+            places = [place for place, one in enumerate(self._open) if one.module is module]
+            if places:
+                one = self._open[places[-1]]
+                del self._open[places[-1] :]
+                self._passes.append(one)
+                self._await(one, output)
         except Exception as problem:
             self._fail(module, problem)
 
     def _fail(self, module: nn.Module, problem: Exception) -> None:
-        self._note(module, self._counts.get(id(module), 1) - 1, text_of(problem))
+        why = problem.message if isinstance(problem, MsprobeError) else text_of(problem)
+        self._note(module, self._counts.get(id(module), 1) - 1, why)
 
     def _seen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Pass:
         number = self._counts[id(module)] = self._counts.get(id(module), 0) + 1
@@ -288,12 +302,17 @@ class PrecisionChecker:
             return copy_with_strides(tensor.detach())
 
         inputs.args, inputs.kwargs = inputs.map(see)
-        recomputed = private.in_backward()
-        return _Pass(module, number - 1, inputs, Surroundings(inputs), parameters, is_recomputed=recomputed)
+        inputs = _own_objects(inputs, _same)
+        self._function(module)  # made before the pass, it is as the module was then
+        recomputed, state = private.in_backward(), state_of(module)
+        return _Pass(
+            module, number - 1, inputs, Surroundings(inputs), parameters, state=state, is_recomputed=recomputed
+        )
 
     def _await(self, one: _Pass, output: Any) -> None:
         """Run both sides when the gradients of the results have come, at once where there will be none."""
         results = flat_outputs(output)
+        one.results = [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in results]
         places = [
             place for place, value in enumerate(results) if isinstance(value, torch.Tensor) and value.requires_grad
         ]
@@ -315,6 +334,8 @@ class PrecisionChecker:
     def _check(self, one: _Pass, gradients: list[Any] | None) -> None:
         one.done = True
         try:
+            if one.changed and one.is_recomputed:
+                return  # no gradient comes to it: that of the first pass was the one
             if one.changed:
                 why = "its parameters were changed or freed before its gradient came, by an optimizer or FSDP."
                 self._note(one.module, one.number, why)
@@ -322,22 +343,28 @@ class PrecisionChecker:
             one.inputs.gradients = gradients
             rows = self._judged(one, self._run(one, gradients is not None))
             one.rows = [replace(row, note=_of_pass(one.number, row.note)) for row in rows]
+        except _CompiledError as problem:
+            self._note(one.module, one.number, problem.message, "FAIL")
         except MsprobeError as problem:
             self._note(one.module, one.number, problem.message)
         except Exception as problem:
             self._note(one.module, one.number, text_of(problem))
         finally:
-            one.inputs, one.parameters = Inputs([], {}), []
+            one.inputs, one.parameters, one.results = Inputs([], {}), [], []
 
     def _run(self, one: _Pass, backward: bool) -> _Sides:
         """Run a pass on both sides. Raises InvalidInputError where they cannot be compared."""
         inputs = one.inputs if self._cast is None else _cast(one.inputs, self._cast)
         function = self._function(one.module)
-        with self._beside(one), _told("run once more, eager, it raised"):
-            eager = run_call(function, inputs, backward)
+        with self._beside(one), _uncompiled(), _told("run once more, eager, it raised", InvalidInputError):
+            eager = run_call(function, _own_objects(inputs, _same), backward)
+        if self._cast is None and (why := self._other_than_before(one, eager)):
+            raise InvalidInputError(why)
         ran, self._compiling = self._runs, self._name(one.module)
-        with self._beside(one), private.random_as_eager(self._backend), _told("compiled it raised"):
-            compiled = run_call(self._compiled_function(one.module, function), inputs, backward)
+        compiled_function = self._compiled_function(one.module, function)
+        random = private.random_as_eager(self._backend)
+        with self._beside(one), random, _told("compiled it raised", _CompiledError):
+            compiled = run_call(compiled_function, _own_objects(inputs, _same), backward)
         if self._runs == ran:
             raise InvalidInputError("the compiler left all of it as it is.")
         if backward and (problem := eager.backward_problem or compiled.backward_problem):
@@ -352,12 +379,25 @@ class PrecisionChecker:
             cpu = torch.device("cpu")
             wide.args, wide.kwargs = for_device(wide.args, cpu), for_device(wide.kwargs, cpu)
             try:
-                with self._beside(one, autocast=False):
+                wide = _own_objects(wide, _wide)
+                with self._beside(one, autocast=False), _uncompiled():
                     return run_call(function, wide, backward)
             except Exception:
                 return None  # a kernel that the CPU lacks
 
         return _Sides(eager, compiled, double)
+
+    def _other_than_before(self, one: _Pass, eager: Outcome) -> str:
+        """Why what a pass gives once more is not what it gave in the training; empty if it is."""
+        for place, (first, again) in enumerate(zip(one.results, eager.outputs, strict=False)):
+            if isinstance(first, torch.Tensor) and isinstance(again, torch.Tensor):
+                pair = value_of(first).array, value_of(again).array
+                if difference(("", "", place), pair, self._threshold, None, "").status != "PASS":
+                    return (
+                        "run once more, eager, it gives other results than in the training: it keeps something between "
+                        "passes, or draws from a generator, that cannot be put back."
+                    )
+        return ""
 
     def _judged(self, one: _Pass, sides: _Sides) -> list[Difference]:
         rows = []
@@ -381,7 +421,10 @@ class PrecisionChecker:
         """``of``: the result, or the gradient, that is meant."""
         eager, compiled = of(sides.eager), of(sides.compiled)
         if not isinstance(eager, torch.Tensor) or not isinstance(compiled, torch.Tensor):
-            plain = not any(isinstance(value, torch.Tensor) for value in (eager, compiled))
+            given = [value for value in (eager, compiled) if isinstance(value, torch.Tensor)]
+            if given and (eager is None or compiled is None) and not bool(given[0].any()):
+                return []  # no gradient, and one of zeros
+            plain = not given
             if plain and not (isinstance(eager, _PLAIN) and isinstance(compiled, _PLAIN) and eager != compiled):
                 return []
             return [Difference(*name, "FAIL", note=f"compiled it is {_kind(compiled)}, eager {_kind(eager)}.")]
@@ -428,6 +471,7 @@ class PrecisionChecker:
     def _beside(self, one: _Pass, autocast: bool = True) -> Iterator[None]:
         """Beside the training, in the surroundings of a pass, and without a trace in those that are."""
         self._aside, before = True, self._aside
+        put_state(self._copies[id(one.module)], one.state)
         try:
             with one.surroundings.again(autocast):
                 yield
@@ -451,6 +495,49 @@ class PrecisionChecker:
                 inner.__dict__.pop("forward", None)
                 if forward is not None:
                     inner.forward = forward
+
+
+class _CompiledError(InvalidInputError):
+    """The compiled side raised, and the eager one did not."""
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.cpu()
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _own_objects(inputs: Inputs, change: Callable[[torch.Tensor], torch.Tensor]) -> Inputs:
+    """The arguments with a copy in the place of each object that a module could write to; tensors are not copied.
+
+    ``change``: what becomes of the tensors in these objects. Raises InvalidInputError for one that cannot be copied.
+    """
+
+    def own(value: Any) -> Any:
+        if isinstance(value, (*_PLAIN, torch.Tensor, torch.Size, torch.dtype, torch.device, nn.Module, type)):
+            return value
+        if type(value) in (list, tuple):
+            return type(value)(map(own, value))
+        if type(value) is dict:
+            return {name: own(item) for name, item in value.items()}
+        return value if callable(value) and not getattr(value, "__dict__", None) else copy_of(value, change)
+
+    kwargs = {name: own(value) for name, value in inputs.kwargs.items()}
+    return Inputs([inputs.args[0], *map(own, inputs.args[1:])], kwargs, inputs.gradients, inputs.wanted)
+
+
+@contextlib.contextmanager
+def _uncompiled() -> Iterator[None]:
+    """Modules that are compiled within another one run as they are in this block, where torch can do so."""
+    before = private.run_uncompiled()
+    try:
+        yield
+    finally:
+        if before is not None:
+            private.run_as_before(before)
 
 
 def _output(place: int, side: Outcome) -> Any:
@@ -521,12 +608,12 @@ def _of_pass(number: int, text: str) -> str:
 
 
 @contextlib.contextmanager
-def _told(who: str) -> Iterator[None]:
+def _told(who: str, kind: type[InvalidInputError]) -> Iterator[None]:
     """What is raised in this block is told with who raised it."""
     try:
         yield
     except Exception as problem:
-        raise InvalidInputError(f"{who} {text_of(problem)}") from problem
+        raise kind(f"{who} {text_of(problem)}") from problem
 
 
 def _function_of(module: nn.Module) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,9 +75,16 @@ def map_tree(value: Any, path: str, change: Callable[[torch.Tensor, str], Any]) 
     if isinstance(value, torch.Size):
         return value
     if isinstance(value, (list, tuple)):
-        return type(value)(map_tree(item, f"{path}.{place}", change) for place, item in enumerate(value))
+        items = [map_tree(item, f"{path}.{place}", change) for place, item in enumerate(value)]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, dict):
-        return {name: map_tree(item, f"{path}.{name}", change) for name, item in value.items()}
+        changed = {name: map_tree(item, f"{path}.{name}", change) for name, item in value.items()}
+        if type(value) is dict:
+            return changed
+        made = copy.copy(value)  # one with a way of its own, as those that give their items as attributes
+        for name, item in changed.items():
+            made[name] = item
+        return made
     return value
 
 
