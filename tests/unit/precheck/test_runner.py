@@ -13,12 +13,14 @@ import pytest
 import torch
 
 from msprobe.errors import InvalidInputError
+from msprobe.precheck.arguments import Argument, Plain, TensorInfo
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.operators import read_operators
+from msprobe.precheck.requests import ApiCall, ApiName
 from msprobe.precheck.torch.formula import check_formula
 from msprobe.precheck.torch.inputs import Inputs
-from msprobe.precheck.torch.runner import runner
+from msprobe.precheck.torch.runner import runner, unknown_gradients
 
 TENSOR = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4, 4], "Max": 2.0, "Min": -2.0}
 
@@ -231,3 +233,27 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
 
     module.far = run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch_of_tests", module)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "gradients", "why"),
+    [
+        ("ff", "sf", "has not the values"),  # as of the state of a GRU
+        ("fff", "ff", "which of its results"),  # as of lu_unpack
+        ("ff", "ff", ""),
+        ("fi", "f", ""),
+        ("fi", "fn", ""),
+        ("f", "f", ""),
+    ],
+)
+def test_recorded_gradients_are_judged_where_all_that_came_in_is_known(outputs: str, gradients: str, why: str) -> None:
+    made: dict[str, Argument] = {
+        "f": TensorInfo("float32", (2,), file="a.pt"),
+        "s": TensorInfo("float32", (2,)),
+        "i": TensorInfo("int64", (2,), file="b.pt"),
+        "n": Plain("NoneType", None),
+    }
+    results, came = (tuple(made[letter] for letter in letters) for letters in (outputs, gradients))
+    call = ApiCall("Torch.x.0", ApiName("Torch", "x", "0"), (), {}, results, came)
+    assert why in unknown_gradients(call)
+    assert bool(why) == bool(unknown_gradients(call))

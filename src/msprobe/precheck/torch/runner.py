@@ -194,6 +194,8 @@ class TorchRunner:
             return ""
         if "out" in inputs.kwargs:
             return "a call with out= has no gradient of its own."
+        if self._recorded is not None and call is not None and (unknown := unknown_gradients(call)):
+            return unknown
         if self._profile.all_gradients:
             return ""
         if api in _NO_BACKWARD:
@@ -338,6 +340,20 @@ class TorchRunner:
         from msprobe.precheck.torch.formula import check_formula
 
         return check_formula(f"{key}{FORMULA}", function, reference.promoted(inputs, "", True))
+
+
+def unknown_gradients(call: ApiCall) -> str:
+    """Why recorded gradients cannot be judged by what came in; empty if they can: the values of all that came in are
+    there, one for each result of floats.
+    """
+    given = [one for one in flat(call.gradients or ()) if isinstance(one, TensorInfo)]
+    results = [one for one in flat(call.outputs) if isinstance(one, TensorInfo)]
+    floats = [one for one in results if one.dtype.startswith(("float", "bfloat", "complex"))]
+    if any(one.file is None and one.numel for one in given):
+        return "the dump has not the values of all gradients that came in."
+    if len(results) > 1 and len(list(flat(call.gradients or ()))) not in (len(floats), len(results)):
+        return "the record does not tell which of its results each gradient came in by."
+    return ""
 
 
 def _other_shapes(call: ApiCall, bench: Outcome) -> str:
