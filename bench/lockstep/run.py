@@ -9,11 +9,11 @@ Bugs of tests/bugs that fit into one program are planted together, the reference
 against it in lockstep. Patterns whose harm is a matter of opinion (the same product in another memory layout) are not
 planted. A bug is named if a finding is one that its truth lists (tests/bugs/truth.py), wherever it stands in the
 verdict, and whichever pass of the line it names, in whichever step: a divisor that counts padding shows in a batch with
-padding alone; a finding on a row of calls names each of them. What is told as harmless does not count. A bug that was not named is
-planted alone then, and left out of the program of all bugs: if loss, gradients and weights stay the same bit for bit in
-one of both, it has no effect there, and is left out of the count (``without_effect``). A draw is void, counted apart,
-if the bugs take each other's place or the program ends with an error that is not of msprobe: nothing could be named
-then. The table goes to the terminal, everything else to .bench/lockstep.json.
+padding alone; a finding on a row of calls names each of them. What is told as harmless does not count. A bug that was
+not named is planted alone then, and left out of the program of all bugs: if loss, gradients and weights stay the same
+bit for bit in one of both, it has no effect there, and is left out of the count (``without_effect``). A draw is void,
+counted apart, if the bugs take each other's place or the program ends with an error that is not of msprobe: nothing
+could be named then. The table goes to the terminal, everything else to .bench/lockstep.json.
 """
 
 from __future__ import annotations
