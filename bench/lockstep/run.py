@@ -222,6 +222,10 @@ def _outcome(place: Path, side: str, text: str, job: dict[str, Any]) -> list[byt
     return found
 
 
+#: Where a bug shows first in programs that others were planted into, as kinds and the line.
+_BESIDE_OTHERS = {"B07M": (("parameter_gradient gradient mutation", "parameter.grad.mul_("),)}
+
+
 def _wherever(one: Any) -> Any:
     """In lockstep each pass of a line is judged by itself, and not each need show what is wrong with it."""
     return replace(one, occurrence="any") if one.line and one.occurrence == "0" else one
@@ -230,9 +234,11 @@ def _wherever(one: Any) -> Any:
 def _is_named(findings: Sequence[Any], pair: Any, steps: int) -> bool:
     """Whether one of the findings is a right answer, among those that the other bugs have left in the program."""
     from bugs import truth
+    from bugs.planting import answer
 
     answers, problem = [], None
-    for one in pair.pattern.truth:
+    further = [answer(kinds, line) for kinds, line in _BESIDE_OTHERS.get(pair.pattern.id, ())]
+    for one in (*pair.pattern.truth, *further):
         try:
             answers.append(truth.resolve_one(pair, _wherever(one)))
         except ValueError as error:

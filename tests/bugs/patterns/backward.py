@@ -239,7 +239,6 @@ PATTERNS = (
         ),
         truth=(
             answer("parameter_gradient gradient data mutation", _CLIP),
-            answer("parameter_gradient gradient mutation", "parameter.grad.mul_("),
             answer("parameter_gradient gradient optimizer mutation", _STEP, api="Optimizer"),
         ),
         same=_SAME,
