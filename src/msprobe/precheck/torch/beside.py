@@ -138,7 +138,7 @@ def structure_of(module: nn.Module) -> nn.Module:
 
 
 def copy_of(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """A copy of an object of any kind, with each tensor in it replaced. Raises InvalidInputError if it has none."""
+    """A copy of an object of any kind, with each tensor in it replaced. Raises InvalidInputError for one that cannot be copied."""
     try:
         return copy.deepcopy(value, {id(tensor): change(tensor.detach().clone()) for tensor in _held(value)})
     except Exception as problem:
@@ -203,5 +203,5 @@ def bytes_of(tensor: torch.Tensor) -> int:
     """The size of the memory behind a tensor, which FSDP frees between passes; 0 where it has none of its own."""
     try:
         return tensor.untyped_storage().nbytes()
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:
         return 0
