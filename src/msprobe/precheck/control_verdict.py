@@ -13,9 +13,10 @@ from pathlib import Path
 from msprobe.errors import InvalidInputError
 from msprobe.precheck import precision_compare
 from msprobe.precheck.columns import BLANK, DETAILS_HEADER, STATUS
+from msprobe.precheck.details_table import Table
 from msprobe.precheck.executors import is_details_file
 from msprobe.precheck.job import Answer, Task
-from msprobe.precheck.precision_compare import ARGUMENTS, Table, compare_row, results_of
+from msprobe.precheck.precision_compare import ARGUMENTS, compare_row, results_of
 from msprobe.precheck.standards import PROFILES
 from msprobe.precheck.writer import CheckFiles, call_of
 

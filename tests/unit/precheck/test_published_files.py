@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from msprobe.precheck import precision_compare
+from msprobe.precheck import details_table, precision_compare
 
 FILES = Path(__file__).parent / "files_of_8_1_1"
 FILES_OF_26_2 = Path(__file__).parent / "files_of_26_2"
@@ -49,7 +49,7 @@ def test_results_of_8_bit_floats_are_judged_in_units_of_rounding_as_26_2_does(tm
     """By any name that hif8 has: 26.2 counts in its units for all types of 8 bits."""
     name = "Torch.cat.0.forward.output.0"
     cells = {
-        **dict.fromkeys(precision_compare.REQUIRED, " "),
+        **dict.fromkeys(details_table.REQUIRED, " "),
         "API Name": name,
         "DEVICE Dtype": word,
         "Shape": "(2, 3)",

@@ -138,7 +138,10 @@ def structure_of(module: nn.Module) -> nn.Module:
 
 
 def copy_of(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """A copy of an object of any kind, with each tensor in it replaced. Raises InvalidInputError for one that cannot be copied."""
+    """A copy of an object of any kind, with each tensor in it replaced.
+
+    Raises InvalidInputError for one that cannot be copied.
+    """
     try:
         return copy.deepcopy(value, {id(tensor): change(tensor.detach().clone()) for tensor in _held(value)})
     except Exception as problem:
