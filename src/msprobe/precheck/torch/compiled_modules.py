@@ -7,14 +7,12 @@ results. So each module is judged by itself, and no difference reaches the next 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import math
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +24,10 @@ from msprobe.capture.torch import private
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.paths import check_output_folder, make_folder, write_atomically
 from msprobe.precheck.compile_report import CompileResult, Difference, Status, difference, result_of
-from msprobe.precheck.torch import reference
-from msprobe.precheck.torch.beside import (
-    ModelState,
-    Surroundings,
-    bytes_of,
-    copy_of,
-    plain,
-    put_state,
-    state_of,
-    structure_of,
-    tensors_of,
-)
-from msprobe.precheck.torch.inputs import Inputs, for_device
-from msprobe.precheck.torch.machine import Outcome, copy_with_strides, flat_outputs, run_call, with_own_code
+from msprobe.precheck.torch.beside import ModelState, Surroundings, bytes_of, state_of, tensors_of
+from msprobe.precheck.torch.compiled_sides import BothSides, CompiledError, Pass, Sides, own_objects, same_tensor
+from msprobe.precheck.torch.inputs import Inputs
+from msprobe.precheck.torch.machine import Outcome, copy_with_strides, flat_outputs
 from msprobe.precheck.torch.runner import text_of, value_of
 
 _SAME = "the same for both sides"
@@ -48,40 +36,6 @@ _NO_GRADIENT = (
     "in place."
 )
 _PLAIN = (bool, int, float, str, complex, type(None))
-
-
-@dataclass
-class _Pass:
-    """One forward pass of a module: what it was given, and the surroundings in which it ran."""
-
-    module: nn.Module
-    number: int
-    inputs: Inputs
-    surroundings: Surroundings
-    #: Parameters, which are not copied, with their version: they may be freed or written until the gradient comes.
-    parameters: list[tuple[torch.Tensor, int, int]] = field(default_factory=list)
-    rows: list[Difference] = field(default_factory=list)
-    #: What the module gave in the training, and the numbers that it kept before.
-    results: list[Any] = field(default_factory=list)
-    state: list[dict[str, Any]] = field(default_factory=list)
-    #: It ran in the backward pass, to have values again; and gradients are to come to its results.
-    is_recomputed: bool = False
-    waits: bool = False
-    done: bool = False
-
-    @property
-    def changed(self) -> bool:
-        """True where a parameter is not what it was in the forward pass."""
-        return any((one._version, bytes_of(one)) != (version, size) for one, version, size in self.parameters)
-
-
-@dataclass
-class _Sides:
-    """What a pass gave eager and compiled; ``double`` makes the same in double precision, None where it cannot."""
-
-    eager: Outcome
-    compiled: Outcome
-    double: Callable[[], Outcome | None]
 
 
 class PrecisionChecker:
@@ -115,25 +69,19 @@ class PrecisionChecker:
         single_pass: bool = True,
     ) -> None:
         _demand(backend, threshold, cast_dtype)
-        self._backend, self._threshold, self._cast = backend, float(threshold), cast_dtype
-        self._graphs = check_output_folder(graph_dir) if dump_graphs else None
+        self._threshold, self._cast = float(threshold), cast_dtype
+        graphs = check_output_folder(graph_dir) if dump_graphs else None
+        self._sides = BothSides(backend, self._threshold, cast_dtype, graphs)
         self._with_inputs, self._single = bool(capture_input), bool(single_pass)
         self._wrapped: dict[int, nn.Module] = {}
         self._ignored: set[int] = set()
         self._names: dict[int, str] = {}
         self._handles: list[Any] = []
         # All passes in their order, and those that have begun and not ended.
-        self._passes: list[_Pass] = []
-        self._open: list[_Pass] = []
+        self._passes: list[Pass] = []
+        self._open: list[Pass] = []
         self._counts: dict[int, int] = {}
-        self._copies: dict[int, nn.Module] = {}
-        self._functions: dict[int, Callable[..., Any]] = {}
-        self._compiled: dict[int, Callable[..., Any]] = {}
         self._notes: list[Difference] = []
-        self._aside = False
-        # How often compiled code has run, the module that is compiled, and graphs that were written for each.
-        self._runs, self._compiling = 0, ""
-        self._written: dict[str, int] = {}
 
     # Which modules.
 
@@ -211,7 +159,7 @@ class PrecisionChecker:
         before.restore()
         compiled = math.nan
         try:
-            with self._compiled_in_place():
+            with self._sides.compiled_in_place(self._wrapped.values()):
                 compiled = _number(_run(run_step, model))
         except Exception as problem:
             why = f"the step with these modules compiled raised {text_of(problem)}"
@@ -264,7 +212,7 @@ class PrecisionChecker:
         self._notes.append(Difference(self._name(module), "note", 0, status, note=_of_pass(number, why)))
 
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._aside:
+        if self._sides.is_running:
             return
         try:
             self._open.append(self._seen(module, args, kwargs))
@@ -272,7 +220,7 @@ class PrecisionChecker:
             self._fail(module, problem)
 
     def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        if self._aside:
+        if self._sides.is_running:
             return
         try:
             places = [place for place, one in enumerate(self._open) if one.module is module]
@@ -288,7 +236,7 @@ class PrecisionChecker:
         why = problem.message if isinstance(problem, MsprobeError) else text_of(problem)
         self._note(module, self._counts.get(id(module), 1) - 1, why)
 
-    def _seen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Pass:
+    def _seen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pass:
         number = self._counts[id(module)] = self._counts.get(id(module), 0) + 1
         inputs = Inputs([dict(tensors_of(module)), *args], dict(kwargs))
         parameters: list[tuple[torch.Tensor, int, int]] = []
@@ -302,14 +250,12 @@ class PrecisionChecker:
             return copy_with_strides(tensor.detach())
 
         inputs.args, inputs.kwargs = inputs.map(see)
-        inputs = _own_objects(inputs, _same)
-        self._function(module)  # made before the pass, it is as the module was then
+        inputs = own_objects(inputs, same_tensor)
+        self._sides.function(module)  # made before the pass, it is as the module was then
         recomputed, state = private.in_backward(), state_of(module)
-        return _Pass(
-            module, number - 1, inputs, Surroundings(inputs), parameters, state=state, is_recomputed=recomputed
-        )
+        return Pass(module, number - 1, inputs, Surroundings(inputs), parameters, state=state, is_recomputed=recomputed)
 
-    def _await(self, one: _Pass, output: Any) -> None:
+    def _await(self, one: Pass, output: Any) -> None:
         """Run both sides when the gradients of the results have come, at once where there will be none."""
         results = flat_outputs(output)
         one.results = [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in results]
@@ -331,7 +277,7 @@ class PrecisionChecker:
 
         torch.autograd.graph.register_multi_grad_hook([results[place] for place in places], come)
 
-    def _check(self, one: _Pass, gradients: list[Any] | None) -> None:
+    def _check(self, one: Pass, gradients: list[Any] | None) -> None:
         one.done = True
         try:
             if one.changed and one.is_recomputed:
@@ -341,9 +287,12 @@ class PrecisionChecker:
                 self._note(one.module, one.number, why)
                 return
             one.inputs.gradients = gradients
-            rows = self._judged(one, self._run(one, gradients is not None))
+            sides = self._sides.run(one, self._name(one.module), gradients is not None)
+            if sides.backward_problem:
+                self._note(one.module, one.number, f"its backward was not compared: {sides.backward_problem}")
+            rows = self._judged(one, sides)
             one.rows = [replace(row, note=_of_pass(one.number, row.note)) for row in rows]
-        except _CompiledError as problem:
+        except CompiledError as problem:
             self._note(one.module, one.number, problem.message, "FAIL")
         except MsprobeError as problem:
             self._note(one.module, one.number, problem.message)
@@ -352,54 +301,7 @@ class PrecisionChecker:
         finally:
             one.inputs, one.parameters, one.results = Inputs([], {}), [], []
 
-    def _run(self, one: _Pass, backward: bool) -> _Sides:
-        """Run a pass on both sides. Raises InvalidInputError where they cannot be compared."""
-        inputs = one.inputs if self._cast is None else _cast(one.inputs, self._cast)
-        function = self._function(one.module)
-        with self._beside(one), _uncompiled(), _told("run once more, eager, it raised", InvalidInputError):
-            eager = run_call(function, _own_objects(inputs, _same), backward)
-        if self._cast is None and (why := self._other_than_before(one, eager)):
-            raise InvalidInputError(why)
-        ran, self._compiling = self._runs, self._name(one.module)
-        compiled_function = self._compiled_function(one.module, function)
-        random = private.random_as_eager(self._backend)
-        with self._beside(one), random, _told("compiled it raised", _CompiledError):
-            compiled = run_call(compiled_function, _own_objects(inputs, _same), backward)
-        if self._runs == ran:
-            raise InvalidInputError("the compiler left all of it as it is.")
-        if backward and (problem := eager.backward_problem or compiled.backward_problem):
-            self._note(one.module, one.number, f"its backward was not compared: {problem}")
-        if len(eager.outputs) != len(compiled.outputs):
-            raise InvalidInputError(f"compiled it gives {len(compiled.outputs)} results, eager {len(eager.outputs)}.")
-
-        @functools.cache
-        def double() -> Outcome | None:
-            wide = reference.promoted(inputs, "", True)
-            wide.args, wide.kwargs = wide.map(lambda tensor, path: tensor.cpu())
-            cpu = torch.device("cpu")
-            wide.args, wide.kwargs = for_device(wide.args, cpu), for_device(wide.kwargs, cpu)
-            try:
-                wide = _own_objects(wide, _wide)
-                with self._beside(one, autocast=False), _uncompiled():
-                    return run_call(function, wide, backward)
-            except Exception:
-                return None  # a kernel that the CPU lacks
-
-        return _Sides(eager, compiled, double)
-
-    def _other_than_before(self, one: _Pass, eager: Outcome) -> str:
-        """Why what a pass gives once more is not what it gave in the training; empty if it is."""
-        for place, (first, again) in enumerate(zip(one.results, eager.outputs, strict=False)):
-            if isinstance(first, torch.Tensor) and isinstance(again, torch.Tensor):
-                pair = value_of(first).array, value_of(again).array
-                if difference(("", "", place), pair, self._threshold, None, "").status != "PASS":
-                    return (
-                        "run once more, eager, it gives other results than in the training: it keeps something between "
-                        "passes, or draws from a generator, that cannot be put back."
-                    )
-        return ""
-
-    def _judged(self, one: _Pass, sides: _Sides) -> list[Difference]:
+    def _judged(self, one: Pass, sides: Sides) -> list[Difference]:
         rows = []
         if self._with_inputs:
             given = Inputs(one.inputs.args[1:], one.inputs.kwargs).tensors()
@@ -417,7 +319,7 @@ class PrecisionChecker:
                 rows += self._row((name, kind, place), sides, functools.partial(_gradient, path))
         return rows
 
-    def _row(self, name: tuple[str, str, int], sides: _Sides, of: Callable[[Outcome], Any]) -> list[Difference]:
+    def _row(self, name: tuple[str, str, int], sides: Sides, of: Callable[[Outcome], Any]) -> list[Difference]:
         """``of``: the result, or the gradient, that is meant."""
         eager, compiled = of(sides.eager), of(sides.compiled)
         if not isinstance(eager, torch.Tensor) or not isinstance(compiled, torch.Tensor):
@@ -436,108 +338,6 @@ class PrecisionChecker:
             if isinstance(wide, torch.Tensor):
                 row = difference(name, pair, self._threshold, value_of(wide).array, dtype)
         return [row]
-
-    def _function(self, module: nn.Module) -> Callable[..., Any]:
-        """The module as a function of its tensors, by a copy of its structure that has none of anybody's hooks."""
-        if id(module) not in self._copies:
-            self._copies[id(module)] = structure_of(module)
-            self._functions[id(module)] = _function_of(self._copies[id(module)])
-            self._compiled.pop(id(module), None)
-        for ours, theirs in zip(self._copies[id(module)].modules(), plain(module).modules(), strict=True):
-            ours.training = theirs.training
-        return self._functions[id(module)]
-
-    def _compiled_function(self, module: nn.Module, function: Callable[..., Any]) -> Callable[..., Any]:
-        if id(module) not in self._compiled:
-            self._compiled[id(module)] = torch.compile(function, backend=self._compile)
-        return self._compiled[id(module)]
-
-    def _compile(self, graph: Any, inputs: Any) -> Callable[..., Any]:
-        """The backend of ``torch.compile``: that which is asked for, but that runs of what it makes are counted."""
-        if self._graphs is not None:
-            stem = re.sub(r"[^\w.-]", "_", self._compiling)
-            number = self._written[stem] = self._written.get(stem, -1) + 1
-            text = graph.print_readable(print_output=False)
-            write_atomically(make_folder(self._graphs) / f"{stem}_{number}.py.txt", text.encode())
-        made = private.compile_backend(self._backend)(graph, inputs)
-
-        def run(*args: Any) -> Any:
-            self._runs += 1
-            return made(*args)
-
-        return run
-
-    @contextlib.contextmanager
-    def _beside(self, one: _Pass, autocast: bool = True) -> Iterator[None]:
-        """Beside the training, in the surroundings of a pass, and without a trace in those that are."""
-        self._aside, before = True, self._aside
-        put_state(self._copies[id(one.module)], one.state)
-        try:
-            with one.surroundings.again(autocast):
-                yield
-        finally:
-            self._aside = before
-
-    @contextlib.contextmanager
-    def _compiled_in_place(self) -> Iterator[None]:
-        """The modules themselves compiled, within this block."""
-        replaced: list[tuple[nn.Module, Any]] = []
-        try:
-            for module in self._wrapped.values():
-                inner = plain(module)
-                replaced.append((inner, inner.__dict__.get("forward")))
-                inner.forward = torch.compile(inner.forward, backend=self._compile)
-            self._compiling = "step"
-            with private.random_as_eager(self._backend):
-                yield
-        finally:
-            for inner, forward in replaced:
-                inner.__dict__.pop("forward", None)
-                if forward is not None:
-                    inner.forward = forward
-
-
-class _CompiledError(InvalidInputError):
-    """The compiled side raised, and the eager one did not."""
-
-
-def _same(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    tensor = tensor.cpu()
-    return tensor.double() if tensor.is_floating_point() else tensor
-
-
-def _own_objects(inputs: Inputs, change: Callable[[torch.Tensor], torch.Tensor]) -> Inputs:
-    """The arguments with a copy in the place of each object that a module could write to; tensors are not copied.
-
-    ``change``: what becomes of the tensors in these objects. Raises InvalidInputError for one that cannot be copied.
-    """
-
-    def own(value: Any) -> Any:
-        if isinstance(value, (*_PLAIN, torch.Tensor, torch.Size, torch.dtype, torch.device, nn.Module, type)):
-            return value
-        if type(value) in (list, tuple):
-            return type(value)(map(own, value))
-        if type(value) is dict:
-            return {name: own(item) for name, item in value.items()}
-        return value if callable(value) and not getattr(value, "__dict__", None) else copy_of(value, change)
-
-    kwargs = {name: own(value) for name, value in inputs.kwargs.items()}
-    return Inputs([inputs.args[0], *map(own, inputs.args[1:])], kwargs, inputs.gradients, inputs.wanted)
-
-
-@contextlib.contextmanager
-def _uncompiled() -> Iterator[None]:
-    """Modules that are compiled within another one run as they are in this block, where torch can do so."""
-    before = private.run_uncompiled()
-    try:
-        yield
-    finally:
-        if before is not None:
-            private.run_as_before(before)
 
 
 def _output(place: int, side: Outcome) -> Any:
@@ -570,17 +370,6 @@ def _types(types: type | Sequence[type]) -> tuple[type, ...]:
     return found
 
 
-def _cast(inputs: Inputs, dtype: torch.dtype) -> Inputs:
-    def cast(tensor: torch.Tensor, path: str) -> torch.Tensor:
-        return tensor.to(dtype) if tensor.is_floating_point() else tensor
-
-    args, kwargs = inputs.map(cast)
-    gradients = None
-    if inputs.gradients is not None:
-        gradients = [cast(one, "") if isinstance(one, torch.Tensor) else one for one in inputs.gradients]
-    return Inputs(args, kwargs, gradients, inputs.wanted)
-
-
 def _run(run_step: Callable[..., Any], model: nn.Module) -> Any:
     try:
         takes = any(
@@ -605,22 +394,6 @@ def _number(loss: Any) -> float:
 def _of_pass(number: int, text: str) -> str:
     """A note with the number of the pass, but for the first."""
     return ": ".join(part for part in (f"pass {number + 1}" if number else "", text) if part)
-
-
-@contextlib.contextmanager
-def _told(who: str, kind: type[InvalidInputError]) -> Iterator[None]:
-    """What is raised in this block is told with who raised it."""
-    try:
-        yield
-    except Exception as problem:
-        raise kind(f"{who} {text_of(problem)}") from problem
-
-
-def _function_of(module: nn.Module) -> Callable[..., Any]:
-    def call(tensors: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        return torch.func.functional_call(module, tensors, args, kwargs)
-
-    return with_own_code(call)
 
 
 def _kind(value: Any) -> str:
