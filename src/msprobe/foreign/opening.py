@@ -1,0 +1,96 @@
+"""Open a file that a stranger may have made: only a regular file is opened, and opening never waits.
+
+A pipe, a device, a socket or a folder under the expected name ends in a sentence. The kind is checked on the open
+descriptor, so that nothing can be exchanged between a look and the opening.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import BinaryIO
+
+from msprobe.errors import PathError
+from msprobe.foreign.budget import Budget
+
+StrPath = str | os.PathLike[str]
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_regular(path: StrPath, *, follow_links: bool = True) -> BinaryIO:
+    """Open a regular file for reading bytes, without waiting.
+
+    ``follow_links``: whether the last name of the path may be a symbolic link. False for files that were found in a
+    dump or another folder of a stranger.
+
+    Raises PathError where it is anything but a regular file, and OSError as ``open`` does (FileNotFoundError,
+    PermissionError).
+    """
+    flags = _FLAGS if follow_links else _FLAGS | getattr(os, "O_NOFOLLOW", 0)
+    if not follow_links and os.path.islink(path):
+        raise PathError(f"{_shown(path)} is a symbolic link; links in a recorded folder are not followed.")
+    try:
+        descriptor = os.open(path, flags)
+    except IsADirectoryError:
+        raise PathError(f"{_shown(path)} is a folder, not a regular file.") from None
+    except OSError as problem:
+        kind = _kind_of(path)
+        if kind:
+            raise PathError(f"{_shown(path)} is {kind}, not a regular file.") from problem
+        raise
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise PathError(f"{_shown(path)} is {_name_of(mode)}, not a regular file.")
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_bounded(path: StrPath, budget: Budget, *, follow_links: bool = True) -> bytes:
+    """All bytes of a regular file, which are taken off ``budget``. Raises BudgetError, and as :func:`open_regular`."""
+    with open_regular(path, follow_links=follow_links) as file:
+        size = os.fstat(file.fileno()).st_size
+        budget.spend_bytes(size)
+        data = file.read(size + 1)
+        if len(data) > size:  # it grows while it is read
+            budget.spend_bytes(len(data) - size)
+            more = file.read(budget.bytes_left + 1)
+            budget.spend_bytes(len(more))
+            data += more
+        return data
+
+
+def is_regular(path: StrPath, *, follow_links: bool = True) -> bool:
+    """Whether there is a regular file. No error where there is nothing, or where it cannot be looked at."""
+    try:
+        mode = os.stat(path, follow_symlinks=follow_links).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(mode)
+
+
+def _kind_of(path: StrPath) -> str:
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return ""
+    return "" if stat.S_ISREG(mode) else _name_of(mode)
+
+
+def _name_of(mode: int) -> str:
+    return next((name for is_kind, name in _KINDS if is_kind(mode)), "no regular file")
+
+
+def _shown(path: StrPath) -> str:
+    text = ascii(os.fspath(path)) if not os.fspath(path).isprintable() else f'"{os.fspath(path)}"'
+    return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"
