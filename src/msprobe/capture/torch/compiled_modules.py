@@ -16,7 +16,7 @@ from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.torch.patches import Patches
 
-_tracing = private.tracing_state
+_is_traced = private.is_traced
 
 
 class CompiledModules:
@@ -159,7 +159,7 @@ class CompiledModules:
     ) -> Any:
         """Run a compiled module and record its pass."""
         session, passes = self.session, self._targets.passes
-        if not session.recording or session.thread.muted or _tracing() is not None:
+        if not session.recording or session.thread.muted or _is_traced():
             return call()
         passes.enter(name, module, args, kwargs)
         if self._level in ("L0", "mix"):
@@ -167,8 +167,8 @@ class CompiledModules:
         self._passes.depth += 1
         try:
             result = call()
-        except BaseException:
-            passes.leave(name, module, None)
+        except BaseException as error:
+            passes.leave(name, module, None, error)
             raise
         finally:
             self._passes.depth -= 1

@@ -25,8 +25,7 @@ _PARTS = ("aten::_indices", "aten::_values")
 _UNSEEN = frozenset(_ORIGINS + _PARTS)
 
 _without_functions = private.without_functions
-# While torch.jit traces, sizes are tensors and what we do would become part of the trace.
-_tracing = private.tracing_state
+_is_traced = private.is_traced
 
 
 class Observer(Protocol):
@@ -180,7 +179,7 @@ class _Kernel:
             # off.
             _set_included(watch.key, False)
             return self._pass_on(keys, args, kwargs)
-        if not recorder.wants or _tracing() is not None:
+        if not recorder.wants or _is_traced():
             return self._pass_on(keys, args, kwargs)
         return recorder.run(self._operator, lambda: self._pass_on(keys, args, kwargs), args, kwargs)
 

@@ -18,7 +18,7 @@ from torch.optim import optimizer as optimizers
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF
 from msprobe.capture.torch import private
-from msprobe.capture.torch.compiler import CompilerImport, RegionWatch
+from msprobe.capture.torch.compiler import ImportWatch, RegionWatch, compiler_import
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.models import name_modules
 from msprobe.capture.torch.optimizer_cycle import OptimizerCycle, all_optimizers, parameters_of
@@ -76,7 +76,7 @@ class ScriptSteps:
         self._calls.add(nn.Module, "__call__", self._watched_call)
         self._patches: list[Patches] = []
         self._watch = RegionWatch(self)
-        self._import: CompilerImport | None = None
+        self._import: ImportWatch | None = None
 
     # ------------------------------------------------------------ life
 
@@ -94,7 +94,7 @@ class ScriptSteps:
         if private.eval_frame() is not None:
             self._attach_to_compiler()
         else:
-            self._import = CompilerImport(self._attach_to_compiler)
+            self._import = compiler_import(self._attach_to_compiler)
             sys.meta_path.insert(0, self._import)
 
     def detach(self) -> None:
