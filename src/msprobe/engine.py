@@ -23,6 +23,7 @@ from itertools import islice
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from msprobe import log
+from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 
 Engine = Literal["local", "ray"]
@@ -163,7 +164,7 @@ def _portable(problem: MsprobeError) -> MsprobeError:
 
 def _check_installed(what: str, module: str, extra: str) -> None:
     if importlib.util.find_spec(module) is None:
-        raise NotAvailableError(f"{what} {module}, which is not installed: pip install 'msprobe[{extra}]'.")
+        raise NotAvailableError(f"{what} {module}, which is not installed: {install(extra)}.")
 
 
 def _in_processes(

@@ -121,10 +121,14 @@ def test_a_process_that_is_lost_before_all_jobs_are_handed_out_is_told(monkeypat
 
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(NotAvailableError, match=r"4 jobs at once need joblib, .*: pip install 'msprobe\[jobs\]'\."):
+    with pytest.raises(
+        NotAvailableError, match=r"4 jobs at once need joblib, .*: pip install 'msprobe-debugger\[jobs\]'\."
+    ):
         list(run(operator.neg, [1, 2], Workers(4)))
     assert list(run(operator.neg, [1], Workers(4))) == [-1], "nothing is needed for one job"
-    with pytest.raises(NotAvailableError, match=r"the engine ray needs ray, .*: pip install 'msprobe\[ray\]'\."):
+    with pytest.raises(
+        NotAvailableError, match=r"the engine ray needs ray, .*: pip install 'msprobe-debugger\[ray\]'\."
+    ):
         Workers(engine="ray")
 
 

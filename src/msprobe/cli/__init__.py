@@ -69,7 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _execute(command: commands.Command, args: argparse.Namespace) -> int:
+    from msprobe import distribution
+
     status = 1
+    distribution.warn_once()
     try:
         status = command.execute(args)
         if not args.foreign:
