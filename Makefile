@@ -80,7 +80,7 @@ $(TORCH_STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@case "$(TORCH_VERSION)" in 2.[0-2].*) \
 	  sed -i -E 's/^numpy==[^;]*/numpy==1.26.4/' $(TORCH_VENV)/constraints.txt;; esac
 	@$(TORCH_RUN) -m pip uninstall --quiet --yes msprobe 2>/dev/null || true
-	$(TORCH_RUN) -m pip install --quiet -e . torch==$(TORCH_VERSION) hypothesis joblib polars pytest pytest-timeout \
+	$(TORCH_RUN) -m pip install --quiet -e . torch==$(TORCH_VERSION) hypothesis polars pytest pytest-timeout \
 	  pytest-xdist python-calamine safetensors -c $(TORCH_VENV)/constraints.txt
 	@touch $@
 

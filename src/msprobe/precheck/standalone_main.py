@@ -18,6 +18,7 @@ import torch
 
 from msprobe.precheck.standalone import Call, CannotRunError, Sides, check, run, stored, wide
 from msprobe.precheck.standalone_side import DTYPES, FAULTS, WORDS, Side, function_of, loaded, reference_function
+from msprobe.precheck.standalone_types import dtype_of
 
 MOST_EMBEDDED_BYTES = 1 << 20
 # The dimensions of one length that are made smaller together: all, or those at one place, counted from the last one.
@@ -150,6 +151,8 @@ def main(content: dict[str, Any], path: str) -> int:
     if options.inject is None:
         # A fault is that of the device it was put into, and of no other one that is asked for.
         options.inject = content.get("inject") or "" if options.device == (content.get("device") or "") else ""
+    if options.minimize and not Path(path).is_file():
+        parser.error("--minimize writes a smaller script, of the file of this one: run it as a file")
     folder = Path(path).resolve().parent
     trusted = reference_of(content, folder) if options.load and not options.reference else None
     try:
@@ -245,8 +248,8 @@ def sides_of(content: dict[str, Any], options: argparse.Namespace) -> Sides:
         control=Side(options.control) if options.control else None,
         function=function,
         reference=chosen_reference(content, options, function),
-        dtype=getattr(torch, DTYPES[options.dtype]) if options.dtype else device.dtype,
-        autocast=getattr(torch, content["autocast"]) if content.get("autocast") else None,
+        dtype=dtype_of(DTYPES[options.dtype]) if options.dtype else device.dtype,
+        autocast=dtype_of(content["autocast"]) if content.get("autocast") else None,
         # What a user registers may be what is wrong, on the CPU, too.
         kernel=None if options.load or content["type"] in ("Ops", "Function") else function,
     )
@@ -275,5 +278,5 @@ def chosen_options(options: argparse.Namespace) -> dict[str, Any]:
 def ending(content: dict[str, Any]) -> str:
     """The call, and the start."""
     text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
-    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, __file__))\n'
+    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, globals().get("__file__", "")))\n'
     return f"\nCALL = json.loads('{text}')\n\n{start}"
