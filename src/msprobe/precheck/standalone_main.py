@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -124,8 +126,17 @@ def written(info: dict[str, Any], target: Path) -> dict[str, Any]:
     if len(data) <= MOST_EMBEDDED_BYTES:
         return {**plain, "data": base64.b64encode(data).decode()}
     file = target.with_suffix(f".{len(list(target.parent.glob(f'{target.stem}.*.bin')))}.bin")
-    file.write_bytes(data)
+    replace_file(file, data)
     return {**plain, "file": file.name}
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file in the place of what has its name: a link there is replaced, and not followed."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    Path(name).chmod(0o640)
+    Path(name).replace(path)
 
 
 def groups(content: dict[str, Any]) -> list[Group]:
@@ -182,7 +193,8 @@ def main(content: dict[str, Any], path: str) -> int:
         least = minimize({**content, **chosen_options(options)}, sides, folder)
         target = Path(path).with_suffix(".min.py")
         least = each_tensor(least, lambda info: written(info, target))
-        target.write_text(Path(path).read_text(encoding="utf-8").partition("\nCALL = ")[0] + ending(least), "utf-8")
+        text = Path(path).read_text(encoding="utf-8").partition("\nCALL = ")[0] + ending(least)
+        replace_file(target, text.encode())
         print(f"Smallest failing call: {least['api']} with shapes {shapes([least['args'], least['kwargs']])}: {target}")
     elif options.minimize:
         print(

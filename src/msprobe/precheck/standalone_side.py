@@ -268,10 +268,22 @@ def operator_of(name: str) -> Callable[..., Any]:
     """The operator of ``torch.ops`` that is recorded as ``namespace_operator``."""
     for place in (place for place, letter in enumerate(name) if letter == "_" and place):
         found: Any = getattr(getattr(torch.ops, name[:place]), name[place + 1 :], None)
-        if type(found).__name__ == "OpOverloadPacket":
+        if type(found).__name__ == "OpOverloadPacket" and computes(found):
             operator: Callable[..., Any] = found
             return operator
     raise LookupError(f"torch has no operator that is recorded as Ops.{name}; name what registers it with --load")
+
+
+def computes(packet: Any) -> bool:
+    """True for an operator of tensors. What takes none and gives none acts on the process, and what takes the name of a
+    file reads or writes it.
+    """
+    schemas = [getattr(packet, name)._schema for name in packet.overloads()]
+    named = {argument.name for schema in schemas for argument in schema.arguments if "str" in str(argument.type)}
+    types = [str(one.type) for schema in schemas for one in (*schema.arguments, *schema.returns)]
+    # A dictionary of tensors is what a context of the process holds.
+    of_tensors = any("Tensor" in text and "Dict" not in text for text in types)
+    return of_tensors and not any(word in name for name in named for word in ("file", "path", "url", "command"))
 
 
 def class_of(name: str, module: Any) -> Any:
