@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from hostile.limits import Answer
-from hostile.made import TENSOR, dump, record
+from hostile.made import TENSOR, dump, monitored, record
 
 LARGE = {**TENSOR, "shape": [600, 600]}
 SECRET = "of_somebody_else"
@@ -167,3 +167,17 @@ def test_a_cache_of_downloads_is_read_through_its_links(tmp_path: Path) -> None:
     words = ("config_check", "-c", model / "snapshots/A", model / "snapshots/B", "-o", tmp_path / "out.json")
     answer = Answer(*words, cwd=tmp_path)
     assert answer.status == 0, answer.text
+
+
+def test_a_link_in_the_output_folder_is_not_followed(tmp_path: Path) -> None:
+    """An output folder may have come with the dump."""
+    other, out = tmp_path / SECRET, tmp_path / "out"
+    other.mkdir()
+    monitored(tmp_path / "runs")
+    out.mkdir()
+    (out / "rank0").symlink_to(other)
+    words = ("monitor", "to-tensorboard", tmp_path / "runs", "-o", out)
+    answer = Answer(*words, cwd=tmp_path, gibibytes=32)
+    answer.demand_quick()
+    assert "leads out of the folder" in answer.text, answer.text
+    assert not list(other.iterdir())

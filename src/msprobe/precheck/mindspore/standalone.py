@@ -205,7 +205,8 @@ def write(kind: str, stamp: str, rows: list[Any]) -> Path:
     """One of the two files."""
     path = Path("op_result_output", f"accuracy_checking_{kind}_{stamp}.csv")
     path.parent.mkdir(mode=0o750, exist_ok=True)
-    with path.open("w", encoding="utf-8-sig", newline="") as file:
+    path.unlink(missing_ok=True)  # a link of that name is not followed
+    with path.open("x", encoding="utf-8-sig", newline="") as file:
         csv.writer(file).writerows(rows)
     path.chmod(0o640)
     return path
