@@ -58,6 +58,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "msprobe needs Python 3.10 or newer; choose one with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@$(RUN) -m pip uninstall --quiet --yes msprobe 2>/dev/null || true # as it was called before
 	$(RUN) -m pip install --quiet -e '.[torch,dev]' -c constraints.txt
 	@touch $@
 
@@ -78,7 +79,8 @@ $(TORCH_STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@sed -E '/^(torch|sympy|networkx|setuptools)==/d' constraints.txt > $(TORCH_VENV)/constraints.txt
 	@case "$(TORCH_VERSION)" in 2.[0-2].*) \
 	  sed -i -E 's/^numpy==[^;]*/numpy==1.26.4/' $(TORCH_VENV)/constraints.txt;; esac
-	$(TORCH_RUN) -m pip install --quiet -e . torch==$(TORCH_VERSION) hypothesis joblib polars pytest pytest-timeout \
+	@$(TORCH_RUN) -m pip uninstall --quiet --yes msprobe 2>/dev/null || true
+	$(TORCH_RUN) -m pip install --quiet -e . torch==$(TORCH_VERSION) hypothesis polars pytest pytest-timeout \
 	  pytest-xdist python-calamine safetensors -c $(TORCH_VENV)/constraints.txt
 	@touch $@
 
@@ -143,6 +145,7 @@ $(MINDSPORE_PACKAGES): constraints-mindspore.txt
 	@touch $@
 
 $(MINDSPORE_STAMP): $(MINDSPORE_PACKAGES) pyproject.toml setup.py $(NATIVE)
+	@$(MINDSPORE_RUN) -m pip uninstall --quiet --yes msprobe 2>/dev/null || true
 	$(MINDSPORE_RUN) -m pip install --quiet -e '.[mindspore,compare]' -c $(MINDSPORE_VENV)/constraints.txt
 	@touch $@
 

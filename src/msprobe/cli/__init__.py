@@ -69,7 +69,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _execute(command: commands.Command, args: argparse.Namespace) -> int:
+    from msprobe import distribution
+    from msprobe.children import places
+
     status = 1
+    if not hasattr(command, "split"):  # a script of the user is searched for modules as Python does it
+        places.leave_working_directory()
+    distribution.warn_once()
     try:
         status = command.execute(args)
         if not args.foreign:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 
 BAD_INPUT_STATUS = 2
@@ -91,7 +92,7 @@ def run_against(args: argparse.Namespace, reference: str, only: Sequence[str] = 
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise
-        raise NotAvailableError("lockstep needs PyTorch; install it: pip install 'msprobe[torch]'.") from problem
+        raise NotAvailableError(f"lockstep needs PyTorch; install it: {install('torch')}.") from problem
     from msprobe.lockstep import account_files
 
     account_files.forget(args.output_path)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -170,7 +169,9 @@ def run_script(path: Path, minimize: bool, hint: str = "", can_minimize: bool = 
         print(hint)
     if minimize:
         sys.stdout.flush()
-        status = subprocess.run([sys.executable, str(path), "--minimize"], check=False).returncode
+        from msprobe.children import starting
+
+        status = starting.run_script(path, ["--minimize"])
         return 0 if status in (0, 1) else BAD_INPUT_STATUS
     script = clean(shlex.quote(str(path)))
     if hint:

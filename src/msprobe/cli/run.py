@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
 
 TASKS = ("statistics", "tensor", "structure", "overflow_check", "nan_check", "lockstep")
@@ -89,7 +90,7 @@ def execute(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise
-        raise NotAvailableError("`msprobe run` needs PyTorch; install it: pip install 'msprobe[torch]'.") from problem
+        raise NotAvailableError(f"`msprobe run` needs PyTorch; install it: {install('torch')}.") from problem
     overrides: dict[str, Any] = {
         name: value
         for name, value in (

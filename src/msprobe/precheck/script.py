@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.file_names import FileNames, file_name
+from msprobe.foreign.known_words import is_known_constant, is_known_dtype
 from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.arguments import (
     Argument,
@@ -110,7 +112,7 @@ def write_script(requests: Requests, request: ScriptRequest) -> Path:
         if request.propagation == "backward"
         else None,
     }
-    path = make_folder(request.output) / f"{call.key}.{request.propagation}.py"
+    path = make_folder(request.output) / file_name(f"{call.key}.{request.propagation}.py")
     write_atomically(path, text_of(content, requests.framework).encode())
     return path
 
@@ -207,6 +209,7 @@ class _Maker:
     def __init__(self, requests: Requests, call: ApiCall, request: ScriptRequest) -> None:
         self._requests, self._call, self._request = requests, call, request
         self._bytes = 0
+        self._names = FileNames()
 
     def args(self) -> list[Any]:
         nodes = [self.node(value, str(place)) for place, value in enumerate(self._call.args)]
@@ -224,9 +227,17 @@ class _Maker:
         assert isinstance(argument, Plain)
         if argument.kind in ("int", "bool", "str", "NoneType"):
             return argument.value
+        if not is_known_constant(argument.kind, argument.value):
+            raise InvalidInputError(
+                f"{self._call.key}, argument {path}: {str(argument.value)[:80]!a} is no {argument.kind} that is known."
+            )
         return {"kind": argument.kind, "value": argument.value}
 
     def _tensor(self, info: TensorInfo, path: str) -> dict[str, Any]:
+        if not is_known_dtype(info.dtype):
+            raise InvalidInputError(
+                f"{self._call.key}, argument {path}: {info.dtype[:80]!a} is no type of elements that is known."
+            )
         domain = domain_of(self._call, path, info)
         is_narrow = domain.name == "labels" and info.dtype in NARROW_LABELS and self._requests.framework != "mindspore"
         found: dict[str, Any] = {
@@ -245,7 +256,7 @@ class _Maker:
         data = np.ascontiguousarray(array).tobytes()
         self._bytes += len(data)
         if self._request.in_files or self._bytes > _MOST_EMBEDDED_BYTES:
-            name = f"{self._call.key}.{path}.bin"
+            name = self._names.of(f"{self._call.key}.{path}.bin")
             write_atomically(make_folder(self._request.output) / name, data)
             found["file"] = name
         else:

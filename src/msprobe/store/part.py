@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.foreign.file_names import is_inside
+from msprobe.paths import MAX_NAME_LENGTH
 from msprobe.store import entries, json_index, layout
 from msprobe.store.journal_reader import JournalGone, JournalReader
 
@@ -137,10 +139,10 @@ class DumpPart:
         folder = self.folder / layout.TENSOR_FOLDER
         if "/" in data_name and "\0" not in data_name:
             return self._path_inside(data_name)
-        if not data_name or "\0" in data_name or data_name in (".", ".."):
-            raise InvalidInputError(f'"{self.path}": data_name {data_name!r} is not the name of a file.')
+        if not data_name or "\0" in data_name or data_name in (".", "..") or not _can_be_a_name(data_name):
+            raise InvalidInputError(f'"{self.path}": data_name {_shown(data_name)} is not the name of a file.')
         path = folder / data_name
-        if path.is_symlink() and path.resolve().parent != folder.resolve():
+        if path.is_symlink() and not is_inside(folder, path):
             raise InvalidInputError(f'"{path}" is a symbolic link that leads out of the dump.')
         return path
 
@@ -151,12 +153,11 @@ class DumpPart:
         name = given.rpartition("/")[2]
         if name not in ("", ".", "..") and (beside := self.tensor_path(name)).is_file():
             return beside
-        path = Path(given)
-        if path.is_absolute() and path.resolve().is_relative_to(self.folder.resolve()):
-            return path.resolve()
+        if os.path.isabs(given) and is_inside(self.folder, given):
+            return Path(os.path.realpath(given))
         raise InvalidInputError(
-            f'"{self.path}": data_name {given!r} is not the name of a file in the folder of the dump, and nothing '
-            f'else is read; put the file into "{self.folder / layout.TENSOR_FOLDER}".'
+            f'"{self.path}": data_name {_shown(given)} is not the name of a file in the folder of the dump, and '
+            f'nothing else is read; put the file into "{self.folder / layout.TENSOR_FOLDER}".'
         )
 
     def has_tensor(self, data_name: str) -> bool:
@@ -279,3 +280,16 @@ class DumpPart:
         if not isinstance(found, dict):
             raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(found).__name__}.')
         return found
+
+
+def _can_be_a_name(text: str) -> bool:
+    """Whether the system takes it as the name of a file."""
+    try:
+        return len(os.fsencode(text)) <= MAX_NAME_LENGTH
+    except UnicodeEncodeError:  # half of a character
+        return False
+
+
+def _shown(text: str) -> str:
+    """A text of a file for a message: all of it, unless it is long or cannot be printed."""
+    return repr(text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}")

@@ -10,6 +10,7 @@ import threading
 import webbrowser
 from collections.abc import Callable
 
+from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.view.page_files import Page
 from msprobe.view.source import Source
@@ -23,7 +24,7 @@ def check_available() -> None:
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise NotAvailableError(
-            f"the page needs {' and '.join(missing)}, which {verb} not installed: pip install 'msprobe[view]'. "
+            f"the page needs {' and '.join(missing)}, which {verb} not installed: {install('view')}. "
             "Without them, --html FILE writes the page as one file."
         )
 

@@ -100,7 +100,7 @@ def test_missing_torch_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Refuse(), *sys.meta_path])
     assert main(["run", "train.py"]) == 1
-    assert "pip install 'msprobe[torch]'" in capsys.readouterr().err
+    assert "pip install 'msprobe-debugger[torch]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--level", "L9", "t.py"], ["--task", "foo", "t.py"], ["--lever", "L0"]])

@@ -132,7 +132,7 @@ def test_a_missing_package_is_named_before_the_work(
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
     words = said(capsys, tmp_path / "nothing")
-    assert "needs uvicorn, which is not installed: pip install 'msprobe[view]'" in words
+    assert "needs uvicorn, which is not installed: pip install 'msprobe-debugger[view]'" in words
     with pytest.raises(NotAvailableError):
         serving.check_available()
 

@@ -20,6 +20,7 @@ from multiprocessing import process, spawn
 from typing import Any
 
 from msprobe import log
+from msprobe.children import starting
 
 # What launchers tell a rank in its environment. accelerate starts a single process without a rank.
 _TOLD = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "ACCELERATE_MIXED_PRECISION")
@@ -170,9 +171,9 @@ def recorded_command(
     if place is None:
         return None
     target = [os.fspath(word) for word in command[place:]]
-    if os.path.basename(target[0]) == "msprobe" or target[:2] == ["-m", "msprobe"]:
+    if starting.is_own_command(target):
         return None
-    return [*command[:place], "-m", "msprobe", "run", *words, "--", *command[place:]]
+    return [*command[:place], *starting.command("msprobe.cli", "run")[1:], *words, "--", *command[place:]]
 
 
 def _is_this_python(word: Any) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from msprobe.environment.checkpoint.tensors import Tensor, check_file, held
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign import file_names
 from msprobe.store.pickles import Name, Opaque
 
 Section = Literal["weights", "optimizer", "random"]
@@ -210,19 +211,10 @@ def inside(folder: str, name: object, told_by: str) -> str:
 
     Raises InvalidInputError for one that leads out of it, PathError for one that is missing.
     """
-    text = name if isinstance(name, str) else ""
-    parts = text.replace("\\", "/").split("/")
-    if not text or os.path.isabs(text) or ".." in parts or "\0" in text or "\\" in text or ":" in parts[0]:
-        raise InvalidInputError(
-            f'"{told_by}" names the file {text[:80]!r}, which does not lie in the folder of the checkpoint.'
-        )
-    path = os.path.join(folder, text)
+    cache = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(folder))), "blobs")
+    # A cache of downloads has snapshots/NAME beside blobs, and links to them.
+    is_of_cache = os.path.basename(os.path.dirname(os.path.abspath(folder))) == "snapshots"
+    path = file_names.inside(folder, name, told_by, (cache,) if is_of_cache else ())
     if not os.path.isfile(path):
         raise PathError(f'"{path}" does not exist; "{told_by}" names it.')
-    real, base = os.path.realpath(path), os.path.realpath(folder)
-    # A cache of downloads keeps the files beside its folders, and links to them.
-    if os.path.commonpath([real, base]) != base and not os.path.islink(path):
-        raise InvalidInputError(
-            f'"{told_by}" names the file {text[:80]!r}, which does not lie in the folder of the checkpoint.'
-        )
     return path

@@ -36,7 +36,7 @@ from typing import IO, Any, Literal, NamedTuple
 from msprobe import log
 from msprobe.environment.configuration.pack_lock import locked, process_start_ns
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.paths import FILE_MODE, StrPath, check_readable_file, make_folder, write_atomically
+from msprobe.paths import FILE_MODE, StrPath, check_readable_file, make_folder, make_folder_in, write_atomically
 
 SUFFIX = ".zip"
 ENVIRONMENT = "env"
@@ -327,9 +327,8 @@ class Pack:
         """Write all entries that a pack has below the folder. Raises PathError, InvalidInputError."""
         self._read_bytes = 0
         for name in self._found:
-            target = os.path.join(folder, *name.split("/"))
-            make_folder(os.path.dirname(target))
-            write_atomically(target, self._bytes(name), fsync=False)
+            *parents, last = name.split("/")
+            write_atomically(make_folder_in(folder, *parents) / last, self._bytes(name), fsync=False)
 
     def _bytes(self, name: str) -> bytes:
         entry = self._found.get(name)

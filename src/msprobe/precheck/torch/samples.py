@@ -24,6 +24,7 @@ from msprobe.precheck.executors import DTYPES
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.sample_check import LIST
+from msprobe.precheck.standalone_types import dtype_of
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
 from msprobe.precheck.torch.runner import TorchRunner, text_of
@@ -50,7 +51,7 @@ class SampleRunner:
         self._runner = TorchRunner(task, None)
         self._task = task
         self._most = most
-        self._dtypes = [getattr(torch, DTYPES[name]) for name in dtypes]
+        self._dtypes = [dtype_of(DTYPES[name]) for name in dtypes]
         found, self._warning = _operators_here()
         self._operators = _chosen(found, names)
         self._held: tuple[str, list[Any]] = ("", [])
