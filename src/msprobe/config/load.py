@@ -37,7 +37,6 @@ from msprobe.config.settings import (
     ProbeTask,
     Settings,
     Task,
-    TensorSlice,
     quoted,
 )
 from msprobe.errors import InvalidInputError, PathError
@@ -201,6 +200,11 @@ def _what_is_not_available(active: str, section: Fields, load: LoadFields, sourc
         missing.append((("task",), f'task "{active}" is not available in this version; choose {able}'))
     if load.path:
         missing.append((("load",), "replacing module inputs is not available in this version; remove it"))
+    if isinstance(section, ValueFields):
+        rows = "is not available in this version: tensors are recorded whole; remove it"
+        missing += [((active, "slice"), f"recording some rows of tensors {rows}")] if section.slices else []
+        if section.request_id:
+            missing.append(((active, "request_id"), f"recording the rows of one request {rows}"))
     if isinstance(section, TensorFields) and section.bench_path:
         text = "comparing while recording is not available in this version; remove it"
         missing.append(((active, "bench_path"), text))
@@ -239,8 +243,6 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         own["summary_mode"] = mode
         own["device"] = section.device
         own["device_precision"] = section.precision or "high"
-        own["slice"] = tuple(TensorSlice(part.dim, part.begin, part.end, part.size) for part in section.slices)
-        own["request_id"] = section.request_id
     if isinstance(section, TensorFields) and section.online_run_ut:
         own["online"] = address_of(section, "client")
     if isinstance(section, LockstepFields):

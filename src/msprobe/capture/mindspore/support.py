@@ -142,7 +142,6 @@ def _tell_of_kernels(settings: Settings, compiler: Backend) -> None:
     _tell(
         "For the kernels of a static graph",
         scope=bool(settings.scope),
-        slice=bool(settings.slice),
         tensor_list=bool(settings.tensor_list),
         device=settings.device != "host" and not calculated,
         file_format=settings.file_format == "bin" and not as_whole,

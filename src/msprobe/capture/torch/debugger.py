@@ -11,7 +11,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF, Debugger
-from msprobe.capture.method_arguments import check_rank_id, check_token_range
+from msprobe.capture.method_arguments import check_rank_id, check_scheduled_tokens, check_token_range
 from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
 from msprobe.capture.torch.models import name_modules
@@ -131,12 +131,14 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         ``model``: a Module, or a list or tuple of them; needed at L0 and mix, and with ``token_range``. The
         root itself is not recorded, its sub-modules are. ``token_range`` ``[a, b]``: count the calls of the
         model's forward since start, record calls a to b only. ``rank_id``: the number in the folder's name
-        instead of the rank of the process group. A second start before stop changes nothing.
+        instead of the rank of the process group. ``scheduled_tokens`` is an argument of mindstudio-probe 26.2:
+        anything but None raises NotAvailableError. A second start before stop changes nothing.
         """
         self = cls._require()
         if self._begins_probing():
             return
         check_rank_id(rank_id)
+        check_scheduled_tokens(scheduled_tokens)
         self._look_at_config()
         listens = self.recorder.bus.has_listeners
         if self.settings.level == "debug" and not listens:
