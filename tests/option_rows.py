@@ -80,7 +80,7 @@ _TO_DB = Table(
     {
         "--data": Row(instead="--data {two_runs} --db out"),
         "--db": Row(instead="--data {monitored} --db other"),
-        "--format": Row("--format dump", refused=True),
+        "--format": Row("--format monitor", base="--data {healthy} --db out", refused=True),
         "--mapping": "--mapping {trend_names}",
         "--micro_step": "--micro_step false",
         "--process_num": Row("--process_num 2", reaches="msprobe.monitor.convert.csv_to_database:csv_to_database"),

@@ -44,6 +44,7 @@ def check_dynamic_settings(settings: Settings) -> None:
         )
     _tell(
         "In the dynamic graph of MindSpore",
+        async_dump=settings.async_dump,
         device=settings.device != "host",
         file_format=settings.file_format == "bin",
         check_mode=settings.check_mode != "all",
