@@ -280,6 +280,7 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         custom_op_namespaces=tuple(common.custom_op_namespaces),
         api_scope=common.api_scope,
         api_list_file=common.api_list_file,
+        custom_api_file=common.custom_api_file,
         optimizer=common.optimizer,
         strict_json=common.strict_json,
         record_root=common.record_root,

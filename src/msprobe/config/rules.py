@@ -58,7 +58,7 @@ def unused_field_warnings(common: CommonFields, task: str, source: Source) -> li
     used = _USED.get(task)
     if used is None:
         return []
-    usual = CommonFields()
+    usual = CommonFields.model_validate({})
     names = [name for name in known_names(CommonFields) if name not in used]
     given = [name for name in names if getattr(common, name) != getattr(usual, name)]
     return [f'{source.where((name,))}: has no effect with task "{task}"' for name in given]
@@ -83,7 +83,7 @@ def adjustment_warnings(common: CommonFields, section: FilterFields, source: Sou
     if level == "debug" and isinstance(section, StatisticsFields) and section.tensor_list:
         lines.append(f"{source.where((common.task, 'tensor_list'))}: has no effect at level debug")
     if isinstance(section, TensorFields):
-        usual = TensorFields()
+        usual = TensorFields.model_validate({})
         given = [name for name in _ONLINE if getattr(section, name) not in (getattr(usual, name), "./")]
         if given and not section.online_run_ut:
             lines += [

@@ -184,6 +184,8 @@ class Settings:
     api_scope: ApiScope | None = None
     # A list in place of the shipped one.
     api_list_file: str | None = None
+    # Functions of the user's own, which PyTorch's recorder records as calls: module -> names.
+    custom_api_file: str | None = None
     # Weights before and after an optimizer step, moments, hyper-parameters.
     # None: where the step happens between start and stop.
     optimizer: bool | None = None

@@ -63,6 +63,7 @@ COMMON: dict[str, Any] = {
     "custom_op_namespaces": Case(["every_field"], top={"api_scope": "listed"}),
     "api_scope": "listed",
     "api_list_file": "names.yaml",
+    "custom_api_file": "own.yaml",
     "optimizer": False,
     "strict_json": True,
     "record_root": Case(True, top={"level": "mix"}),
@@ -226,6 +227,7 @@ class Recording:
         place.mkdir()
         self.monkeypatch.chdir(place)
         (place / "names.yaml").write_text("torch: [cos]\n")
+        (place / "own.yaml").write_text("torch.ops.every_field: [twice]\n")
         earlier = place / "dump" / "step0" / "rank"
         earlier.mkdir(parents=True)
         (earlier / "dump.json").write_text("{}")
@@ -246,7 +248,7 @@ class Recording:
         said = self.capsys.readouterr()
         found |= {f"said {_plain(line, place)}": 1 for line in (said.out + said.err).splitlines()}
         for file in sorted(place.rglob("*")):
-            if file.is_file() and file.name not in ("config.json", "names.yaml"):
+            if file.is_file() and file.name not in ("config.json", "names.yaml", "own.yaml"):
                 data = file.read_bytes()
                 text = _plain(data.decode(errors="replace"), place)
                 found[f"file {file.relative_to(place)}"] = hashlib.sha256(text.encode()).hexdigest()

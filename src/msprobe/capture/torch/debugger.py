@@ -13,6 +13,7 @@ from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF, Debugger
 from msprobe.capture.method_arguments import check_rank_id, check_scheduled_tokens, check_token_range
 from msprobe.capture.torch.custom import register_again
+from msprobe.capture.torch.custom_list import ListedApis
 from msprobe.capture.torch.dataloader import LoaderSteps
 from msprobe.capture.torch.models import name_modules
 from msprobe.capture.torch.recorder import RANKS, TorchRecorder
@@ -102,6 +103,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     def _set_up(self, settings: Settings, model: Any, load: Callable[[], Settings]) -> None:
         self.settings = settings
         self.recorder = TorchRecorder(settings)
+        self._listed = ListedApis(settings.custom_api_file)
         self._begin_sending()
         self._listen_for_benchmark()
         if settings.lockstep is not None:
@@ -163,6 +165,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             return
         named = name_modules(given, self.settings.record_root) if given is not None else []
         self.recorder.models.give(given)
+        self._listed.register(self.recorder)
         if tokens is not None:
             outcome.reason = f"no call of the model came within token_range {token_range}"
             if self._tokens is None:
@@ -242,6 +245,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             return
         named = name_modules(model, self.settings.record_root) if model is not None else []
         self.recorder.models.give(model)
+        self._listed.register(self.recorder)
         self.recorder.start(named)
 
     def _end_batch(self) -> None:
@@ -261,4 +265,5 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     def _renewed(self, settings: Settings) -> TorchRecorder:
         renewed = TorchRecorder(settings)
         register_again(self.recorder, renewed)
+        self._listed = ListedApis(settings.custom_api_file)
         return renewed
