@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     position = _command_position(words)
-    top = _top_parser()
+    top = top_parser()
     options = top.parse(words[:position], intermixed=False)
     if position == len(words):
         top.print_help()
@@ -99,7 +99,7 @@ def _execute(command: commands.Command, args: argparse.Namespace) -> int:
     return status
 
 
-def _top_parser() -> Parser:
+def top_parser() -> Parser:
     parser = Parser(
         prog="msprobe",
         usage="msprobe [-h] [--version] [--debug] [-f {pytorch,mindspore}] COMMAND ...",

@@ -9,7 +9,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import add_workers, did_you_mean
+from msprobe.cli.parser import add_workers, did_you_mean, refuse_unused
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.report import formats
 
@@ -55,6 +55,8 @@ def _execute(args: argparse.Namespace) -> int:
     from msprobe.engine import Workers
 
     if args.list:
+        given = {"DUMP": args.dump, "-o": args.output_path, "--only": args.only, "--skip": args.skip}
+        refuse_unused(given, "--list names the checks and ends")
         width = max(len(check.name) for check in CHECKS)
         for check in CHECKS:
             print(f"{check.name:<{width}}  {check.text}")

@@ -31,7 +31,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-gp", "--golden_path", metavar="DIR", help="the dump of the trusted run, to compare with")
     add_common(parser, "-f")
     parser.add_argument(
-        "-tensor_log", "--is_print_compare_log", action="store_true", help="accepted, and changes nothing"
+        "-tensor_log",
+        "--is_print_compare_log",
+        action="store_true",
+        help="of old command lines; does nothing, and says so",
     )
     parser.add_argument(
         "-progress_log",
@@ -62,6 +65,8 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.cli.parser import UsageError
     from msprobe.graph.request import Request
 
+    if args.is_print_compare_log:
+        log.warning("-tensor_log does nothing: a graph has no log of its tensors.")
     layouts = _layouts(args)
     if args.file_type == "json":
         if args.golden_path is not None:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import UsageError
+from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.run_ut import loaded
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 #: A script ends with 1 where the call is wrong.
 BAD_INPUT_STATUS = 2
+_SEED = 1234
 _MINDSPORE_DEVICE = re.compile(r"(?:(?:cpu|cuda|npu)(?::\d+)?)?")
 _EPILOG = """\
 The script runs the call on a device and in double precision on the CPU, prints what differs and a verdict; its exit
@@ -40,8 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--api", metavar="NAME", help="the call, as Functional.softmax.0, or its record (...0.backward)"
     )
-    parser.add_argument("--propagation", choices=("forward", "backward"), default="forward", help="forward (default)")
-    parser.add_argument("--seed", type=int, default=1234, help="of values that the dump does not have (1234)")
+    parser.add_argument("--propagation", choices=("forward", "backward"), help="forward (default)")
+    parser.add_argument("--seed", type=int, help="of values that the dump does not have (1234)")
     add_script_options(parser)
 
 
@@ -80,6 +81,9 @@ def execute(args: argparse.Namespace) -> int:
     if (args.config_input is None) == (args.dump is None):
         raise UsageError("give either -i config_op.json or --dump dump.json and --api NAME.")
     if args.config_input is not None:
+        of_dump = ("api", "propagation", "seed", "device", "load", "reference", "control", "data_in_files")
+        given = {f"--{name.replace('_', '-')}": getattr(args, name) not in (None, "", False) for name in of_dump}
+        refuse_unused(given, "for --dump; of -i the file says what its script is")
         from msprobe.precheck.script import generate, load_op_config
 
         return run_script(generate(load_op_config(args.config_input), folder), args.minimize)
@@ -87,12 +91,14 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError("--dump needs --api: the name of a call, as Functional.softmax.0.")
     from msprobe.precheck.requests import open_requests
 
-    api, propagation = args.api, args.propagation
+    api, propagation = args.api, args.propagation or "forward"
     for direction in ("forward", "backward"):
         if api.endswith(f".{direction}"):
+            if args.propagation not in (None, direction):
+                raise UsageError(f"--api {api} names the {direction} call; leave --propagation {propagation} out.")
             api, propagation = api.removesuffix(f".{direction}"), direction
     requests = open_requests(args.dump, modules=api.startswith("Module."))
-    return write_and_run(requests, args, api, propagation, args.seed, folder)
+    return write_and_run(requests, args, api, propagation, _SEED if args.seed is None else args.seed, folder)
 
 
 def write_and_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from msprobe.errors import InvalidInputError
@@ -24,6 +24,15 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     longer = [name for name in words if len(word) > 3 and name.startswith(word)]
     near = longer[:1] or difflib.get_close_matches(word, words, n=1, cutoff=cutoff)
     return f"did you mean {near[0]!r}?" if near else ""
+
+
+def refuse_unused(given: Mapping[str, object], why: str) -> None:
+    """Raises UsageError for options that would do nothing: ``given`` has the value of each, which is false where the
+    option was not given. ``why`` ends the sentence "--x ...".
+    """
+    names = [name for name, value in given.items() if value]
+    if names:
+        raise UsageError(f"{', '.join(names)}: {why}; leave {'it' if len(names) == 1 else 'them'} out.")
 
 
 _MOST_SECONDS = 1e6

@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import UsageError, seconds
+from msprobe.cli.parser import UsageError, refuse_unused, seconds
 
 if TYPE_CHECKING:
     from msprobe.precheck.check import CheckReport, CheckRequest
@@ -38,6 +38,8 @@ standards: strict judges each element by what rounding explains at its place; as
 torch.testing.assert_close; compiler, beside a --control, by the root mean square error, as PyTorch tests its compilers;
 8.1.1 and 26.2 judge as mindstudio-probe.
 """
+# Of an online check: after so many seconds without a record it ends.
+_IDLE = 600.0
 #: Answer to bad input.
 BAD_INPUT_STATUS = 2
 
@@ -113,10 +115,8 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
     ours.add_argument("--fail-on", choices=("error", "warning", "never"), default="never", help="exit with 1 on these")
     online = parser.add_argument_group("online check (is_online in config.json)")
-    online.add_argument("--ranks", type=int, default=1, metavar="N", help="end when so many ranks have ended (1)")
-    online.add_argument(
-        "--idle", type=seconds, default=600.0, metavar="S", help="or when nothing came for S seconds (600)"
-    )
+    online.add_argument("--ranks", type=int, metavar="N", help="end when so many ranks have ended (1)")
+    online.add_argument("--idle", type=seconds, metavar="S", help="or when nothing came for S seconds (600)")
     if several:
         parser.add_argument(
             "-n",
@@ -181,14 +181,16 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     from msprobe.precheck.job import Task
     from msprobe.precheck.online.receiving import OnlineRequest, run_online
 
-    if args.ranks < 1:
+    ranks = 1 if args.ranks is None else args.ranks
+    if ranks < 1:
         raise UsageError("--ranks must be 1 or more.")
+    refuse_unused(_of_a_dump(args), "for the calls of a dump, and this check is online")
     demand_control(args.control, args.standard)
     if is_details_file(args.control):
         raise UsageError("--control: an online check runs its control itself; give an executor, as cpu.")
     usable_output(args.out_path)
     task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed, reference=args.reference)
-    request = OnlineRequest(args.out_path, task, settings, max(workers, 1), args.ranks, args.idle, args.timeout)
+    request = OnlineRequest(args.out_path, task, settings, max(workers, 1), ranks, args.idle or _IDLE, args.timeout)
     with progress("checking") as tell:
         report = run_online(request, tell)
     if not report.steps:
@@ -204,10 +206,32 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     return int(bool(report.failed or report.unchecked) and args.fail_on != "never")
 
 
+def _of_a_dump(args: argparse.Namespace) -> dict[str, object]:
+    """The options that an online check does not know, and what is given of them."""
+    return {
+        "-save_error_data": args.save_error_data,
+        "-j": args.jit_compile,
+        "-d": args.device,
+        "-csv_path": args.result_csv_path,
+        "-f": args.filter_api,
+        "--candidate": args.candidate,
+        "--repeat": args.repeat != 1,
+        "--gradcheck": args.gradcheck,
+        "--modules": args.modules,
+        "--clean-output": args.clean_output,
+        "--operators": args.operators,
+        "--load": args.load,
+        "--ms-atol": args.ms_atol,
+        "--engine": getattr(args, "engine", "local") != "local",
+    }
+
+
 def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     """The request of a command line. Raises UsageError or what reading the settings raises."""
     if not args.api_info_file:
         raise UsageError("provide api_info_file: -api_info DUMP/step0/rank0/dump.json.")
+    online = {"--ranks": args.ranks is not None, "--idle": args.idle is not None}
+    refuse_unused(online, "for an online check, which -config asks for and which takes no -api_info")
     if args.repeat < 1 or args.top < 0:
         raise UsageError("--repeat must be 1 or more, and --top 0 or more.")
     from msprobe.precheck.check import CheckRequest

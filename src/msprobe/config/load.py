@@ -28,7 +28,7 @@ from msprobe.config.mistakes import Mistake, Source, dotted, raise_mistakes, sho
 from msprobe.config.online import address_of
 from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, FreeBenchmarkFields, GradientProbeFields, LoadFields
 from msprobe.config.ranges import expand
-from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level
+from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level, unused_field_warnings
 from msprobe.config.sections import Section, read_section, unknown_field_warnings
 from msprobe.config.settings import (
     TASKS,
@@ -37,7 +37,6 @@ from msprobe.config.settings import (
     ProbeTask,
     Settings,
     Task,
-    TensorSlice,
     quoted,
 )
 from msprobe.errors import InvalidInputError, PathError
@@ -123,6 +122,8 @@ def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], conf
         mistakes.extend(cross_mistakes(common, cast(Section[FilterFields], section), source))
         if not common.broken & {"task", "level"}:
             warnings.extend(adjustment_warnings(common.fields, cast(FilterFields, section.fields), source))
+    else:
+        warnings.extend(unused_field_warnings(common.fields, active, source))
     for line in warnings:
         log.warning(line)
     mistakes.extend(_what_is_not_available(active, section.fields, load.fields, source))
@@ -201,6 +202,14 @@ def _what_is_not_available(active: str, section: Fields, load: LoadFields, sourc
         missing.append((("task",), f'task "{active}" is not available in this version; choose {able}'))
     if load.path:
         missing.append((("load",), "replacing module inputs is not available in this version; remove it"))
+    if isinstance(section, ValueFields):
+        rows = "is not available in this version: tensors are recorded whole; remove it"
+        missing += [((active, "slice"), f"recording some rows of tensors {rows}")] if section.slices else []
+        if section.request_id:
+            missing.append(((active, "request_id"), f"recording the rows of one request {rows}"))
+    if isinstance(section, TensorFields) and section.online_run_ut_recompute:
+        text = "computing calls again before they are sent is not available in this version; remove it"
+        missing.append(((active, "online_run_ut_recompute"), text))
     if isinstance(section, TensorFields) and section.bench_path:
         text = "comparing while recording is not available in this version; remove it"
         missing.append(((active, "bench_path"), text))
@@ -239,8 +248,6 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         own["summary_mode"] = mode
         own["device"] = section.device
         own["device_precision"] = section.precision or "high"
-        own["slice"] = tuple(TensorSlice(part.dim, part.begin, part.end, part.size) for part in section.slices)
-        own["request_id"] = section.request_id
     if isinstance(section, TensorFields) and section.online_run_ut:
         own["online"] = address_of(section, "client")
     if isinstance(section, LockstepFields):
@@ -273,6 +280,7 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         custom_op_namespaces=tuple(common.custom_op_namespaces),
         api_scope=common.api_scope,
         api_list_file=common.api_list_file,
+        custom_api_file=common.custom_api_file,
         optimizer=common.optimizer,
         strict_json=common.strict_json,
         record_root=common.record_root,

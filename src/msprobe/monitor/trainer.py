@@ -211,8 +211,14 @@ class Monitor:
         """What was measured last of activations and of their gradients: tag -> {operator: tensor, shape, dtype}."""
         return self._metrics_of("actv"), self._metrics_of("actv_grad")
 
-    def generate_wgrad_metrics(self, *ignored: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same of reduced and of unreduced gradients of parameters."""
+    def generate_wgrad_metrics(self, *given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same of reduced and of unreduced gradients of parameters. What is ``given`` (gradients, in 8.1.1) does
+        nothing, which a line says.
+        """
+        if given:
+            log.once(
+                "given gradients", "warning", "generate_wgrad_metrics(): its arguments do nothing; leave them out."
+            )
         return self._metrics_of("grad_reduced"), self._metrics_of("grad_unreduced")
 
     # ---------------------------------------------------------------- parts

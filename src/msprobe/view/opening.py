@@ -65,6 +65,7 @@ def _opened_source(paths: Sequence[StrPath], progress: Progress | None, wanted: 
     if any(map(_is_graph, paths)):
         if len(paths) > 1:
             raise InvalidInputError("graph files hold both sides already; give one path.")
+        _demand_none(wanted)
         from msprobe.view.vis import open_graph_files
 
         return open_graph_files(Path(paths[0]))
@@ -74,10 +75,16 @@ def _opened_source(paths: Sequence[StrPath], progress: Progress | None, wanted: 
     verdict = _verdict_file(Path(paths[0]))
     if verdict is not None:
         return _from_results(verdict, progress, wanted)
-    given = [name for name, value in (("--noise", wanted.noise), ("--layout", wanted.layout)) if value is not None]
+    _demand_none(wanted)
+    return checked(_opened_alone(paths[0]), progress)
+
+
+def _demand_none(wanted: Wanted) -> None:
+    """Raises InvalidInputError for what is wanted of a comparison alone."""
+    of_two = {"--noise": wanted.noise, "--layout": wanted.layout, "--jobs": wanted.jobs}
+    given = [name for name, value in of_two.items() if value is not None]
     if given:
         raise InvalidInputError(f"{' and '.join(given)}: only for a comparison; give two dumps, or leave it out.")
-    return checked(_opened_alone(paths[0]), progress)
 
 
 def _opened_alone(path: StrPath) -> Dump:
@@ -200,6 +207,8 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
             "give the dumps themselves: msprobe view CANDIDATE REFERENCE."
         )
     dumps = open_dumps(paths)
+    if overflow or len(dumps) == 1:
+        _demand_none(wanted)
     if overflow:
         return _first_overflow(dumps[0], found, progress)
     return compared(dumps[0], dumps[1], progress, wanted) if len(dumps) == 2 else checked(dumps[0], progress)
