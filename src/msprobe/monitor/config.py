@@ -12,6 +12,7 @@ from typing import Any
 from msprobe import log
 from msprobe.config.jsonc import parse
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.patterns import PatternError, compile_pattern
 from msprobe.monitor.alerts.settings import AlertSettings, read_alert_settings
 from msprobe.monitor.operators import OPERATORS
 
@@ -209,6 +210,11 @@ def _communication(reading: _Reading, name: str, value: Any) -> Any:
         checked = (_texts if key == "cc_codeline" else _bool)(reading, f"{name}.{key}", inner)
         if checked is not _WRONG:
             found[words[key]] = checked
+    for line in found.get("lines", ()):
+        try:
+            compile_pattern(line, f"{name}.cc_codeline")
+        except PatternError as problem:
+            reading.mistakes.append((MonitorTypeError, problem.message.rstrip(".")))
     return Communication(**found)
 
 
