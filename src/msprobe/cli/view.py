@@ -15,6 +15,7 @@ from msprobe.paths import check_output_file
 if TYPE_CHECKING:
     from msprobe.view.source import Source
 
+BAD_INPUT_STATUS = 2
 _MOST_PORT = 65535
 #: What can be opened, in a sentence.
 OPENED = (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError
+from msprobe.foreign.database import Database, open_database
 from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
 from msprobe.paths import StrPath
 
@@ -22,6 +23,7 @@ _READ = {
     "tb_config": "graph_type task tool_tip micro_steps overflow_check node_colors".split(),
     "tb_stack": ["id", "stack_info"],
 }
+_CONFIG = _READ["tb_config"]
 
 
 def read_vis_db(path: StrPath) -> GraphFile:
@@ -29,31 +31,25 @@ def read_vis_db(path: StrPath) -> GraphFile:
 
     It is opened read-only. Raises PathError if it is not there, InvalidInputError if it is no such database.
     """
-    place = Path(path)
-    if not place.is_file():
-        raise PathError(f'file "{path}" does not exist.')
     try:
-        database = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            return _read(place, database)
-        finally:
-            database.close()
+        with open_database(path) as database:
+            return _read(Path(path), database)
     except sqlite3.Error as problem:
         raise InvalidInputError(f'"{path}" is no graph database: {problem}.') from problem
 
 
-def _read(path: Path, database: sqlite3.Connection) -> GraphFile:
-    database.row_factory = sqlite3.Row
+def _read(path: Path, database: Database) -> GraphFile:
     _check_columns(path, database)
-    config = database.execute("SELECT * FROM tb_config").fetchone()
+    config = next((dict(zip(_CONFIG, row, strict=True)) for row in database.rows(_CONFIG, "tb_config")), None)
     if config is None:
         raise InvalidInputError(f'"{path}" is no whole graph database: its table tb_config is empty.')
-    stacks = {row["id"]: row["stack_info"] for row in database.execute("SELECT id, stack_info FROM tb_stack")}
+    stacks = dict(database.rows(_READ["tb_stack"], "tb_stack"))
     read_stacks: dict[Any, tuple[str, ...]] = {}
     graphs: dict[tuple[int, int, str], dict[str, FileNode]] = {}
     folders: dict[tuple[int, int, str], Any] = {}
     order = "ORDER BY step, rank, data_source DESC, node_order"
-    for row in database.execute(f"SELECT {', '.join(_READ['tb_nodes'])} FROM tb_nodes {order}"):
+    for cells in database.rows(_READ["tb_nodes"], "tb_nodes", order):
+        row = dict(zip(_READ["tb_nodes"], cells, strict=True))
         place = (row["step"], row["rank"], row["data_source"])
         stack = row["stack_id"]
         try:
@@ -68,7 +64,7 @@ def _read(path: Path, database: sqlite3.Connection) -> GraphFile:
         folders[place] = row["dump_data_dir"]
     try:
         tips, colours = json.loads(config["tool_tip"] or "{}"), json.loads(config["node_colors"] or "null") or {}
-    except ValueError as problem:
+    except (ValueError, TypeError, RecursionError) as problem:
         raise InvalidInputError(f'"{path}": its table tb_config is broken: {problem}.') from problem
     return GraphFile(
         path=path,
@@ -85,11 +81,11 @@ def _read(path: Path, database: sqlite3.Connection) -> GraphFile:
     )
 
 
-def _check_columns(path: Path, database: sqlite3.Connection) -> None:
+def _check_columns(path: Path, database: Database) -> None:
     """Say what the tables lack: other versions, and other programs, have others."""
     lacking = []
     for table, wanted in _READ.items():
-        found = {row["name"] for row in database.execute(f"PRAGMA table_info({table})")}
+        found = database.columns(table)
         columns = [column for column in wanted if column not in found]
         if not found:
             lacking.append(f"the table {table}")
@@ -101,7 +97,7 @@ def _check_columns(path: Path, database: sqlite3.Connection) -> None:
         )
 
 
-def _node(row: sqlite3.Row, stack: tuple[str, ...]) -> FileNode:
+def _node(row: Mapping[str, Any], stack: tuple[str, ...]) -> FileNode:
     return FileNode(
         name=row["node_name"],
         kind=int(row["node_type"]),

@@ -13,6 +13,8 @@ import numpy as np
 
 from msprobe import log
 from msprobe.errors import PathError
+from msprobe.foreign.budget import Budget, Limits
+from msprobe.foreign.opening import read_bounded
 from msprobe.monitor.files import RunFolder, files_of
 from msprobe.paths import StrPath
 
@@ -22,6 +24,9 @@ _NAME = re.compile(
 _FIXED = ("vpp_stage", "name", "step", "micro_step", "shape", "dtype")
 _NEEDED = ("vpp_stage", "name", "step")
 _MOST_BYTES = 8 << 30
+_MOST_COLUMNS = 1000
+#: Letters of a whole number of 64 bits, with its sign.
+_MOST_LETTERS = 18
 
 Floats = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 Steps = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -175,14 +180,15 @@ def _without_repeats(table: Table) -> Table:
 
 def _read(path: Path) -> bytes:
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES)
+        data = read_bounded(path, Budget(path, Limits(bytes=_MOST_BYTES)))
     except OSError as problem:
         raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from None
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def _columns(path: Path, header: list[str]) -> dict[str, int]:
+    if len(header) > _MOST_COLUMNS:
+        raise PathError(f'file "{path}" is no csv file of the monitor: it has {len(header)} columns.')
     columns = {name: at for at, name in enumerate(header)}
     missing = [name for name in _NEEDED if name not in columns]
     if missing and header:
@@ -201,7 +207,9 @@ def _rows(lines: Iterator[list[str]], header: list[str], columns: dict[str, int]
     kept: list[list[str]] = []
     damaged = 0
     for cells in lines:
-        if len(cells) == width and all(cells[at].lstrip("-").isdecimal() for at in whole):
+        if len(cells) == width and all(
+            cells[at].removeprefix("-").isdecimal() and len(cells[at]) <= _MOST_LETTERS for at in whole
+        ):
             kept.append(cells)
         elif cells:
             damaged += 1
