@@ -24,6 +24,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from msprobe import log
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
+from msprobe.foreign.console import say
 
 Engine = Literal["local", "ray"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
@@ -104,8 +105,7 @@ def run(
             progress(number)
             done = next(results)
             if done.said:
-                sys.stdout.write(done.said)
-                sys.stdout.flush()
+                say(done.said, end="", flush=True)
             if done.problem is not None:
                 raise done.problem
             yield done.result

@@ -6,7 +6,6 @@ The files and words are those of mindstudio-probe 26.2.
 from __future__ import annotations
 
 import ast
-import csv
 import io
 import json
 import os
@@ -16,7 +15,7 @@ from typing import Any
 
 from msprobe.environment.checkpoint.contents import small_file
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.foreign import yaml_text
+from msprobe.foreign import csv_cells, yaml_text
 from msprobe.paths import make_folder, write_atomically
 
 _STARTS = ("{'actor_rollout_ref':", '{"actor_rollout_ref":')
@@ -226,7 +225,7 @@ def _write_json(path: str, tree: Any) -> None:
 
 def _write_csv(path: str, header: tuple[str, ...], rows: list[tuple[str, str, str, str]]) -> None:
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv_cells.writer(out, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
     write_atomically(path, out.getvalue().encode("utf-8-sig"))

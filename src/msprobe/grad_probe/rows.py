@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import math
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from msprobe.config.settings import GradientLevel
+from msprobe.foreign import csv_cells
 
 BOM = b"\xef\xbb\xbf"
 #: What stands for NaN in a ternary direction.
@@ -54,7 +54,10 @@ def header(level: GradientLevel, bounds: Sequence[int | float], with_local: bool
 def csv_bytes(lines: Iterable[Sequence[object]]) -> bytes:
     """Lines as all csv files of the probe have them: UTF-8 with BOM, CRLF."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows(lines)
+    writer = csv_cells.writer(text, lineterminator="\r\n")
+    rows = iter(lines)
+    writer.write_safe_rows(itertools.islice(rows, 1))  # the header, which has a column "=0"
+    writer.writerows(rows)
     return BOM + text.getvalue().encode("utf-8", "backslashreplace")
 
 

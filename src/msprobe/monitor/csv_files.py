@@ -14,6 +14,7 @@ import numpy as np
 from msprobe import log
 from msprobe.errors import PathError
 from msprobe.foreign.budget import Budget, Limits
+from msprobe.foreign.csv_cells import plain_text
 from msprobe.foreign.opening import read_bounded
 from msprobe.monitor.files import RunFolder, files_of
 from msprobe.paths import StrPath
@@ -222,7 +223,7 @@ def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list
     def texts(name: str) -> list[str]:
         at = columns.get(name)
         # Files of features of layers have no such column.
-        return [""] * len(rows) if at is None else [shared.setdefault(row[at], row[at]) for row in rows]
+        return [""] * len(rows) if at is None else [_shared(shared, row[at]) for row in rows]
 
     def numbers(name: str) -> list[int]:
         at = columns.get(name)
@@ -244,6 +245,14 @@ def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list
         texts("dtype"),
         "micro_step" in columns,
     )
+
+
+def _shared(known: dict[str, str], cell: str) -> str:
+    """The text of a cell, one for all cells that have it."""
+    text = known.get(cell)
+    if text is None:
+        text = known[cell] = plain_text(cell)
+    return text
 
 
 def _floats(cells: list[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
