@@ -143,3 +143,15 @@ def test_other_settings_that_grow(tmp_path, name, text):
 def test_references_of_hydra_that_grow(tmp_path):
     lines = ["a0: xxxxxxxxxx"] + [f"a{n}: {('${a' + str(n - 1) + '}') * 10}" for n in range(1, 15)]
     settings(tmp_path, "config.yaml", "defaults: [_self_]\n" + "\n".join(lines)).demand_refused()
+
+
+def test_many_names_on_two_sides(tmp_path):
+    """What both sides have is paired without trying each name with each."""
+    for side, start in (("a", 0), ("b", 1_000_000)):
+        lines = [f"bf{n}: 1\nuse_bf16_{n}: true\n" for n in range(start, start + 8000)] + ["x" * 900 + f"{side}: 1\n"]
+        (tmp_path / f"{side}.yaml").write_text("".join(lines))
+        settings(tmp_path, f"{side}.yaml", (tmp_path / f"{side}.yaml").read_text())
+        (tmp_path / "pack.zip").rename(tmp_path / f"{side}.zip")
+    Answer(
+        "config_check", "-c", tmp_path / "a.zip", tmp_path / "b.zip", "-o", tmp_path / "out", cwd=tmp_path
+    ).demand_quick()
