@@ -49,6 +49,15 @@ def _is_run(text: str) -> bool:
     return text[:1] in ("\t", "\r", "\n") and bool(bare)
 
 
+def safe_row(cells: Iterable[object]) -> list[object]:
+    """The cells of a row with safe texts."""
+    # Most texts begin with a letter, and have no NUL.
+    return [
+        cell if cell.__class__ is not str or (cell[:1].isalnum() and "\0" not in cell) else safe_text(cell)
+        for cell in cells
+    ]
+
+
 class Writer:
     """Writes rows as Python's ``csv`` does; texts are safe, all other cells are what ``str`` says of them."""
 
@@ -57,12 +66,11 @@ class Writer:
 
     def writerow(self, cells: Iterable[object]) -> None:
         """Write one row."""
-        self._writer.writerow([safe_text(cell) if isinstance(cell, str) else cell for cell in cells])
+        self._writer.writerow(safe_row(cells))
 
     def writerows(self, rows: Iterable[Iterable[object]]) -> None:
         """Write several rows."""
-        for row in rows:
-            self.writerow(row)
+        self._writer.writerows(map(safe_row, rows))
 
     def write_safe_rows(self, rows: Iterable[Iterable[object]]) -> None:
         """Write rows whose texts are names of ours, or safe already."""

@@ -53,11 +53,14 @@ def header(level: GradientLevel, bounds: Sequence[int | float], with_local: bool
 
 def csv_bytes(lines: Iterable[Sequence[object]]) -> bytes:
     """Lines as all csv files of the probe have them: UTF-8 with BOM, CRLF."""
-    text = io.StringIO()
-    writer = csv_cells.writer(text, lineterminator="\r\n")
     rows = iter(lines)
-    writer.write_safe_rows(itertools.islice(rows, 1))  # the header, which has a column "=0"
-    writer.writerows(rows)
+    header = list(itertools.islice(rows, 1))  # it has a column "=0"
+    return _encoded(itertools.chain(header, map(csv_cells.safe_row, rows)))
+
+
+def _encoded(rows: Iterable[Sequence[object]]) -> bytes:
+    text = io.StringIO()
+    csv_cells.writer(text, lineterminator="\r\n").write_safe_rows(rows)
     return BOM + text.getvalue().encode("utf-8", "backslashreplace")
 
 
@@ -66,7 +69,7 @@ def summary_csv(rows: Sequence[GradientRow], level: GradientLevel, bounds: Seque
     with_local = any(row.local_shape is not None for row in rows)
     lines: list[Sequence[object]] = [header(level, bounds, with_local)]
     for row in rows:
-        line: list[object] = [row.name]
+        line: list[object] = [csv_cells.safe_text(row.name)]  # the only text that is not ours
         if level == "L0":
             line.append(row.checksum)
         elif level == "L2":
@@ -75,4 +78,4 @@ def summary_csv(rows: Sequence[GradientRow], level: GradientLevel, bounds: Seque
         if with_local:
             line.append("" if row.local_shape is None else str(list(row.local_shape)))
         lines.append(line)
-    return csv_bytes(lines)
+    return _encoded(lines)

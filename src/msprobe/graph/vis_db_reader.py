@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ _READ = {
     "tb_stack": ["id", "stack_info"],
 }
 _CONFIG = _READ["tb_config"]
+_NAME, _STACK, _SOURCE, _FOLDER, _STEP, _RANK = map(
+    _READ["tb_nodes"].index, ("node_name", "stack_id", "data_source", "dump_data_dir", "step", "rank")
+)
 
 
 def read_vis_db(path: StrPath) -> GraphFile:
@@ -48,20 +51,16 @@ def _read(path: Path, database: Database) -> GraphFile:
     graphs: dict[tuple[int, int, str], dict[str, FileNode]] = {}
     folders: dict[tuple[int, int, str], Any] = {}
     order = "ORDER BY step, rank, data_source DESC, node_order"
-    for cells in database.rows(_READ["tb_nodes"], "tb_nodes", order):
-        row = dict(zip(_READ["tb_nodes"], cells, strict=True))
-        place = (row["step"], row["rank"], row["data_source"])
-        stack = row["stack_id"]
+    for row in database.rows(_READ["tb_nodes"], "tb_nodes", order):
+        place, stack = (row[_STEP], row[_RANK], row[_SOURCE]), row[_STACK]
         try:
             if stack not in read_stacks:
                 read_stacks[stack] = tuple(_list(stacks.get(stack)))
             node = _node(row, read_stacks[stack])
         except (ValueError, TypeError, RecursionError) as problem:
-            raise InvalidInputError(
-                f'"{path}": the row of node {row["node_name"]!r} is broken: {problem}.'
-            ) from problem
+            raise InvalidInputError(f'"{path}": the row of node {row[_NAME]!r} is broken: {problem}.') from problem
         graphs.setdefault(place, {})[node.name] = node
-        folders[place] = row["dump_data_dir"]
+        folders[place] = row[_FOLDER]
     try:
         tips, colours = json.loads(config["tool_tip"] or "{}"), json.loads(config["node_colors"] or "null") or {}
     except (ValueError, TypeError, RecursionError) as problem:
@@ -97,21 +96,24 @@ def _check_columns(path: Path, database: Database) -> None:
         )
 
 
-def _node(row: Mapping[str, Any], stack: tuple[str, ...]) -> FileNode:
+def _node(row: tuple[Any, ...], stack: tuple[str, ...]) -> FileNode:
+    _, name, kind, parent, children, index, overflow, micro_step, link, _, merged, communication, inputs, outputs = row[
+        :14
+    ]
     return FileNode(
-        name=row["node_name"],
-        kind=int(row["node_type"]),
-        parent=row["up_node"] or None,
-        children=tuple(_list(row["sub_nodes"])),
-        link=without_prefixes(_list(row["matched_node_link"])),
-        index=row["precision_index"],
-        overflow=row["overflow_level"],
-        micro_step=row["micro_step_id"],
+        name=name,
+        kind=int(kind),
+        parent=parent or None,
+        children=tuple(_list(children)),
+        link=without_prefixes(_list(link)),
+        index=index,
+        overflow=overflow,
+        micro_step=micro_step,
         stack=stack,
-        communication=json.loads(row["matched_distributed"] or "{}"),
-        inputs_read=row["input_data"] or "",
-        outputs_read=row["output_data"] or "",
-        merged=tuple(_list(row["parallel_merge_info"])),
+        communication=json.loads(communication or "{}"),
+        inputs_read=inputs or "",
+        outputs_read=outputs or "",
+        merged=tuple(_list(merged)),
     )
 
 

@@ -23,6 +23,7 @@ _NAME = re.compile(
     r"(?P<quantity>[a-z][a-z0-9_]*?)_(?P<first>\d{1,15})-(?P<last>\d{1,15})(?:\.(?P<part>\d{1,6}))?\.csv", re.ASCII
 )
 _FIXED = ("vpp_stage", "name", "step", "micro_step", "shape", "dtype")
+_WHOLE = ("vpp_stage", "step", "micro_step")
 _NEEDED = ("vpp_stage", "name", "step")
 _MOST_BYTES = 8 << 30
 _MOST_COLUMNS = 1000
@@ -116,9 +117,16 @@ def read_table(path: StrPath) -> Table:
         kept, damaged = _rows(lines, header, columns)
     except csv.Error as problem:
         raise PathError(f'file "{path}" cannot be read: {problem}.') from None
+    quantity = name.quantity if name else path.stem
+    try:
+        table = _table(quantity, header, columns, kept)
+    except (ValueError, OverflowError):  # a number of more than 64 bits, or with two signs
+        whole = [columns[name] for name in _WHOLE if name in columns]
+        table = _table(quantity, header, columns, [row for row in kept if all(_is_whole(row[at]) for at in whole)])
+    damaged += len(kept) - len(table)
     if damaged:
         log.warning(f'file "{path}": {damaged} damaged lines are left out.')
-    return _table(name.quantity if name else path.stem, header, columns, kept)
+    return table
 
 
 def whole_length(data: bytes) -> int:
@@ -204,17 +212,19 @@ def _rows(lines: Iterator[list[str]], header: list[str], columns: dict[str, int]
     if not header:
         return [], 0
     width = len(header)
-    whole = [columns[name] for name in ("vpp_stage", "step", "micro_step") if name in columns]
+    whole = [columns[name] for name in _WHOLE if name in columns]
     kept: list[list[str]] = []
     damaged = 0
     for cells in lines:
-        if len(cells) == width and all(
-            cells[at].removeprefix("-").isdecimal() and len(cells[at]) <= _MOST_LETTERS for at in whole
-        ):
+        if len(cells) == width and all(cells[at].lstrip("-").isdecimal() for at in whole):
             kept.append(cells)
         elif cells:
             damaged += 1
     return kept, damaged
+
+
+def _is_whole(cell: str) -> bool:
+    return cell.removeprefix("-").isdecimal() and len(cell) <= _MOST_LETTERS
 
 
 def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list[list[str]]) -> Table:
@@ -223,7 +233,11 @@ def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list
     def texts(name: str) -> list[str]:
         at = columns.get(name)
         # Files of features of layers have no such column.
-        return [""] * len(rows) if at is None else [_shared(shared, row[at]) for row in rows]
+        if at is None:
+            return [""] * len(rows)
+        found = [shared.setdefault(row[at], row[at]) for row in rows]
+        safe = {text: plain_text(text) for text in shared if text[:1] == "'"}
+        return [safe.get(text, text) for text in found] if safe else found
 
     def numbers(name: str) -> list[int]:
         at = columns.get(name)
@@ -245,14 +259,6 @@ def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list
         texts("dtype"),
         "micro_step" in columns,
     )
-
-
-def _shared(known: dict[str, str], cell: str) -> str:
-    """The text of a cell, one for all cells that have it."""
-    text = known.get(cell)
-    if text is None:
-        text = known[cell] = plain_text(cell)
-    return text
 
 
 def _floats(cells: list[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
