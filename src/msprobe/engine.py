@@ -25,6 +25,7 @@ from msprobe import log
 from msprobe.children import jobs as local_jobs
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
+from msprobe.foreign.console import say
 
 Engine = Literal["local", "ray"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
@@ -107,8 +108,7 @@ def run(
             progress(number)
             done = next(results)
             if done.said:
-                sys.stdout.write(done.said)
-                sys.stdout.flush()
+                say(done.said, end="", flush=True)
             if done.problem is not None:
                 raise done.problem
             yield done.result

@@ -17,6 +17,7 @@ from msprobe import __version__
 from msprobe.cli import commands
 from msprobe.cli.parser import USAGE_STATUS, Parser, UsageError, did_you_mean
 from msprobe.errors import MsprobeError
+from msprobe.foreign.console import clean_errors, say
 
 INTERRUPTED_STATUS = 130
 FRAMEWORKS = ("pytorch", "mindspore")
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         position += 1
         part = words[position] if position < len(words) else "-h"
         if part in ("-h", "--help"):
-            print(_help_of_parts(name, purpose, parts))
+            say(_help_of_parts(name, purpose, parts))
             if position == len(words):
                 return 0
             raise SystemExit(0)
@@ -65,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.debug = args.debug or options.debug
     args.framework = options.framework
     args.foreign = foreign
+    if argv is None and not foreign:  # a script of the user answers for its own output
+        clean_errors()
     return _execute(command, args)
 
 
@@ -129,7 +132,7 @@ class _ShowVersion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from msprobe.capture import native
 
-        print(f"msprobe {__version__}\n{native.status()}")
+        say(f"msprobe {__version__}\n{native.status()}")
         parser.exit()
 
 
@@ -169,5 +172,5 @@ def _sentence(text: str) -> str:
 
 
 def _say(message: str, status: int) -> int:
-    print(f"msprobe: {message}", file=sys.stderr)
+    say(f"msprobe: {message}", file=sys.stderr)
     return status

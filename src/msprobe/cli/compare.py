@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.cli.parser import UsageError, add_workers, refuse_unused
 from msprobe.errors import NotAvailableError
+from msprobe.foreign.console import say
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def execute(args: argparse.Namespace) -> int:
     }
     asked = [form for form, given in forms.items() if given]
     if not asked and args.framework is None:
-        print(f"msprobe: {_NOTHING_GIVEN}", file=sys.stderr)
+        say(f"msprobe: {_NOTHING_GIVEN}", file=sys.stderr)
         return USAGE_STATUS
     if len(asked) != 1:
         found = f"found {' and '.join(asked)}" if asked else "found none of them"

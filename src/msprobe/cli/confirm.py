@@ -13,6 +13,7 @@ from msprobe.cli.lockstep import BAD_INPUT_STATUS, run_against
 from msprobe.cli.lockstep import split as split
 from msprobe.cli.parser import finding_numbers
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.foreign.console import say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +57,7 @@ def execute(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        print(f"msprobe: {problem.message}", file=sys.stderr)
+        say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
 
 
@@ -81,10 +82,10 @@ def _confirm(args: argparse.Namespace) -> int:
         why = "the script made no such call, or its values are the reference's"
         if any(operation(one.rpartition(".")[0].rpartition(".")[0]) in AVERAGING for one in named.entries):
             why += ", and running averages that it keeps are put right in the steps that follow, of which there is none"
-        print(f"{named.in_words}: nothing was replaced; {why}.")
+        say(f"{named.in_words}: nothing was replaced; {why}.")
         return BAD_INPUT_STATUS
     found = confirmed(named, Path(args.output_path))
-    print(found.sentence())
+    say(found.sentence())
     if found.verdict.status == "incomparable":
         return BAD_INPUT_STATUS
     return 0 if found.is_confirmed else 1

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from msprobe.cli.graph import add_common, carry_out, mapping_of, match_of
+from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
     from msprobe.graph.merge.layout import Layout
@@ -95,17 +96,17 @@ def _with_progress(request: Request, jobs: int | None) -> int:
 
     from msprobe.errors import MsprobeError
 
-    def say(percent: int, running: bool, errors: list[str]) -> None:
+    def progressed(percent: int, running: bool, errors: list[str]) -> None:
         content = {"current_progress": percent, "process_running": running, "error_msg": errors}
-        print(f"PROGRESS: {json.dumps(content)}", flush=True)
+        say(f"PROGRESS: {json.dumps(content)}", flush=True)
 
-    say(0, True, [])
+    progressed(0, True, [])
     try:
         status = carry_out(request, jobs)
     except MsprobeError as problem:
-        say(100, False, [problem.message])
+        progressed(100, False, [problem.message])
         raise
-    say(100, False, [])
+    progressed(100, False, [])
     return status
 
 

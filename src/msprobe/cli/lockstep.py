@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
+from msprobe.foreign.console import say
 
 BAD_INPUT_STATUS = 2
 
@@ -55,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        print(f"msprobe: {problem.message}", file=sys.stderr)
+        say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
 
 
@@ -69,7 +70,7 @@ def _lockstep(args: argparse.Namespace) -> int:
     lines = formats.printed("verdict").render()
     print_lines(lambda width: lines(verdict, [str(Path(args.output_path) / FILE)], width))
     if status:
-        print(
+        say(
             f"msprobe: the script ended with status {status}; the verdict is of what it did until then.",
             file=sys.stderr,
         )

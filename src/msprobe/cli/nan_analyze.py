@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import UsageError, add_workers, refuse_unused
+from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
 
         with progress("searching") as tell:
             answer = find_first_overflow(args.input_path, asked, tell, workers)
-        print(anomaly_bytes(answer).decode(), end="")
+        say(anomaly_bytes(answer).decode(), end="")
         return 0
     from msprobe.cli.output_folder import usable_output
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.run_ut import loaded
+from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
     from msprobe.precheck.executors import ScriptWords
@@ -140,7 +141,7 @@ def write_and_run(
     )
     path = write_script(requests, request)
     if not requests.has_values:
-        print("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
+        say("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
     return run_script(path, args.minimize, hint, requests.framework != "mindspore")
 
 
@@ -170,9 +171,9 @@ def run_script(path: Path, minimize: bool, hint: str = "", can_minimize: bool = 
     """
     from msprobe.report.phrases import clean
 
-    print(clean(f"  {path}"))
+    say(clean(f"  {path}"))
     if hint:
-        print(hint)
+        say(hint)
     if minimize:
         sys.stdout.flush()
         from msprobe.children import starting
@@ -181,9 +182,9 @@ def run_script(path: Path, minimize: bool, hint: str = "", can_minimize: bool = 
         return 0 if status in (0, 1) else BAD_INPUT_STATUS
     script = clean(shlex.quote(str(path)))
     if hint:
-        print(f"Run it all the same: python {script}")
+        say(f"Run it all the same: python {script}")
         return 0
-    print(f"Run it on the device under suspicion, exit status 1 if the call is wrong there: python {script}")
+    say(f"Run it on the device under suspicion, exit status 1 if the call is wrong there: python {script}")
     if can_minimize:
-        print(f"Look for a smaller call that fails: python {script} --minimize")
+        say(f"Look for a smaller call that fails: python {script} --minimize")
     return 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import UsageError, refuse_unused, seconds
+from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
     from msprobe.precheck.check import CheckReport, CheckRequest
@@ -196,13 +197,13 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     if not report.steps:
         wanted = f" of rank_list {list(settings.ranks)}" if settings.ranks else ""
         raise NotAvailableError(f"the online check has ended, and no step of any rank{wanted} has come.")
-    print(f"{report.checked} calls of {len(report.steps)} steps were checked, {len(report.failed)} of them are wrong")
+    say(f"{report.checked} calls of {len(report.steps)} steps were checked, {len(report.failed)} of them are wrong")
     for rank, step, key in report.failed[: args.top]:
-        print(f"  rank {rank}, step {step}: {key}")
+        say(f"  rank {rank}, step {step}: {key}")
     for rank, step in report.unchecked[: args.top]:
-        print(f"  rank {rank}, step {step} could not be checked, see above")
+        say(f"  rank {rank}, step {step} could not be checked, see above")
     for files in report.files.values():
-        print(f"  {files.result}\n  {files.details}")
+        say(f"  {files.result}\n  {files.details}")
     return int(bool(report.failed or report.unchecked) and args.fail_on != "never")
 
 
@@ -361,9 +362,9 @@ def _show(report: CheckReport, top: int) -> None:
     from msprobe.report.phrases import clean
 
     for line in report.ranking.lines(top):
-        print(clean(line))
+        say(clean(line))
     for path in (*report.files.written, *report.summaries, *report.compared):
-        print(clean(f"  {path}"))
+        say(clean(f"  {path}"))
     log.info("Successfully completed run_ut/multi_run_ut")
 
 

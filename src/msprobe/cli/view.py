@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.console import say
 from msprobe.paths import check_output_file
 
 if TYPE_CHECKING:
     from msprobe.view.source import Source
 
 _HERE = "127.0.0.1"
+BAD_INPUT_STATUS = 2
 _MOST_PORT = 65535
 #: What can be opened, in a sentence.
 OPENED = (
@@ -111,7 +113,7 @@ def _write(source: Source, file: Path) -> int:
     from msprobe.view.single_file import single_file
 
     size = write_atomically(file, single_file(source), fsync=False)
-    print(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
+    say(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
     return 0
 
 
@@ -126,13 +128,13 @@ def _show(source: Source, args: argparse.Namespace, port: int) -> int:
 
         def ready() -> None:
             if not is_local(args.host):
-                print(
+                say(
                     f"msprobe: {args.host} can be reached from other machines, and what is sent is not encrypted: "
                     "whoever has the address sees the dump.",
                     file=sys.stderr,
                 )
-            print(address, flush=True)
-            print("Ctrl-C ends it.", file=sys.stderr, flush=True)
+            say(address, flush=True)
+            say("Ctrl-C ends it.", file=sys.stderr, flush=True)
             if not args.no_browser:
                 open_browser(address)
 

@@ -24,7 +24,7 @@ from msprobe.config.fields import (
 )
 from msprobe.config.free_benchmark import benchmark_mistakes, complete_benchmark
 from msprobe.config.jsonc import Document, FieldPath
-from msprobe.config.mistakes import Mistake, Source, dotted, raise_mistakes, shown
+from msprobe.config.mistakes import MOST_SHOWN, Mistake, Source, dotted, raise_mistakes, shown
 from msprobe.config.online import address_of
 from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, FreeBenchmarkFields, GradientProbeFields, LoadFields
 from msprobe.config.ranges import expand
@@ -68,11 +68,13 @@ def load_settings(
     InvalidInputError with one line for each mistake otherwise. Names that nothing reads give a warning in the log.
     """
     name, document = read_file(config_path)
-    for duplicate in document.duplicates:
+    for duplicate in document.duplicates[:MOST_SHOWN]:
         log.warning(
             f'{name}:{duplicate.last.line}: field "{dotted(duplicate.path)}" stands twice, first in line '
             f"{duplicate.first.line}; the last one counts"
         )
+    if len(document.duplicates) > MOST_SHOWN:
+        log.warning(f"{name}: {len(document.duplicates) - MOST_SHOWN} more fields stand twice; the last one counts")
     named = {"task": task, "dump_path": dump_path, "level": level, "step": step, "rank": rank, **overrides}
     raw, source, mistakes = put_arguments(name, document, named)
     return _settings(raw, source, mistakes, None if config_path is None else Path(config_path))

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from msprobe import log, paths
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.patterns import compile_pattern
 from msprobe.grad_probe import layout
 from msprobe.grad_probe.comparison import RankComparison, compare_rank
 from msprobe.grad_probe.reading import RankFolder
@@ -163,7 +164,7 @@ def _partner(mapping: Mapped) -> Callable[[str], str]:
         raise InvalidInputError("mapping: names and what they become must be texts.")
     table = dict(mapping)
     try:
-        patterns = [(re.compile(name), new) for name, new in table.items()]
+        patterns = [(compile_pattern(name, "mapping"), new) for name, new in table.items()]
         for pattern, new in patterns:
             pattern.sub(new, "")
     except (re.error, IndexError) as problem:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.csv_cells import plain_text
 from msprobe.grad_probe import layout
 
 Array = NDArray[Any]
@@ -49,7 +50,7 @@ class StepRows:
             raise InvalidInputError(f'"{file}": the first column must be param_name, found {found}.')
         for line in lines[1:]:
             if line:
-                self.rows.setdefault(line[0], dict(zip(header[1:], line[1:], strict=False)))
+                self.rows.setdefault(plain_text(line[0]), dict(zip(header[1:], line[1:], strict=False)))
 
     @property
     def has_checksums(self) -> bool:

@@ -12,6 +12,7 @@ from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep, TrainingListening
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.console import say
 from msprobe.monitor.alerts.needs import unnoted
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig, load
@@ -380,7 +381,7 @@ class Monitor:
                 ' configuration asks for. Set print_struct to "continue" to go on training, or to false.'
             )
         if watch.collectives is not None:
-            print(watch.collectives.text(), flush=True)
+            say(watch.collectives.text(), flush=True)
             self.stop()
             raise MonitorStop(
                 "cc_log_only: the call stacks of the collectives of one step are printed above; the training is ended,"

@@ -197,9 +197,9 @@ def _autocast_of(call: ApiCall) -> str | None:
 
 
 def _near(name: str, keys: list[str]) -> str:
-    import difflib
+    from msprobe.foreign.nearest import near_words
 
-    found = difflib.get_close_matches(name, keys, 3) or [key for key in keys if name.lower() in key.lower()][:3]
+    found = near_words(name, keys, 3) or [key for key in keys if name.lower() in key.lower()][:3]
     return f"did you mean {', '.join(found)}?".rstrip("?") if found else f"it has {len(keys)} others"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.foreign.console import say
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor to-db``."""
@@ -36,5 +38,5 @@ def execute(args: argparse.Namespace) -> int:
         micro_step=args.micro_step == "true",
         process_num=args.process_num,
     )
-    print(f"database: {written.path} ({written.rows} rows, {written.steps} steps, {written.ranks} ranks)")
+    say(f"database: {written.path} ({written.rows} rows, {written.steps} steps, {written.ranks} ranks)")
     return 0

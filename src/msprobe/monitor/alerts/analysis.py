@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.foreign.console import say
 from msprobe.monitor.alerts.alert import place_in_training
 from msprobe.monitor.alerts.sink import DETAILS_FILE, FILE
 from msprobe.paths import (
@@ -115,9 +116,9 @@ def main(words: Sequence[str] | None = None) -> int:
     add_arguments(parser)
     args = parser.parse_args(words)
     try:
-        print("\n".join(analyse(args.data_path, args.out_path, args.topk, args.step)))
+        say("\n".join(analyse(args.data_path, args.out_path, args.topk, args.step)))
     except MsprobeError as problem:
-        print(problem, file=sys.stderr)
+        say(problem, file=sys.stderr)
         return 1
     return 0
 

@@ -201,13 +201,26 @@ def check(content: dict[str, Any], folder: Path, iteration: int, fault: str) -> 
     ]
 
 
+def harmless(cell: Any) -> Any:
+    """A cell that no spreadsheet runs: names come out of a dump."""
+    if not isinstance(cell, str) or not cell.lstrip().startswith(
+        ("=", "+", "-", "@", "%", "＝", "＋", "－", "＠", "％")
+    ):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 def write(kind: str, stamp: str, rows: list[Any]) -> Path:
     """One of the two files."""
     path = Path("op_result_output", f"accuracy_checking_{kind}_{stamp}.csv")
     path.parent.mkdir(mode=0o750, exist_ok=True)
     path.unlink(missing_ok=True)  # a link of that name is not followed
     with path.open("x", encoding="utf-8-sig", newline="") as file:
-        csv.writer(file).writerows(rows)
+        csv.writer(file).writerows([[harmless(cell) for cell in row] for row in rows])
     path.chmod(0o640)
     return path
 

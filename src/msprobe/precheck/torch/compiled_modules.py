@@ -23,6 +23,7 @@ from msprobe import log
 from msprobe.capture.torch import private
 from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.foreign.console import say
 from msprobe.paths import check_output_folder, make_folder, write_atomically
 from msprobe.precheck.compile_report import CompileResult, Difference, Status, difference, result_of
 from msprobe.precheck.torch.beside import ModelState, Surroundings, bytes_of, state_of, tensors_of
@@ -172,11 +173,11 @@ class PrecisionChecker:
     def report(self, result: CompileResult, csv_path: str | os.PathLike[str] | None = None) -> None:
         """Print what was found, and write it as a csv file where a path is given. Raises PathError."""
         for line in result.lines():
-            print(line)
+            say(line)
         if csv_path is not None:
             make_folder(Path(csv_path).absolute().parent)
             write_atomically(csv_path, result.csv())
-            print(f"  {csv_path}")
+            say(f"  {csv_path}")
 
     def _install(self, model: nn.Module) -> None:
         if self._watched:
