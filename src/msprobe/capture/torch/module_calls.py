@@ -14,12 +14,10 @@ from __future__ import annotations
 import sys
 import threading
 import types
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 from msprobe import log
 from msprobe.capture.around import Around, Plan
@@ -119,8 +117,8 @@ class _BehindOthers(PassHook):
             module._forward_pre_hooks_with_kwargs.pop(_KEY, None)
 
 
-# Under which our hook stands in the dictionary of a module: a number that torch gives to no other.
-_KEY: int = RemovableHandle(OrderedDict()).id
+# Under which our hook stands in the dictionary of a module: torch counts up from 0.
+_KEY = -1
 
 
 class _ModuleCalls:
