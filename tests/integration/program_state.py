@@ -1,9 +1,9 @@
-"""Run a program as Python would and write down the state it leaves behind: ``program_state.py FILE WORDS...``.
+"""Run a program as Python would and write down the state in which it ends: ``program_state.py FILE WORDS...``.
 
 WORDS: a script and its arguments, or ``msprobe`` and its arguments. When everything that the program and msprobe have
-registered at exit has run, FILE gets a json of texts: for all that hangs on the globals of the program, by its path, what
-it holds (tensors with gradients, strides and bits; modules with their hooks; optimizers with states), and the state of
-random generators and of torch's switches.
+registered at exit has run, FILE gets a json of texts: for all that hangs on the globals of the program, by its path,
+what it holds (tensors with gradients, strides and bits; modules with their hooks; optimizers with states), and the
+state of random generators and of torch's switches.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ HOOKS = "_forward_hooks _forward_pre_hooks _backward_hooks _backward_pre_hooks _
 GENERATED = "__builtins__ __loader__ __spec__ __file__ __cached__".split()
 
 
-def described(thing: Any, path: str, seen: dict[int, str]) -> Iterator[tuple[str, str]]:
+def described(thing: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterator[tuple[str, str]]:
     """All that hangs on ``thing``, as paths and texts; what was met before is named by its first path."""
     if isinstance(thing, PLAIN):
-        yield path, repr(thing)
+        yield path, repr(thing).replace(os.getcwd(), "FOLDER")
         return
     if id(thing) in seen:
-        yield path, f"is {seen[id(thing)]}"
+        yield path, f"is {seen[id(thing)][0]}"
         return
-    seen[id(thing)] = path
+    seen[id(thing)] = path, thing  # held, so that no other thing gets its place
     if isinstance(thing, torch.Tensor):
         yield path, _tensor(thing)
         if thing.is_leaf and thing.grad is not None:
@@ -65,7 +65,7 @@ def described(thing: Any, path: str, seen: dict[int, str]) -> Iterator[tuple[str
         yield path, type(thing).__qualname__
         # Addresses, and numbers that are counted up for the whole process.
         own = {name: value for name, value in vars(thing).items() if name not in ("_torchdynamo_wrapper_id", "id")}
-        yield from described(own, path, seen)
+        yield from described(own, f"{path} own", seen)
         yield f"{path} methods", str([name for name in vars(thing) if callable(getattr(type(thing), name, None))])
 
 
@@ -89,7 +89,9 @@ def _tensor(tensor: torch.Tensor) -> str:
         inner = tensor.detach()
         bits = _bits(inner._indices()) + _bits(inner._values())  # as they are stored
     elif tensor.layout is torch.strided:
-        kind += f" {tensor.stride()} v{tensor._version if not tensor.is_inference() else ''} {tensor.grad_fn and tensor.grad_fn.name()}"
+        version = "" if tensor.is_inference() else tensor._version
+        made_by = "" if tensor.grad_fn is None else tensor.grad_fn.name()
+        kind += f" {tensor.stride()} v{version} {made_by}"
         bits = _bits(tensor.detach())
     else:
         bits = b""
@@ -123,7 +125,7 @@ def switches() -> dict[str, str]:
 
 def write(path: str) -> None:
     """Write the state of the main program, as it is now."""
-    seen: dict[int, str] = {}
+    seen: dict[int, tuple[str, Any]] = {}
     found = switches()
     for name, value in list(vars(sys.modules["__main__"]).items()):
         if name not in GENERATED:

@@ -1,4 +1,4 @@
-"""A transformer that learns to add numbers of two digits; accuracy is counted with gradients on, and the end is a trace."""
+"""A transformer that learns to add numbers of two digits; accuracy is counted with gradients on; the end is a trace."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Adder(nn.Module):
 model = Adder()
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
-for step in range(4):
+for _ in range(4):
     tokens = digits_of(rng.integers(0, 100, 16), rng.integers(0, 100, 16))
     logits = model(tokens[:, :-1])
     loss = nn.functional.cross_entropy(logits[:, 5:].reshape(-1, 12), tokens[:, 6:].reshape(-1))

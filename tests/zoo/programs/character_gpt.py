@@ -1,4 +1,4 @@
-"""A character GPT: tied embeddings, accumulated gradients, warm-up, clipping, the best checkpoint kept, text at the end."""
+"""A character GPT: tied embeddings, accumulated gradients, warm-up, clipping, the best checkpoint, text at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches come from worker processes with random augmentation of their own; gradients are clipped, best weights kept."""
+"""Batches come from worker processes with random augmentation of their own; the best weights are kept."""
 
 from __future__ import annotations
 

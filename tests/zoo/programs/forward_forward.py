@@ -1,6 +1,8 @@
-"""Forward-forward: every layer has an optimizer and a loss of its own; no gradient passes from one layer to the next."""
+"""Forward-forward: each layer has an optimizer and a loss of its own; no gradient passes from layer to layer."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -41,7 +43,7 @@ class Layer(nn.Linear):
 class Net(nn.Module):
     def __init__(self, sizes) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([Layer(a, b) for a, b in zip(sizes, sizes[1:], strict=False)])
+        self.layers = nn.ModuleList([Layer(a, b) for a, b in pairwise(sizes)])
 
     def predict(self, x):
         goodness = []

@@ -1,4 +1,4 @@
-"""Hogwild: processes train one model in shared memory without a process group; here they take turns, to be repeatable."""
+"""Hogwild: processes train one model in shared memory without a process group; they take turns, to be repeatable."""
 
 from __future__ import annotations
 

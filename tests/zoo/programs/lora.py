@@ -1,4 +1,4 @@
-"""A model is trained, then its linear layers are replaced by frozen ones with low-rank additions, trained and merged."""
+"""A model is trained, then linear layers are replaced by frozen ones with low-rank additions, trained and merged."""
 
 from __future__ import annotations
 

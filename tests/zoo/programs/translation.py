@@ -1,4 +1,4 @@
-"""An encoder-decoder transformer that learns to reverse: label smoothing, warm-up, greedy and beam search at the end."""
+"""An encoder-decoder transformer that learns to reverse: label smoothing, warm-up, greedy and beam search."""
 
 from __future__ import annotations
 
