@@ -103,7 +103,8 @@ def run(place: Path, name: str, setting: tuple[str, str] | None = None, turn: in
 
 def apart(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     """The lines of the program, and those of msprobe's log as level and text."""
-    lines = [(line, LOG_LINE.match(line)) for line in text.splitlines()]
+    # Torch's profiler announces itself with the number of the process.
+    lines = [(line, LOG_LINE.match(line)) for line in text.splitlines() if not line.startswith("USDT:")]
     return [line for line, own in lines if own is None], [(own[1], own[2]) for _, own in lines if own is not None]
 
 
