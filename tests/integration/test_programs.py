@@ -44,11 +44,11 @@ _HOOKS = "hooks stay on modules, and on what is copied, saved, scripted or expor
 AWAITED: dict[str, dict[str, str]] = {
     "recorded": dict.fromkeys(
         "distillation evolution exported lora maml_functional mixture_of_experts physics_informed reptile sine_lbfgs"
-        " sparse_gcn user_hooks word_language_model".split(),
+        " sparse_gcn taken_apart user_hooks word_language_model".split(),
         _HOOKS,
     ),
     "others": dict.fromkeys(
-        "exported lora reptile sine_lbfgs sparse_gcn user_hooks word_language_model".split(), _HOOKS
+        "exported lora reptile sine_lbfgs sparse_gcn taken_apart user_hooks word_language_model".split(), _HOOKS
     ),
     "python": dict.fromkeys("sparse_gcn user_hooks".split(), _HOOKS),
     "check": {"mixed_precision": "a step that the scaler leaves out has no record of its optimizer"},
