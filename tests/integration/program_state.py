@@ -51,7 +51,9 @@ def described(thing: Any, path: str, seen: dict[int, tuple[str, Any]]) -> Iterat
     elif isinstance(thing, dict):
         yield path, f"{type(thing).__name__} of {len(thing)}"
         for number, (key, value) in enumerate(thing.items()):
-            name = repr(key) if isinstance(key, PLAIN) else f"key {number}"
+            # Handles of hooks are counted up for the whole process.
+            is_name = isinstance(key, PLAIN) and "_hooks'" not in path
+            name = repr(key) if is_name else f"key {number}"
             if not isinstance(key, PLAIN):
                 yield from described(key, f"{path}.{name}", seen)
             yield from described(value, f"{path}[{name}]", seen)
