@@ -303,6 +303,8 @@ class Session:
         self._writer = None
         self._files = None
         self._late.clear()
+        # What waits to be written is the parent's, too.
+        self.before_publish.clear()
 
     def rank(self) -> int | None:
         """The rank that names this process's folder; None for a single process."""

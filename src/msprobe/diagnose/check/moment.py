@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -98,6 +98,13 @@ class Moment:
             self._weights[timeline.rank] = _weights(timeline)
         return self._weights[timeline.rank]
 
+    def weights_move(self, timeline: Timeline) -> bool:
+        """True if two forward passes of this step saw different values of one parameter: they are no micro-batches."""
+        key = ("weights that move", timeline.rank)
+        if key not in self.remembered:
+            self.remembered[key] = _weights_move(timeline)
+        return bool(self.remembered[key])
+
     def gradients(self, timeline: Timeline) -> dict[str, list[Leaf | None]]:
         """The gradients of each parameter, one for each backward pass; None where none came."""
         if timeline.rank not in self._gradients:
@@ -167,14 +174,29 @@ class Moment:
 
 def _weights(timeline: Timeline) -> dict[str, Weight]:
     found: dict[str, Weight] = {}
+    for name, weight in _seen_weights(timeline):
+        found.setdefault(name, weight)
+    return found
+
+
+def _seen_weights(timeline: Timeline) -> Iterator[tuple[str, Weight]]:
+    """The parameters of the modules by full name, for each forward pass."""
     for event in timeline:
         if event.is_module and event.direction == "forward":
             parameters = event.record.get("parameters")
             path = plain_path(event.parts.path)
             for name, leaf in parameters.items() if isinstance(parameters, dict) else ():
                 if is_tensor(leaf):
-                    found.setdefault(joined(path, name), Weight(event, leaf))
-    return found
+                    yield joined(path, name), Weight(event, leaf)
+
+
+def _weights_move(timeline: Timeline) -> bool:
+    first: dict[str, Any] = {}
+    for name, weight in _seen_weights(timeline):
+        values = fingerprint(weight.leaf)
+        if values is not None and first.setdefault(name, values) != values:
+            return True
+    return False
 
 
 def _gradients(timeline: Timeline) -> dict[str, list[Leaf | None]]:

@@ -133,6 +133,16 @@ def test_other_layouts_are_written_dense(layout: str) -> None:
     assert torch.equal(found, dense)
 
 
+def test_a_sparse_gradient_is_written_dense_as_it_comes() -> None:
+    """In a hook it has rows that come twice."""
+    table = nn.Embedding(4, 2, sparse=True)
+    seen: list[torch.Tensor | None] = []
+    table.weight.register_hook(lambda gradient: seen.append(copied(gradient)))
+    table(torch.tensor([1, 1, 3])).sum().backward()
+    assert seen[0] is not None
+    assert torch.equal(seen[0], torch.tensor([[0.0, 0.0], [2.0, 2.0], [0.0, 0.0], [1.0, 1.0]]))
+
+
 def test_what_would_be_far_too_large_when_dense_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     vast = torch.sparse_coo_tensor([[0], [5]], torch.ones(1), (1 << 20, 1 << 20))
     assert copied(vast) is None
