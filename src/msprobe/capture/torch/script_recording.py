@@ -15,6 +15,7 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture.outcome import named_numbers
+from msprobe.capture.step_on import StepOn
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.script_steps import ScriptSteps
@@ -28,8 +29,14 @@ class ScriptRecording:
     #: That of this process.
     active: ClassVar[ScriptRecording | None] = None
 
-    def __init__(self, config_path: str | None, first_step: int | None, overrides: Mapping[str, Any]) -> None:
-        self._given = config_path, first_step, dict(overrides)
+    def __init__(
+        self,
+        config_path: str | None,
+        first_step: int | None,
+        overrides: Mapping[str, Any],
+        step_on: str | None = None,
+    ) -> None:
+        self._given = config_path, first_step, dict(overrides), step_on
         self._since = time.time()
         self.debugger = PrecisionDebugger(config_path=config_path, **overrides)
         if self.debugger.settings.gradient_probe is not None:
@@ -40,19 +47,20 @@ class ScriptRecording:
             )
         if first_step is not None:
             PrecisionDebugger.set_init_step(first_step)
-        self.steps = ScriptSteps(self.debugger)
+        self.steps = ScriptSteps(self.debugger, step_on=StepOn.parse(step_on) if step_on is not None else None)
         self.steps.attach()
         PrecisionDebugger._give_way = self._give_way
         ScriptRecording.active = self
 
     def words(self) -> list[str]:
         """The options of ``msprobe run`` that record another process like this one, wherever it runs."""
-        config_path, first_step, overrides = self._given
+        config_path, first_step, overrides, step_on = self._given
         given = {
             "config": os.path.abspath(config_path) if config_path is not None else None,
             **overrides,
             "dump_path": os.path.abspath(self.debugger.settings.dump_path),
             "first_step": first_step,
+            "step_on": step_on,
         }
         return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
 
@@ -157,10 +165,11 @@ class _Expected:
         given: dict[str, Any] = {
             name.removeprefix("--"): value for name, value in zip(self._words[::2], self._words[1::2], strict=True)
         }
-        first_step = given.pop("first_step", None)
+        first_step, step_on = given.pop("first_step", None), given.pop("step_on", None)
+        config = given.pop("config", None)
         try:
             self._recording = ScriptRecording(
-                given.pop("config", None), int(first_step) if first_step is not None else None, given
+                config, int(first_step) if first_step is not None else None, given, step_on
             )
         except Exception as error:
             log.error(f"This rank is not recorded: {error}")
