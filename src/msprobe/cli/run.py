@@ -30,8 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "`-m MODULE` and commands such as torchrun are possible after `--`, and the ranks that the script starts are "
         "recorded as well. A step ends where the weights are updated: with each step of the optimizer, or by hand; "
         "--step-on says it otherwise. The model is found when it is first called. A script that constructs a "
-        "PrecisionDebugger itself is left to it. Exit status: the script's own; 1 if there is nothing to run or the configuration is wrong, 2 if an "
-        "option is."
+        "PrecisionDebugger itself is left to it. Exit status: the script's own; 1 if there is nothing to run or the "
+        "configuration is wrong, 2 if an option is."
     )
     parser.add_argument("--config", metavar="FILE", help="config.json; without it: statistics at level L1")
     parser.add_argument("--task", choices=TASKS, help="instead of the one of the configuration")
@@ -55,8 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=step_on,
         metavar="WHAT",
         help="what ends a step, where it is not the update of the weights: backward (each backward pass),"
-        " optimizer:NAME (a step of that optimizer: its class, a variable of the script, or its place in the order in which they are"
-        " made, from 0), or call:FUNCTION (the return of a function: train_step, Trainer.train_step, or"
+        " optimizer:NAME (a step of that optimizer: its class, a variable of the script, or its place in the order in"
+        " which they are made, from 0), or call:FUNCTION (the return of a function: train_step, Trainer.train_step, or"
         " package.module.train_step)",
     )
     # Of task lockstep: what `msprobe lockstep` tells the ranks that its script starts.

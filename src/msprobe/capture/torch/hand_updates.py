@@ -31,6 +31,7 @@ class HandUpdates:
         self._sums: list[Any] | None = None
         # How often the weights were updated.
         self.updates = 0
+        self.label = f"updates of {type(model).__name__} by hand"
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:

@@ -84,6 +84,10 @@ class OptimizerCycle:
             self._made[optimizer] = next(self._numbers)
             self._new.add(optimizer)
 
+    def expect(self, updates: Any) -> None:
+        """``updates`` are made by hand, in the place of an optimizer, which it looks like."""
+        self._members.add(updates)
+
     def number_of(self, optimizer: Any) -> int:
         """The place of ``optimizer`` in the order in which the program made its optimizers, from 0."""
         return max(0, self._made.get(optimizer, 0) - 1)
@@ -101,8 +105,9 @@ class OptimizerCycle:
         return self._exist
 
     def alive(self) -> list[Any]:
-        """The optimizers that were made or have stepped, and are still there."""
-        return list({**dict.fromkeys(self._made), **dict.fromkeys(self._ever)})
+        """The optimizers of torch that were made or have stepped, and are still there."""
+        found = dict.fromkeys([*self._made, *self._ever])
+        return [one for one in found if isinstance(one, torch.optim.Optimizer)]
 
     @property
     def is_begun(self) -> bool:
@@ -178,7 +183,7 @@ class OptimizerCycle:
         new = [one for one in dropped if one not in self._named]
         self._named.update(new)
         if new:
-            names = ", ".join(sorted(type(one).__name__ for one in new))
+            names = ", ".join(sorted({name_of(one) for one in new}))
             log.info(f"Optimizers that do not step each time do not keep a step from ending: {names}.{self._advice}")
 
     def _missing(self) -> list[Any]:
@@ -200,7 +205,7 @@ class OptimizerCycle:
         if self.steps and any(one in self._new and one not in self._inner for one in self._counts):
             self._made_and_counted += 1
             if self._made_and_counted == _MANY_MADE and self._advice:
-                names = ", ".join(sorted({type(one).__name__ for one in self._counts}))
+                names = ", ".join(sorted({name_of(one) for one in self._counts}))
                 log.info(
                     f"This program makes one optimizer after the other ({names}), and each of their steps counts as a"
                     f" step of the training.{self._advice}"
@@ -224,6 +229,11 @@ class OptimizerCycle:
 def is_hooked(optimizer: Any) -> bool:
     """True if torch's hooks see the steps of ``optimizer``; those of one that only passes them on are not seen."""
     return bool(getattr(getattr(type(optimizer), "step", None), "hooked", False))
+
+
+def name_of(optimizer: Any) -> str:
+    """What ``optimizer`` is called in a line."""
+    return str(getattr(optimizer, "label", "")) or type(optimizer).__name__
 
 
 def parameters_of(optimizer: Any) -> Iterator[Any]:

@@ -51,7 +51,7 @@ def run_script(
         return _status_of(target, argv, recording.steps)
     finally:
         children.detach()
-        recording.end(children.started)
+        recording.end(children.started, children.others)
 
 
 class _Target(types.SimpleNamespace):

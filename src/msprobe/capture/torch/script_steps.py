@@ -162,9 +162,7 @@ class ScriptSteps:
             self.debugger.stop()
         elif self._is_no_step():
             if self._has_called:
-                log.info(
-                    "What was computed behind the last step, without a backward pass (an evaluation), is left out."
-                )
+                log.info("What was computed behind the last step, without an update (an evaluation), is left out.")
             self._give_up()
         elif self.rule.is_unfinished():
             recorder.detach()
@@ -178,7 +176,7 @@ class ScriptSteps:
         if not self._has_called and not self._without_modules:
             # A rank has sent or received, and nothing was computed.
             return not self.rule.has_backward
-        return self.rule.trains and not self.rule.has_backward and not self.rule.cycle.is_begun
+        return self.rule.is_evaluation()
 
     def _give_up(self) -> None:
         """What is recorded is no step."""
@@ -338,7 +336,7 @@ class ScriptSteps:
 
     def _names_of(self, index: int, module: nn.Module) -> list[tuple[str, nn.Module]]:
         recorder = self.debugger.recorder
-        named = name_modules(module, recorder.settings.record_root or index > 0)
+        named = name_modules(module, recorder.settings.record_root or index > 0 or self._without_modules)
         lead = f"Module.{_lead(index, module)}"
         return [(lead + name.removeprefix("Module."), inner) for name, inner in named]
 

@@ -75,7 +75,8 @@ class StepRule:
 
     def backward(self, accumulates: bool) -> None:
         """A backward pass begins that is not inside of a different one. ``accumulates``: into ``grad``."""
-        self.has_backward = self.has_unused_backward = True
+        self.has_backward = True
+        self.has_unused_backward |= accumulates
 
     def is_over(self) -> bool:
         """Asked before a model is called, and at the end of the program: whether the step has ended before."""
@@ -84,6 +85,10 @@ class StepRule:
     def is_unfinished(self) -> bool:
         """Asked at the end of the program: whether the step lacks what ends one."""
         return self.trains and self.has_unused_backward
+
+    def is_evaluation(self) -> bool:
+        """Asked at the end of the program: whether the step has nothing of a training, behind steps that had."""
+        return self.trains and not self.has_unused_backward and not self.cycle.is_begun
 
     def end(self) -> None:
         """The step is over, whatever is missing."""
@@ -144,6 +149,8 @@ class UpdateRule(StepRule):
         if hand is None and not self.has_backward and next(parameters_inside(model), None) is not None:
             hand = HandUpdates(model)
             self._hands[id(model)] = weakref.ref(model), hand
+            if not self._has_optimizer(hand):
+                self.cycle.expect(hand)
         if hand is not None:
             hand.forward()
 
@@ -176,6 +183,10 @@ class UpdateRule(StepRule):
     def _has_optimizer(self, hand: HandUpdates) -> bool:
         own = {id(parameter) for parameter in parameters_of(hand)}
         return any(id(p) in own for optimizer in self.cycle.alive() for p in parameters_of(optimizer))
+
+    def is_evaluation(self) -> bool:
+        """See the base class."""
+        return super().is_evaluation() and not (self._by_hand and self.has_backward)
 
     def begin_anew(self) -> None:
         """See the base class."""
@@ -269,7 +280,7 @@ class OptimizerRule(StepRule):
 
     def is_unfinished(self) -> bool:
         """See the base class."""
-        return self._ever and self.has_backward
+        return self._ever and self.has_unused_backward
 
     def problem(self) -> str:
         """See the base class."""
