@@ -49,6 +49,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the number of the first step (0): where a training is resumed, that of the step it goes on with",
     )
+    add_step_on(parser)
+    # Of task lockstep: what `msprobe lockstep` tells the ranks that its script starts.
+    for option in ("--reference", "--verdict", "--only"):
+        parser.add_argument(option, help=argparse.SUPPRESS)
+
+
+def add_step_on(parser: argparse.ArgumentParser) -> None:
+    """Add the option of all commands that run a script, and count its steps."""
     parser.add_argument(
         "--step-on",
         "--step_on",
@@ -59,9 +67,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         " which they are made, from 0), or call:FUNCTION (the return of a function: train_step, Trainer.train_step, or"
         " package.module.train_step)",
     )
-    # Of task lockstep: what `msprobe lockstep` tells the ranks that its script starts.
-    for option in ("--reference", "--verdict", "--only"):
-        parser.add_argument(option, help=argparse.SUPPRESS)
 
 
 def step_number(text: str) -> int:

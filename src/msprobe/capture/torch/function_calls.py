@@ -27,10 +27,25 @@ def functions_named(name: str, frame: types.FrameType | None) -> list[types.Func
     while frame is not None:
         code = frame.f_code
         if code.co_name == words[-1] and _is_called(code, frame, words):
-            # Each time that a function around it is called there is one more of a function.
-            return [one for one in gc.get_referrers(code) if isinstance(one, types.FunctionType)]
+            return _functions_of(code, frame.f_globals)
         frame = frame.f_back
     return []
+
+
+def _functions_of(code: types.CodeType, names: dict[str, Any]) -> list[types.FunctionType]:
+    """The functions with this code: those in a module and its classes, and all that the collector knows. Each time that a
+    function around one is called there is one more of it.
+    """
+    held = [*names.values()]
+    for value in names.values():
+        if isinstance(value, type):
+            held += vars(value).values()
+    held = [
+        getattr(value, "__func__", value) if isinstance(value, (staticmethod, classmethod)) else value for value in held
+    ]
+    held += gc.get_referrers(code)
+    found = {id(one): one for one in held if type(one) is types.FunctionType and one.__code__ is code}
+    return list(found.values())
 
 
 def _is_called(code: types.CodeType, frame: types.FrameType, words: list[str]) -> bool:

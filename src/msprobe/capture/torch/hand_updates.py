@@ -26,9 +26,10 @@ class HandUpdates:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = weakref.ref(model)
-        # Those of the last forward pass with gradients; their sums as they were at the first backward pass behind it.
+        # Those of the last forward pass with gradients, and what they were at the first backward pass behind it.
         self._used: list[weakref.ref[torch.Tensor]] = []
-        self._sums: list[Any] | None = None
+        self._marks: list[Any] | None = None
+        self._is_exact = True
         # How often the weights were updated.
         self.updates = 0
         self.label = f"updates of {type(model).__name__} by hand"
@@ -41,28 +42,34 @@ class HandUpdates:
 
     def forward(self) -> None:
         """The model is about to be called with gradients on."""
-        if self._sums is None:
+        if self._marks is None:
             model = self._model()
             self._used = [] if model is None else [weakref.ref(weight) for weight in _weights(model)]
 
-    def backward(self) -> None:
-        """A backward pass begins."""
-        if self._sums is None:
+    def backward(self, exact: bool) -> None:
+        """A backward pass begins. ``exact``: look at the values of the weights, not only at what torch counts: all of
+        them are read.
+        """
+        if self._marks is None:
+            self._is_exact = exact
             weights = [reference() for reference in self._used]
-            self._sums = _sums([weight for weight in weights if weight is not None])
+            self._marks = self._marks_of([weight for weight in weights if weight is not None])
+
+    def _marks_of(self, weights: list[torch.Tensor]) -> list[Any]:
+        return _sums(weights) if self._is_exact else [(weight.data_ptr(), weight._version) for weight in weights]
 
     def is_updated(self) -> bool:
         """Whether the model has other weights than those of the forward passes before the backward pass."""
         model = self._model()
-        if model is None or not self._sums:
+        if model is None or not self._marks:
             return False
         weights = _weights(model)
         # Weights that were computed in the graph (inner loops) are no update.
-        return bool(weights) and _sums(weights) != self._sums
+        return bool(weights) and self._marks_of(weights) != self._marks
 
     def end(self) -> None:
         """The training step is over."""
-        self._used, self._sums = [], None
+        self._used, self._marks = [], None
 
 
 def _weights(model: nn.Module) -> list[torch.Tensor]:

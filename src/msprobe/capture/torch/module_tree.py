@@ -43,10 +43,12 @@ class ModuleSet:
         return reference is not None and reference() is module
 
     def __iter__(self) -> Iterator[nn.Module]:
-        for reference in list(self._references.values()):
+        for key, reference in list(self._references.items()):
             module = reference()
             if module is not None:
                 yield module
+            else:
+                self._references.pop(key, None)
 
     def add(self, module: nn.Module) -> None:
         """``module`` is one of them."""

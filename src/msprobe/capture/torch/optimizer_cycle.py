@@ -19,6 +19,8 @@ MOST_WAITED = 10
 _MOST_INNER = 100
 # So many optimizers, each made anew and each with steps of its own, may be the inner ones of something larger.
 _MANY_MADE = 3
+# Where there are more optimizers than this (one for each parameter), none is taken for that of a copy.
+_MANY_ALIVE = 64
 
 
 class OptimizerCycle:
@@ -119,6 +121,8 @@ class OptimizerCycle:
     def before(self, optimizer: Any) -> None:
         """``optimizer`` is about to step: what it will update is as it was before its first step."""
         if optimizer in self._ever or optimizer in self._copied or not self._made.get(optimizer):
+            return
+        if len(self._made) > _MANY_ALIVE:
             return
         for other in list(self._made):
             if self._made[other] < self._made[optimizer] and is_copy(parameters_of(optimizer), parameters_of(other)):

@@ -488,7 +488,9 @@ class ScriptSteps:
                     self._steps_made += 1
                     for part in self._optimizer_parts():
                         part.leave(optimizer, error[1] if len(error) > 1 else None)
-                    if (not error or error[0] is None) and self.guard(self.rule.stepped, optimizer):
+                    if (not error or error[0] is None) and self.guard(
+                        self.rule.stepped, optimizer, bool(self._stepping)
+                    ):
                         self._ends_step = True
                     if not self._stepping:
                         self._end_after_optimizers()

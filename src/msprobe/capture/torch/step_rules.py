@@ -63,8 +63,8 @@ class StepRule:
     def before_step(self, optimizer: Any) -> None:
         """``optimizer`` is about to step."""
 
-    def stepped(self, optimizer: Any) -> bool:
-        """``optimizer`` has stepped; True if the step is over by that."""
+    def stepped(self, optimizer: Any, is_inside: bool = False) -> bool:
+        """``optimizer`` has stepped; True if the step is over by that. ``is_inside``: in the step of others."""
         self.has_unused_backward = False
         self.cycle.has_stepped = True
         return False
@@ -130,14 +130,14 @@ class UpdateRule(StepRule):
         with aside():
             self.cycle.before(optimizer)
 
-    def stepped(self, optimizer: Any) -> bool:
+    def stepped(self, optimizer: Any, is_inside: bool = False) -> bool:
         """See the base class."""
         self.has_unused_backward = False
         if self._by_hand:
             self._by_hand = False
             self._hands.clear()
         self.cycle.note(optimizer)
-        return self.cycle.end_if_complete()
+        return not is_inside and self.cycle.end_if_complete()
 
     def call(self, model: nn.Module, gradients: bool) -> None:
         """See the base class."""
@@ -162,7 +162,7 @@ class UpdateRule(StepRule):
         """See the base class."""
         super().backward(accumulates)
         for _, hand in self._hands.values():
-            hand.backward()
+            hand.backward(exact=not self._has_optimizer(hand))
 
     def is_over(self) -> bool:
         """See the base class."""
@@ -252,7 +252,7 @@ class OptimizerRule(StepRule):
         """See the base class."""
         return self._ever
 
-    def stepped(self, optimizer: Any) -> bool:
+    def stepped(self, optimizer: Any, is_inside: bool = False) -> bool:
         """See the base class."""
         super().stepped(optimizer)
         if not self._is_named(optimizer):
