@@ -33,16 +33,14 @@ def functions_named(name: str, frame: types.FrameType | None) -> list[types.Func
 
 
 def _functions_of(code: types.CodeType, names: dict[str, Any]) -> list[types.FunctionType]:
-    """The functions with this code: those in a module and its classes, and all that the collector knows. Each time that a
-    function around one is called there is one more of it.
+    """The functions with this code: those in a module and its classes, and all that the collector knows. There is one
+    more of it each time that a function around it is called.
     """
     held = [*names.values()]
     for value in names.values():
         if isinstance(value, type):
             held += vars(value).values()
-    held = [
-        getattr(value, "__func__", value) if isinstance(value, (staticmethod, classmethod)) else value for value in held
-    ]
+    held = [value.__func__ if isinstance(value, (staticmethod, classmethod)) else value for value in held]
     held += gc.get_referrers(code)
     found = {id(one): one for one in held if type(one) is types.FunctionType and one.__code__ is code}
     return list(found.values())
