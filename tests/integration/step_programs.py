@@ -430,6 +430,31 @@ print(w.sum().item())
     ),
 }
 
+COMPILED = {
+    "a compiled function and updates by hand": Program(
+        """
+m = net()
+@torch.compile(backend="eager")
+def loss(a, b): return F.mse_loss(m(a), b)
+for s in range(3):
+    m.zero_grad(); loss(x[s], y[s]).backward()
+    for p in m.parameters(): p.data.add_(p.grad, alpha=-0.1)
+weights(m)
+""",
+        None,
+    ),
+    "a compiled model and updates by hand": Program(
+        """
+m = net(); compiled = torch.compile(m, backend="eager")
+for s in range(3):
+    m.zero_grad(); F.mse_loss(compiled(x[s]), y[s]).backward()
+    for p in m.parameters(): p.data.add_(p.grad, alpha=-0.1)
+weights(m)
+""",
+        None,
+    ),
+}
+
 TWICE = f"""
 m = net(); opt = torch.optim.Adam(m.parameters(), 0.01)
 def train_step(s):
@@ -519,4 +544,19 @@ for s in range(3): Trainer().train_step(s); print(m(x[5]).sum().item())
     ),
 }
 
-PROGRAMS = {**BY_HAND, **INNER, **OPTIMIZERS, **CALLS, **OPTIONS}
+OPTIONS["calls of a function without modules and optimizers"] = Program(
+    """
+w = torch.randn(2, 4, requires_grad=True)
+def train_step(s):
+    F.mse_loss(F.linear(x[s], w), y[s]).backward()
+    with torch.no_grad(): w.sub_(0.1 * w.grad); w.grad = None
+for s in range(3): train_step(s)
+print(w.sum().item())
+""",
+    0,
+    steps=2,
+    first=1,
+    words=("--step-on", "call:train_step"),
+)
+
+PROGRAMS = {**COMPILED, **BY_HAND, **INNER, **OPTIMIZERS, **CALLS, **OPTIONS}

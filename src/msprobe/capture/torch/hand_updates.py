@@ -8,11 +8,13 @@ weights than the one before. Only models without an optimizer are looked at.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from msprobe.capture.torch import private
 from msprobe.capture.torch.module_tree import parameters_inside
 from msprobe.capture.torch.surroundings import aside
 
@@ -70,6 +72,44 @@ class HandUpdates:
     def end(self) -> None:
         """The training step is over."""
         self._used, self._marks = [], None
+
+
+class LeafUpdates(HandUpdates):
+    """The same for the leaves that a backward pass leads to, where no model is seen to be called: in compiled code."""
+
+    def __init__(self, roots: Sequence[Any]) -> None:
+        super().__init__(nn.Module())
+        self.label = "updates by hand"
+        self._leaves = [(weakref.ref(leaf), _sums([leaf])) for leaf in leaves_of(roots)]
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """As of an optimizer."""
+        return [{"params": [leaf for reference, _ in self._leaves if (leaf := reference()) is not None]}]
+
+    def is_updated(self) -> bool:
+        """Whether a leaf that is still there has other values."""
+        return any((leaf := reference()) is not None and _sums([leaf]) != sums for reference, sums in self._leaves)
+
+    def end(self) -> None:
+        """The training step is over."""
+        self._leaves = []
+
+
+def leaves_of(roots: Sequence[Any]) -> list[torch.Tensor]:
+    """The leaves that gradients of ``roots`` would be accumulated in."""
+    waiting = [root.grad_fn for root in roots if isinstance(root, torch.Tensor)]
+    seen: set[Any] = set()
+    found: list[torch.Tensor] = []
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if private.AccumulateGrad is not None and isinstance(node, private.AccumulateGrad):
+            found.append(node.variable)
+        waiting += [following for following, _ in node.next_functions]
+    return found
 
 
 def _weights(model: nn.Module) -> list[torch.Tensor]:

@@ -6,8 +6,7 @@ import functools
 import sys
 import threading
 import types
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -22,13 +21,12 @@ from msprobe.capture.step_on import StepOn
 from msprobe.capture.torch import private
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch
 from msprobe.capture.torch.debugger import PrecisionDebugger
-from msprobe.capture.torch.direct_calls import model_that_runs
 from msprobe.capture.torch.exchanges import Exchanges
-from msprobe.capture.torch.models import name_modules
-from msprobe.capture.torch.module_tree import ModuleSet, models_of, modules_inside, parameters_inside
+from msprobe.capture.torch.module_tree import models_of, parameters_inside
 from msprobe.capture.torch.optimizer_cycle import all_optimizers, parameters_of
 from msprobe.capture.torch.optimizers import OptimizerRecorder
 from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.script_models import ScriptModels, optimizer_parts
 from msprobe.capture.torch.step_rules import ADVICE, CallRule, rule_of
 from msprobe.capture.torch.surroundings import aside
 
@@ -71,12 +69,7 @@ class ScriptSteps:
         self._thread = threading.get_ident()
         self._attached = False
         self._depth = 0
-        # With the place of each in the order of their first calls.
-        self._models: list[tuple[int, weakref.ref[nn.Module]]] = []
-        self._count = 0
-        self._known = ModuleSet()
-        # Modules of models that are known, called on their own.
-        self._inside = ModuleSet()
+        self._models = ScriptModels(lambda: self.debugger.recorder)
         advice = ADVICE if self._is_script else ""
         self.rule = rule_of(step_on, optimizers or all_optimizers, advice, self._begin_call, self._end_call)
         # Optimizers whose steps run, with their stacks where there is a closure.
@@ -91,6 +84,8 @@ class ScriptSteps:
         # Since the last step ended: a step was to begin, wanted or not; a model was called in what is recorded.
         self._is_begun = False
         self._has_called = False
+        # The step began as compiled code was entered, which runs.
+        self._began_in_region = False
         # The program computes without calls of modules.
         self._without_modules = False
         # The script was ended by an exception.
@@ -218,10 +213,14 @@ class ScriptSteps:
             if not recorder.session.recording and self._may_begin() and self._begin():
                 self._has_called = True
                 recorder.regions.record_region(frame)
+                self._began_in_region = True
         self._calls.detach()
 
     def left(self, frame: types.FrameType | None) -> None:
         """It is back."""
+        began, self._began_in_region = self._began_in_region, False
+        if began:
+            self.guard(self.debugger.recorder.regions.end_region, frame)
         if self._attached:
             self._calls.attach()
 
@@ -261,7 +260,7 @@ class ScriptSteps:
         if not gradients and session.recording and not self._has_called and self._is_no_step():
             # A rank has sent or received for an evaluation.
             self._give_up()
-        model = self._model_of(module, frame)
+        model = self._models.model_of(module, frame)
         if model is None:
             self.rule.call(module, gradients)
             return self._begins_with(module, has_parameters, is_new=False)
@@ -269,16 +268,7 @@ class ScriptSteps:
             has_parameters = True
             self.rule.call(model, gradients)
         self.rule.call(module, gradients)
-        return self._begins_with(model, has_parameters, is_new=model not in self._known)
-
-    def _model_of(self, module: nn.Module, frame: types.FrameType) -> nn.Module | None:
-        """The model that ``module`` stands for; None for one inside of a model that is known."""
-        if module in self._known:
-            return module
-        if module in self._inside or any(one is module for known in self._known for one in modules_inside(known)):
-            self._inside.add(module)
-            return None
-        return model_that_runs(module, frame) or module
+        return self._begins_with(model, has_parameters, is_new=model not in self._models)
 
     def _begins_with(self, module: nn.Module, has_parameters: bool, is_new: bool) -> bool:
         recorder = self.debugger.recorder
@@ -298,16 +288,16 @@ class ScriptSteps:
             self._met = "the modules were called without gradients only (no_grad), which begins no step"
             return False
         if is_new:
-            self._add(module)
+            self._models.add(module)
         self._has_called = True
         return self._begin()
 
     def _join(self, module: nn.Module) -> None:
         """One more model is called in a step that is being recorded."""
         recorder = self.debugger.recorder
-        index = self._add(module)
-        self._tell_models()
-        recorder.watch_more(recorder.regions.outside_more(module, self._names_of(index, module)))
+        index = self._models.add(module)
+        self._models.give()
+        recorder.watch_more(recorder.regions.outside_more(module, self._models.names_of(index, module)))
 
     def _may_begin(self) -> bool:
         if self._allowed is not None and not self._allowed():
@@ -322,36 +312,7 @@ class ScriptSteps:
             log.info("What was recorded before the training (an evaluation) is left out; the training begins here.")
             self._give_up()
             # The model may have been called without what it is wrapped in for the training.
-            self._models.clear()
-            self._count = 0
-            self._known.clear()
-            self._inside.clear()
-
-    def _add(self, module: nn.Module) -> int:
-        index = self._count
-        self._count += 1
-        self._models.append((index, weakref.ref(module)))
-        self._known.add(module)
-        return index
-
-    def _names_of(self, index: int, module: nn.Module) -> list[tuple[str, nn.Module]]:
-        recorder = self.debugger.recorder
-        named = name_modules(module, recorder.settings.record_root or index > 0 or self._without_modules)
-        lead = f"Module.{_lead(index, module)}"
-        return [(lead + name.removeprefix("Module."), inner) for name, inner in named]
-
-    def _tell_models(self) -> list[tuple[int, nn.Module]]:
-        """Let the recorder know all models that there are, and what their parameters are called: as their modules are,
-        so that neither changes when another model comes.
-        """
-        recorder = self.debugger.recorder
-        alive = [(i, found) for i, found in ((i, reference()) for i, reference in self._models) if found is not None]
-        models = [found for _, found in alive]
-        leads = [_lead(i, found) for i, found in alive]
-        recorder.models.give(models if self._count != 1 else models[0] if models else None, leads)
-        for part in self._optimizer_parts():
-            part.learn()
-        return alive
+            self._models.forget()
 
     def _begin(self) -> bool:
         """A new step; False if it is not wanted."""
@@ -361,8 +322,7 @@ class ScriptSteps:
             self._met = SWITCHED_OFF
             return False
         self._exchanges.detach()
-        named = [pair for i, found in self._tell_models() for pair in self._names_of(i, found)]
-        begun = debugger.recorder.start(named)
+        begun = debugger.recorder.start(self._models.give())
         if begun:
             self._is_inference = not torch.is_grad_enabled() and not self.rule.begins_itself
             if self._stepping:
@@ -402,8 +362,8 @@ class ScriptSteps:
         """The program computes without calls of modules: all that it does belongs to its steps."""
         held = [parameter for optimizer in self.rule.cycle.alive() for parameter in parameters_of(optimizer)]
         for model in models_of(held):
-            if model not in self._known:
-                self._add(model)
+            if model not in self._models:
+                self._models.add(model)
         self._begin()
 
     # ------------------------------------------------------------ gradients
@@ -414,7 +374,7 @@ class ScriptSteps:
                 return original, args, kwargs, None
             self._backwards += 1
             if self._backwards == 1:
-                self.guard(self._before_backward, kwargs.get("accumulate_grad", True))
+                self.guard(self._before_backward, kwargs.get("accumulate_grad", True), args[0] if args else ())
             return original, args, kwargs, self
 
         def after(token: Any, result: Any, error: BaseException | None) -> None:
@@ -422,13 +382,23 @@ class ScriptSteps:
 
         return Around(before, after)  # type: ignore[no-any-return]
 
-    def _before_backward(self, accumulates: bool) -> None:
+    def _before_backward(self, accumulates: bool, roots: Sequence[Any]) -> None:
         session = self.debugger.recorder.session
-        self.rule.backward(bool(accumulates))
+        with session.thread.mute():
+            self.rule.backward(bool(accumulates), roots)
+        if isinstance(self.rule, CallRule):
+            self.rule.look()
         if session.recording or self._is_begun or session.ended or not self._is_script or self._depth:
             return
-        if not self._without_modules and not self.rule.begins_itself and self._allowed is None:
-            self._without_modules = True
+        if self._without_modules or self.rule.begins_itself or self._allowed is not None:
+            return
+        if not self.rule.cycle.alive():
+            self._met = (
+                "the script computes gradients without the call of a torch.nn.Module and without an optimizer of torch;"
+                " say where its steps begin and end: --step-on call:FUNCTION"
+            )
+        else:
+            self._without_modules = self._models.with_roots = True
             log.info(
                 "The script computes gradients without the call of a module (it calls forward() itself, or functions):"
                 " the first step is not recorded, and further ones with all that is done between them."
@@ -437,7 +407,7 @@ class ScriptSteps:
     # ------------------------------------------------------------ the optimizers
 
     def _optimizer_parts(self) -> list[OptimizerRecorder]:
-        return [part for part in self.debugger.recorder.parts if isinstance(part, OptimizerRecorder)]
+        return optimizer_parts(self.debugger.recorder)
 
     def _making(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -537,14 +507,9 @@ class ScriptSteps:
         """The step is over, whichever optimizer has not stepped."""
         self.rule.end()
         self._is_begun = self._has_called = False
-        self._models = [(index, reference) for index, reference in self._models if reference() is not None]
+        self._models.let_go()
         self.debugger.stop()
         self.debugger.step()
         self._watch_exchanges()
         if self._without_modules:
             self._begin_without_modules()
-
-
-def _lead(index: int, module: nn.Module) -> str:
-    """What the names of a model's modules and parameters begin with; nothing for the first."""
-    return f"{type(module).__name__}_{index}." if index else ""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from torch import nn
@@ -24,7 +24,7 @@ from torch import nn
 from msprobe.capture.step_on import StepOn
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.function_calls import code_runs, functions_named
-from msprobe.capture.torch.hand_updates import HandUpdates
+from msprobe.capture.torch.hand_updates import HandUpdates, LeafUpdates
 from msprobe.capture.torch.module_tree import ModuleSet, parameters_inside
 from msprobe.capture.torch.optimizer_cycle import MOST_WAITED, OptimizerCycle, parameters_of
 from msprobe.capture.torch.surroundings import aside
@@ -73,8 +73,8 @@ class StepRule:
         """A model is called from outside of all models, with ``gradients`` on or off."""
         self.called.add(model)
 
-    def backward(self, accumulates: bool) -> None:
-        """A backward pass begins that is not inside of a different one. ``accumulates``: into ``grad``."""
+    def backward(self, accumulates: bool, roots: Sequence[Any] = ()) -> None:
+        """A backward pass from ``roots`` begins, which is in no other. ``accumulates``: into ``grad``."""
         self.has_backward = True
         self.has_unused_backward |= accumulates
 
@@ -123,6 +123,8 @@ class UpdateRule(StepRule):
     def __init__(self, all_optimizers: Callable[[], Iterable[Any]], advice: str = "") -> None:
         super().__init__(all_optimizers, advice)
         self._hands: dict[int, tuple[weakref.ref[nn.Module], HandUpdates]] = {}
+        # Where no model was seen to be called in this step.
+        self._leaves: LeafUpdates | None = None
         self._by_hand = True
 
     def before_step(self, optimizer: Any) -> None:
@@ -135,6 +137,7 @@ class UpdateRule(StepRule):
         self.has_unused_backward = False
         if self._by_hand:
             self._by_hand = False
+            self._leaves = None
             self._hands.clear()
         self.cycle.note(optimizer)
         return not is_inside and self.cycle.end_if_complete()
@@ -158,17 +161,20 @@ class UpdateRule(StepRule):
         reference, hand = self._hands.get(id(model), (None, None))
         return hand if reference is not None and reference() is model else None
 
-    def backward(self, accumulates: bool) -> None:
+    def backward(self, accumulates: bool, roots: Sequence[Any] = ()) -> None:
         """See the base class."""
         super().backward(accumulates)
         for _, hand in self._hands.values():
             hand.backward(exact=not self._has_optimizer(hand))
+        if self._by_hand and self._leaves is None and not self._hands and not self.cycle.alive():
+            self._leaves = LeafUpdates(roots)
 
     def is_over(self) -> bool:
         """See the base class."""
         if not (self._by_hand and self.has_backward):
             return False
-        updated = [hand for _, hand in self._hands.values() if hand.is_updated()]
+        watched = [hand for _, hand in self._hands.values()] + ([self._leaves] if self._leaves is not None else [])
+        updated = [hand for hand in watched if hand.is_updated()]
         counted = []
         for hand in updated:
             hand.end()
@@ -191,6 +197,7 @@ class UpdateRule(StepRule):
     def begin_anew(self) -> None:
         """See the base class."""
         super().begin_anew()
+        self._leaves = None
         for key, (reference, hand) in list(self._hands.items()):
             hand.end()
             if reference() is None:
@@ -216,7 +223,7 @@ class BackwardRule(StepRule):
         """See the base class."""
         return self._ever or super().has_optimizers(look_again)
 
-    def backward(self, accumulates: bool) -> None:
+    def backward(self, accumulates: bool, roots: Sequence[Any] = ()) -> None:
         """See the base class."""
         super().backward(accumulates)
         self._is_over |= accumulates
