@@ -126,8 +126,8 @@ class ScriptSteps:
     def detach(self) -> None:
         """Leave nothing behind. Recording stops: what it has replaced lies over what was replaced here."""
         self._attached = False
-        self._say_why()
         self.guard(self._end_recording)
+        self._say_why()
         if self._import is not None and self._import in sys.meta_path:
             sys.meta_path.remove(self._import)
         self._exchanges.detach()
@@ -193,7 +193,10 @@ class ScriptSteps:
                 "the script called no torch.nn.Module, and the first call of one is where recording begins"
             )
             problem = self.rule.problem()
-            if problem and not self.failed:
+            if problem and outcome.is_empty and not self.debugger.recorder.session.recording:
+                # Where other processes have recorded, nobody asks why this one, which started them, did not.
+                outcome.reason = problem.removesuffix(".")
+            elif problem and not self.failed:
                 log.warning(problem)
 
     def _attach_to_compiler(self) -> None:
