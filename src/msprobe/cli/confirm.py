@@ -18,7 +18,7 @@ from msprobe.foreign.console import say
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe confirm``."""
-    from msprobe.cli.run import step_number
+    from msprobe.cli.run import add_step_on, step_number
 
     parser.usage = (
         "msprobe confirm VERDICT [--finding N[,N]] [--every-call] [-o DIR] [--config FILE] -- SCRIPT [ARGUMENT ...]"
@@ -48,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--first-step", "--first_step", type=step_number, metavar="N", help="the number of the first step (0)"
     )
+    add_step_on(parser)
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -20,9 +20,11 @@ BAD_INPUT_STATUS = 2
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe lockstep``."""
-    from msprobe.cli.run import step_number
+    from msprobe.cli.run import add_step_on, step_number
 
-    parser.usage = "msprobe lockstep REFERENCE -o DIR [--config FILE] [--first-step N] -- SCRIPT [ARGUMENT ...]"
+    parser.usage = (
+        "msprobe lockstep REFERENCE -o DIR [--config FILE] [--first-step N] [--step-on WHAT] -- SCRIPT [ARGUMENT ...]"
+    )
     parser.epilog = (
         "SCRIPT runs as `msprobe run` runs it; each call of it gets the inputs that REFERENCE has, a dump of task "
         "tensor at level L1 or mix, as every result and every gradient is replaced by the recorded one once the dump "
@@ -38,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--first-step", "--first_step", type=step_number, metavar="N", help="the number of the first step (0)"
     )
+    add_step_on(parser)
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -102,6 +105,7 @@ def run_against(args: argparse.Namespace, reference: str, only: Sequence[str] = 
         args.config,
         args.foreign,
         first_step=args.first_step,
+        step_on=args.step_on,
         task="lockstep",
         dump_path=str(Path(args.output_path).resolve()),
         reference=str(Path(reference).resolve()),

@@ -154,6 +154,11 @@ class FunctionCalls:
                 watched.attach(observer, make)
                 self._attached.append(watched)
 
+    @property
+    def is_attached(self) -> bool:
+        """True between attach and detach."""
+        return bool(self._attached)
+
     def detach(self) -> None:
         """Give all functions their own code back."""
         attached, self._attached = self._attached, []

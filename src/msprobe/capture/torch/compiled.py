@@ -243,6 +243,12 @@ class CompiledRegions:
         """Recording has begun as this region was entered: the region is recorded as well."""
         self._thread.call = self.session.guard(self._begin, frame)
 
+    def end_region(self, frame: types.FrameType | None) -> None:
+        """It was left. The compiler, which was at work as recording began, may have been seen to switch once less."""
+        if self._thread.depth:
+            self._watch.forget()
+            self.left(frame)
+
     def _begin(self, frame: types.FrameType) -> Any:
         """A compiled function that is no pass of a module gets an entry of its own:
         ``Compiled.{function}.{n}``.

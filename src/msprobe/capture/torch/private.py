@@ -426,6 +426,8 @@ FRAMEWORK_MODULES = (
     *("torch.distributed.", "torch.utils.checkpoint"),
 )
 COALESCING = "_coalescing_manager"
+#: In ``torch.autograd``: what ``backward`` and ``grad`` hand their work to. Since torch 2.2.
+RUN_BACKWARD = "_engine_run_backward"
 #: Where torch plans what it will compute: modules, classes and methods. Of DTensor from torch 2.5, and before.
 PLANNERS = (
     *(

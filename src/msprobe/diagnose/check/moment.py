@@ -33,7 +33,8 @@ class Weight:
 class Earlier:
     """What is kept of a step: weights at its beginning, and gradients as the optimizer got them, by rank.
 
-    ``moved``: parameters that had a gradient which is not zero. ``optimized``: the names that some optimizer had.
+    ``moved``: parameters of which no gradient was zero: where there are several backward passes, an update may use
+    that of one only. ``optimized``: the names that some optimizer had.
     ``changed``: ranks on which a weight has changed since the first step.
     """
 
@@ -143,7 +144,7 @@ class Moment:
             moved[rank] = {
                 name
                 for name, passes in self.gradients(timeline).items()
-                if any(leaf is not None and leaf.get("Norm") not in (0, 0.0, None) for leaf in passes)
+                if passes and all(leaf is not None and leaf.get("Norm") not in (0, 0.0, None) for leaf in passes)
             }
             for event in self.optimizer_steps(timeline):
                 optimized.update(plain_path(name) for name in parameters_of(event))
