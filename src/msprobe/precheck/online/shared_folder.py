@@ -140,8 +140,8 @@ class FolderReceiver:
             if not found:
                 time.sleep(0.05)
 
-    def refuse(self, sender: str, why: str) -> None:
-        """Say that a frame of ``sender``, which was given last, cannot be kept."""
+    def refuse(self, sender: str, why: str, is_of_disk: bool) -> None:
+        """Say that a frame of ``sender`` cannot be kept, as it is none, or as the disk does not take it."""
         if sender:
             with contextlib.suppress(PathError):
                 text = why.encode("utf-8", "backslashreplace")[:_MOST_REASON_BYTES]

@@ -42,8 +42,15 @@ class Source:
         #: Ranks of which a record has come, and those of which a step with records has come whole.
         self.heard: set[int] = set()
         self.whole: set[int] = set()
+        #: Ranks of which something could not be put on the disk: nothing whole is to come of them.
+        self.unkept: set[int] = set()
         self._spoke = 0.0
         self._last: tuple[int, bytes, Delivery | None] | None = None
+
+    @property
+    def known(self) -> set[int]:
+        """Ranks that count: of which a record has come, or would have been kept."""
+        return self.heard | self.unkept
 
     def place_of(self, sequence: int, head: bytes) -> tuple[bool, Delivery | None]:
         """Whether this frame is the last one once more, and its delivery then. Raises ValueError for an earlier one."""
@@ -76,7 +83,7 @@ class Source:
     def is_training(self, grace: float) -> bool:
         """True while it is connected, has sent a frame in the last ``grace`` seconds, and has not said farewell."""
         is_silent = time.monotonic() - self._spoke > grace
-        return bool(self.heard) and self.connections > 0 and not self.has_said_farewell and not is_silent
+        return bool(self.known) and self.connections > 0 and not self.has_said_farewell and not is_silent
 
     def is_lost(self, patience: float) -> bool:
         """True if its connection broke more than ``patience`` seconds ago."""

@@ -47,12 +47,15 @@ class ReceivedStep:
 
 
 class Spool:
-    """Writes down what comes. ``ranks``: those that are wanted; empty for all. ``refuse``: is called with a sender and
-    the reason when one of its frames could not be kept, before the next one is taken.
+    """Writes down what comes. ``ranks``: those that are wanted; empty for all. ``refuse``: is called with a sender, the
+    reason, and whether that is of the disk, when one of its frames could not be kept, before the next one is taken.
     """
 
     def __init__(
-        self, folder: Path, ranks: Collection[int] = (), refuse: Callable[[str, str], None] = lambda sender, why: None
+        self,
+        folder: Path,
+        ranks: Collection[int] = (),
+        refuse: Callable[[str, str, bool], None] = lambda sender, why, is_of_disk: None,
     ) -> None:
         self._folder = folder
         self._ranks = frozenset(ranks)
@@ -72,7 +75,8 @@ class Spool:
             except Exception as error:  # one frame harms nothing else, whatever it is
                 why = error.message if isinstance(error, MsprobeError) else f"{type(error).__name__}: {error}"
                 log.error(f"online check: a {frame.what!r} of step {frame.step}, rank {frame.rank} is wrong: {why}")
-                self._refuse(frame.sender, f"a {frame.what} of step {frame.step} was not kept: {why}")
+                is_of_disk = isinstance(error, (PathError, OSError))
+                self._refuse(frame.sender, f"a {frame.what} of step {frame.step} was not kept: {why}", is_of_disk)
         for key in list(self._open):
             yield from self._ended(key, is_whole=False)
 
@@ -93,7 +97,7 @@ class Spool:
             self._open[key] = _Step(folder, frame.content)
             if len(self._open) > MOST_OPEN_STEPS:
                 oldest = next(iter(self._open))
-                self._refuse(oldest[0], f"more than {MOST_OPEN_STEPS} steps were open at once")
+                self._refuse(oldest[0], f"more than {MOST_OPEN_STEPS} steps were open at once", False)
                 yield from self._ended(oldest, is_whole=False)
         elif key in self._open:
             self._open.move_to_end(key)
@@ -128,7 +132,7 @@ class Spool:
         except OSError as error:
             folder, problem = one.folder, str(error)
         if problem:
-            self._refuse(sender, f"step {step} of rank {rank} is not checked: {problem}")
+            self._refuse(sender, f"step {step} of rank {rank} is not checked: {problem}", True)
         yield ReceivedStep(step, rank, folder, is_whole, problem)
 
 

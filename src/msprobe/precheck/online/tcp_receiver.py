@@ -24,8 +24,6 @@ _LOOK = 0.2
 _OVER = "the check has ended"
 #: So many steps of one sender may have begun and not ended.
 MOST_OPEN_STEPS = 64
-# Who sends records at this moment, while enough others have ended, is waited for until it is silent for so long.
-_GRACE_SECONDS = 20.0
 
 
 class TcpReceiver:
@@ -33,9 +31,9 @@ class TcpReceiver:
 
     A rank has ended when who has sent whole steps of it, with records, says farewell; or when records of it have come,
     and its connection has been lost for ``patience`` seconds, in which a rank that lives connects again. ``senders``:
-    it is over when so many ranks have ended, and no other one is sending records. ``ranks``: those that are wanted;
-    empty for all. ``idle``: or when nothing has come for so many seconds. ``held``: so many frames wait to be taken;
-    senders wait when there are more.
+    it is over when so many ranks have ended, and no other one has sent a record for ``grace`` seconds. ``ranks``: those
+    that are wanted; empty for all. ``idle``: or when nothing has come for so many seconds. ``held``: so many frames
+    wait to be taken; senders wait when there are more.
     Raises PathError if the address cannot be listened at.
     """
 
@@ -49,12 +47,14 @@ class TcpReceiver:
         held: int = 20,
         patience: float = 70.0,
         ranks: Collection[int] = (),
+        grace: float = 20.0,
     ) -> None:
         self._ranks = frozenset(ranks)
         self._senders = min(senders, len(self._ranks)) if self._ranks else senders
         self._idle = idle
         self._held = held
         self._patience = patience
+        self._grace = grace
         # Guards all of the following.
         self._changed = threading.Condition()
         self._waiting: deque[Delivery] = deque()
@@ -87,12 +87,14 @@ class TcpReceiver:
         finally:
             self._end()
 
-    def refuse(self, sender: str, why: str) -> None:
-        """Say that a frame of ``sender``, which was given last, cannot be kept."""
+    def refuse(self, sender: str, why: str, is_of_disk: bool) -> None:
+        """Say that a frame of ``sender`` cannot be kept, as it is none, or as the disk does not take it."""
         with self._changed:
             source = self._sources.get(sender)
             if source is not None:
                 source.problem = source.problem or why
+                if is_of_disk:
+                    source.unkept |= {rank for rank, _ in source.open}
 
     def close(self) -> None:
         """Listen no more."""
@@ -123,15 +125,15 @@ class TcpReceiver:
         with self._changed:
             known = list(self._sources.values())
             lost = [one for one in known if one.is_lost(self._patience)]
-            living = {rank for one in known if one not in lost for rank in one.heard}
-            dead = {rank for one in lost for rank in one.heard} - living - self._ended
+            living = {rank for one in known if one not in lost for rank in one.known}
+            dead = {rank for one in lost for rank in one.known} - living - self._ended
             news, self._dead = dead - self._dead, dead
             for one in lost:
                 if one.open:
                     self._let_go(one)
-                if not one.heard:
+                if not one.known:
                     del self._sources[one.name]
-            is_training = any(one.is_training(_GRACE_SECONDS) for one in known)
+            is_training = any(one.is_training(self._grace) for one in known)
             is_over = len(self._ended | dead) >= self._senders and not is_training and not self._waiting
             self._is_over |= is_over
         for rank in sorted(news):
@@ -154,7 +156,7 @@ class TcpReceiver:
         except Exception as error:
             # Also what nobody has thought of: it is one connection's end, and nobody else's.
             found = self._sources.get(connection.sender)
-            ranks = sorted(found.heard) if found else []
+            ranks = sorted(found.known) if found else []
             told = f" of rank {', '.join(map(str, ranks[:20]))}" if ranks else ""
             why = connection.sent_away or str(error) or type(error).__name__
             self._connections.complain(
@@ -176,7 +178,7 @@ class TcpReceiver:
             if source.name == connection.name:
                 if source.open and not self._is_over:
                     self._let_go(source)
-                if not source.heard:
+                if not source.known:
                     del self._sources[source.name]
             self._changed.notify_all()
 
@@ -279,8 +281,8 @@ class TcpReceiver:
             connection.send(words.WORD.pack(words.DONE, 0))
         with self._changed:
             # A rank that has begun, and of which nothing whole has come, counts as lost.
-            source.has_said_farewell = bool(source.whole) or not source.heard
-            self._ended |= source.whole
+            source.has_said_farewell = bool(source.whole | source.unkept) or not source.heard
+            self._ended |= source.whole | source.unkept
             if source.open:
                 self._let_go(source)
             self._changed.notify_all()

@@ -136,7 +136,7 @@ def test_a_frame_that_cannot_be_kept_is_refused_and_harms_no_other_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sound = Frame("record", 0, 0, {"name": "Torch.add.0.forward", "stack": None, "parent": None}, b'{"a": 1}')
-    refused: list[tuple[str, str]] = []
+    refused: list[tuple[str, str, bool]] = []
     given = [
         Frame("begin", 0, 0, BEGIN, sender="stranger"),
         Frame("begin", 0, 0, BEGIN, sender="rank"),
@@ -144,21 +144,21 @@ def test_a_frame_that_cannot_be_kept_is_refused_and_harms_no_other_one(
         Frame("run", 0, 0, {"command": "true"}, sender="stranger"),
         Frame("end", 0, 0, {"is_complete": True}, sender="rank"),
     ]
-    spool = Spool(tmp_path, refuse=lambda sender, why: refused.append((sender, why)))
+    spool = Spool(tmp_path, refuse=lambda *given: refused.append(given))
     (step,) = spool.steps(given)
     assert json.loads((step.folder / "dump.json").read_text())["data"] == {"Torch.add.0.forward": {"a": 1}}
-    assert [sender for sender, _ in refused] == ["stranger"]
+    assert [(sender, is_of_disk) for sender, _, is_of_disk in refused] == [("stranger", False)]
     assert "of step 0, rank 0 is wrong" in capfd.readouterr().out
 
 
 def test_a_step_that_the_disk_does_not_take_is_refused_and_named(tmp_path: Path) -> None:
-    refused: list[str] = []
+    refused: list[tuple[str, str, bool]] = []
     (tmp_path / "spool").write_bytes(b"")  # no folder can be made in it
     record = Frame("record", 0, 0, {"name": "a", "stack": None, "parent": None}, b'{"a": 1}', "one")
     given = [Frame("begin", 0, 0, BEGIN, sender="one"), record, Frame("end", 0, 0, {"is_complete": True}, sender="one")]
-    (step,) = Spool(tmp_path / "spool", refuse=lambda sender, why: refused.append(sender)).steps(given)
+    (step,) = Spool(tmp_path / "spool", refuse=lambda *said: refused.append(said)).steps(given)
     assert step.problem
-    assert set(refused) == {"one"}
+    assert {(sender, is_of_disk) for sender, _, is_of_disk in refused} == {("one", True)}
 
 
 @pytest.mark.parametrize("name", ["../../outside.pt", "/tmp/outside.pt", "a/../../b.pt", "..\\b.pt", ".pt", "\x00.pt"])
