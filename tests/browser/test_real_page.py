@@ -79,7 +79,7 @@ def test_the_token_is_gone_from_the_address_and_a_reload_needs_none(visit: Any, 
     assert asked
     assert token not in str(asked)
     assert token not in page.evaluate("document.cookie + JSON.stringify(Object.entries(sessionStorage))")
-    assert page.evaluate("performance.getEntriesByType('navigation')[0].name") == address.partition("#")[0]
+    assert token not in page.evaluate("performance.getEntriesByType('navigation')[0].name")
     (cookie,) = page.context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     page.go_back(wait_until="commit")

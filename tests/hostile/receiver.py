@@ -150,11 +150,13 @@ def attacked(folder: Path, attack: Attack, rank: Attack = honest, calls: int = 1
     section = {"is_online": True, "host": HOST, "port": port, "rank_list": []}
     (folder / "c.json").write_text(json.dumps({"run_ut": section}))
     command = [Path(sys.executable).with_name("msprobe"), "-f", "pytorch", "run_ut", "-config", folder / "c.json"]
-    with open(folder / "told", "w+b") as told:
-        check = subprocess.Popen([*command, "-o", folder / "out", "--ranks", "1"], stdout=told, stderr=told, cwd=folder)
+    with open(folder / "printed", "w+b") as printed:
+        check = subprocess.Popen(
+            [*command, "-o", folder / "out", "--ranks", "1"], stdout=printed, stderr=printed, cwd=folder
+        )
         try:
             end = time.monotonic() + 60
-            while b"listening" not in (folder / "told").read_bytes() and time.monotonic() < end:
+            while b"listening" not in (folder / "printed").read_bytes() and time.monotonic() < end:
                 time.sleep(0.1)
             for act in (attack, rank):
                 with contextlib.suppress(OSError):
@@ -165,7 +167,7 @@ def attacked(folder: Path, attack: Attack, rank: Attack = honest, calls: int = 1
         finally:
             check.kill()
             check.wait()
-    text = (folder / "told").read_text(errors="replace")
+    text = (folder / "printed").read_text(errors="replace")
     assert "Traceback" not in text, text.strip().splitlines()[-1]
     rows = sum(len(one.read_text().splitlines()) - 1 for one in (folder / "out").glob("*result*.csv"))
     assert rows == calls, f"{rows} calls of the honest rank were checked; {text.strip().splitlines()[-1]}"

@@ -115,7 +115,7 @@ def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path: Path) -> None:
     assert not (tmp_path / "shared" / "rank0_10.frame").is_symlink()
 
 
-def test_what_was_not_kept_is_told_to_the_rank(tmp_path: Path) -> None:
+def test_of_what_was_not_kept_the_rank_hears(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "spool").write_bytes(b"")  # where a folder should be
     receiver = FolderReceiver(str(tmp_path / "shared"), idle=0.5)

@@ -115,7 +115,7 @@ ATTACKS: dict[str, Attack] = {
     "a tensor of no step": lambda port: send(port, tensor(1), FAREWELL),
     "a shape that is not that of the bytes": lambda port: send(port, begin(), tensor(2, shape=[3]), FAREWELL),
     "an element type that is none": lambda port: send(port, begin(), tensor(2, dtype="os.system"), FAREWELL),
-    "names that are paths": lambda port: send(port, begin(), tensor(2, name="../../victim.pt"), FAREWELL),
+    "names that are paths": lambda port: send(port, begin(), tensor(2, name="../../outside.pt"), FAREWELL),
     "a header that is nested deep": lambda port: send(port, framed(b"[" * 100_000)),
     "a header without end": lambda port: send(port, HEAD.pack(b"MSP1", (1 << 32) - 1, 0, 0)),
     "a frame of 2**63 bytes": lambda port: send(port, HEAD.pack(b"MSP1", 10, 1 << 63, 0) + b"x" * 10),
@@ -252,7 +252,7 @@ def test_a_whole_step_of_a_stranger_does_not_end_the_check_of_a_rank_that_sends(
     assert [(step.rank, step.step) for step in check.steps] == [(6, 0), (0, 4)]
 
 
-def test_a_full_disk_is_told_to_the_rank(tmp_path: Path) -> None:
+def test_of_a_full_disk_the_rank_hears(tmp_path: Path) -> None:
     (tmp_path / "spool").write_bytes(b"")  # where a folder should be
     with checking(tmp_path) as check:
         answers = send(check.port, *honest_frames())

@@ -84,6 +84,7 @@ def application(source: Source, token: str, page: Page, hosts: tuple[str, ...] =
     routes.append(Route("/", _file(page, "index.html"), methods=["GET"]))
     routes += [Route(f"/{name}", _file(page, name), methods=["GET"]) for name in page.names]
     app = Starlette(routes=routes, exception_handlers={404: _nothing_here, 405: _nothing_here})
+    app.router.redirect_slashes = False  # an address that is none is answered, and not sent on to another one
     return _Guard(app, Entrance(token, hosts))
 
 

@@ -105,7 +105,7 @@ class FolderReceiver:
         self._senders = min(senders, len(ranks)) if ranks else senders
         self._idle = idle
         # What cannot be removed is not read again.
-        self._left: set[str] = set()
+        self._unremovable: set[str] = set()
         self._lines = 0
         if not self._folder.is_dir():
             raise PathError(f'nfs_path: "{folder}" is no folder.')
@@ -120,7 +120,9 @@ class FolderReceiver:
         crowd = self._crowd
         while True:
             names = self._names()
-            found = sorted((name for name in names if _FILE.fullmatch(name) and name not in self._left), key=_order)
+            found = sorted(
+                (name for name in names if _FILE.fullmatch(name) and name not in self._unremovable), key=_order
+            )
             crowd.see(names)
             for name in found:
                 frame = self._take(name)
@@ -171,7 +173,7 @@ class FolderReceiver:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            self._left.add(name)
+            self._unremovable.add(name)
             self._complain(f'"{name}" in "{self._folder}" cannot be removed: {error.strerror}')
         return frame
 
@@ -285,8 +287,8 @@ def _order(name: str) -> tuple[int, int]:
 
 
 def _exactly(file: BinaryIO, length: int) -> bytes:
-    left = os.fstat(file.fileno()).st_size - file.tell()
-    found = file.read(length) if length <= left else b""
+    remaining = os.fstat(file.fileno()).st_size - file.tell()
+    found = file.read(length) if length <= remaining else b""
     if len(found) < length:
-        raise EOFError(f"{len(found) or left} of {length} bytes are there")
+        raise EOFError(f"{len(found) or remaining} of {length} bytes are there")
     return found

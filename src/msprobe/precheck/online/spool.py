@@ -120,13 +120,13 @@ class Spool:
         if one is None:
             return
         sender, rank, step = key
-        told = f"online check: step {step} of rank {rank}"
+        which = f"online check: step {step} of rank {rank}"
         if not is_whole and not one.count and not one.problem:
-            log.warning(f"{told} has not come to its end: nothing of it can be checked.")
+            log.warning(f"{which} has not come to its end: nothing of it can be checked.")
             one.give_up()
             return
         if not is_whole and one.count:
-            log.warning(f"{told} has not come to its end: the {one.count} records that came are checked.")
+            log.warning(f"{which} has not come to its end: the {one.count} records that came are checked.")
         try:
             folder, problem = one.finish(), one.problem
         except OSError as error:

@@ -157,10 +157,10 @@ class TcpReceiver:
             # Also what nobody has thought of: it is one connection's end, and nobody else's.
             found = self._sources.get(connection.sender)
             ranks = sorted(found.known) if found else []
-            told = f" of rank {', '.join(map(str, ranks[:20]))}" if ranks else ""
+            whose = f" of rank {', '.join(map(str, ranks[:20]))}" if ranks else ""
             why = connection.sent_away or str(error) or type(error).__name__
             self._connections.complain(
-                f"the connection{told} from {connection.who} has ended without a farewell: {why}"
+                f"the connection{whose} from {connection.who} has ended without a farewell: {why}"
             )
         finally:
             self._leave(connection)
