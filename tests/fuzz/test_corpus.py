@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from fuzz.readers import CORPUS, READERS
 from fuzz.run import read_one
 
