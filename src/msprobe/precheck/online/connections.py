@@ -57,11 +57,13 @@ class Connection:
         """The beginning of the next frame, which may come late. Raises OSError or EOFError."""
         if self.sender:
             self.deadline = time.monotonic() + self._idle
-        head = words.read_exactly(self.socket, 1)
+        head = bytearray(self.socket.recv(length))
         self.spoke = time.monotonic()
         if self.sender:
             self.deadline = self.spoke + FRAME_SECONDS
-        return head + words.read_exactly(self.socket, length - 1)
+        if not head:
+            raise EOFError("it was closed")
+        return head if len(head) == length else head + words.read_exactly(self.socket, length - len(head))
 
     def read(self, length: int) -> bytearray:
         """More of a frame that has begun. Raises OSError or EOFError."""

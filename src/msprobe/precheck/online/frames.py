@@ -57,11 +57,13 @@ class Frame:
     sender: str = ""
 
 
-def pack(frame: Frame, sequence: int) -> list[Data]:
-    """A frame as bytes, in pieces to be sent one after the other. ``sequence``: its number among those of its rank."""
+def pack(frame: Frame, sequence: int, sender: str = "") -> list[Data]:
+    """A frame as bytes, in pieces to be sent one after the other. ``sequence``: its number among those of its sender;
+    ``sender``: the name of that one, if not the frame's own.
+    """
     fixed: dict[str, Any] = {"what": frame.what, "step": frame.step, "rank": frame.rank, "sequence": sequence}
-    if frame.sender:
-        fixed["sender"] = frame.sender
+    if sender or frame.sender:
+        fixed["sender"] = sender or frame.sender
     header = json.dumps({**frame.content, **fixed}).encode()
     data = memoryview(frame.data).cast("B")
     crc = zlib.crc32(data, zlib.crc32(header))
@@ -78,7 +80,10 @@ def unpack(read: Callable[[int], bytes | bytearray]) -> tuple[Frame, int]:
         raise FrameError(f"a frame begins with {MAGIC!r}, not with {magic!r}")
     if header_length > schema.MOST_HEADER_BYTES or length > schema.MOST_DATA_BYTES:
         raise FrameError(f"a frame says that it has {header_length} bytes of header and {length} of data")
-    header = bytes(read(header_length))
+    is_small = length <= _MOST_UNUSED_BYTES
+    # At once, unless a header that is refused would cost the reading of much that nobody wants.
+    whole = read(header_length + length if is_small else header_length)
+    header = bytes(whole[:header_length])
     problem = ""
     content: dict[str, Any] = {}
     try:
@@ -86,9 +91,9 @@ def unpack(read: Callable[[int], bytes | bytearray]) -> tuple[Frame, int]:
         schema.check_length(content, length)
     except ValueError as error:
         problem = str(error)
-        if length > _MOST_UNUSED_BYTES:
+        if not is_small:
             raise FrameError(problem) from None
-    data = read(length)
+    data: Data = memoryview(whole)[header_length:] if is_small else read(length)
     if zlib.crc32(data, zlib.crc32(header)) != crc:
         raise FrameError("the checksum of a frame is wrong", is_whole=True, is_damaged=True)
     if not problem and content["what"] == "record":

@@ -15,7 +15,6 @@ import re
 import secrets
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -79,7 +78,7 @@ class FolderSender:
         write_atomically(self._folder / name, map(bytes, self._packed(frame)), fsync=False)
 
     def _packed(self, frame: Frame) -> list[frames.Data]:
-        return frames.pack(replace(frame, sender=self._name), self._sequence)
+        return frames.pack(frame, self._sequence, self._name)
 
     def _look_for_refusal(self) -> None:
         path = self._folder / f"refused_{self._name}"

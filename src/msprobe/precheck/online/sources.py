@@ -9,19 +9,33 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
 
 from msprobe.precheck.online.frames import Frame
 
 Key = tuple[int, int]
 
 
-@dataclass(eq=False)
 class Delivery:
-    """A frame on its way to who takes it; None: nothing, but all before it has been taken when this comes by."""
+    """A frame on its way to who takes it; None: nothing, but all before it has been taken when this comes by.
 
-    frame: Frame | None
-    is_taken: threading.Event = field(default_factory=threading.Event)
+    ``is_awaited``: somebody waits until it has been taken, or will not be.
+    """
+
+    __slots__ = ("_is_taken", "frame")
+
+    def __init__(self, frame: Frame | None, is_awaited: bool = False) -> None:
+        self.frame = frame
+        self._is_taken = threading.Event() if is_awaited else None
+
+    def end(self) -> None:
+        """It has been taken, or will not be."""
+        if self._is_taken is not None:
+            self._is_taken.set()
+
+    def wait(self) -> None:
+        """Until it has ended, if it is awaited."""
+        if self._is_taken is not None:
+            self._is_taken.wait()
 
 
 class Source:

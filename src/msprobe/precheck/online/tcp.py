@@ -6,7 +6,6 @@ import secrets
 import socket
 import ssl
 import time
-from dataclasses import replace
 
 from msprobe import log
 from msprobe.errors import NotAvailableError
@@ -42,7 +41,7 @@ class TcpSender:
 
     def _send(self, frame: Frame) -> None:
         self._sequence += 1
-        pieces = frames.pack(replace(frame, sender=self._name), self._sequence)
+        pieces = frames.pack(frame, self._sequence, self._name)
         for attempt in range(_SENT_AGAIN + 1):
             try:
                 for piece in pieces:

@@ -76,7 +76,7 @@ class TcpReceiver:
                 if delivery is not None:
                     if delivery.frame is not None:
                         yield delivery.frame
-                    delivery.is_taken.set()
+                    delivery.end()
                     last = time.monotonic()
                     continue
                 if self._has_ended():
@@ -117,7 +117,7 @@ class TcpReceiver:
             for source in self._sources.values():
                 source.problem = source.problem or _OVER
             for one in self._waiting:
-                one.is_taken.set()
+                one.end()
             self._waiting.clear()
             self._changed.notify_all()
 
@@ -205,7 +205,8 @@ class TcpReceiver:
             if error.is_whole:
                 connection.send(words.word_with_reason(words.DENY, str(error)))
             raise
-        frame = replace(frame, sender=frame.sender or connection.name)
+        if not frame.sender:
+            frame = replace(frame, sender=connection.name)
         source = self._source_of(frame.sender, connection)
         connection.wait_without_end()
         with source.lock:
@@ -241,11 +242,11 @@ class TcpReceiver:
                 return words.word_with_reason(words.SKIP, why)
             if frame.what == "begin" and len(source.open) >= MOST_OPEN_STEPS:
                 return words.word_with_reason(words.DENY, f"more than {MOST_OPEN_STEPS} steps have not ended")
-            delivery = Delivery(frame)
+            delivery = Delivery(frame, is_awaited=frame.what == "end")
             self._put(delivery, source)
             source.remember(sequence, head, delivery)
-        if frame.what == "end" and delivery is not None:
-            delivery.is_taken.wait()
+        if delivery is not None:
+            delivery.wait()
         # What was not kept is said with the next word.
         if source.problem:
             return words.word_with_reason(words.DENY, source.problem)
@@ -257,7 +258,7 @@ class TcpReceiver:
             if self._is_over:
                 source.problem = source.problem or _OVER
             if source.problem:
-                delivery.is_taken.set()
+                delivery.end()
                 return
             if delivery.frame is not None:
                 source.note(delivery.frame)
@@ -272,9 +273,9 @@ class TcpReceiver:
             # It has sent nothing, and nobody waits for it.
             connection.send(words.WORD.pack(words.DONE, 0))
             return
-        delivery = Delivery(None)
+        delivery = Delivery(None, is_awaited=True)
         self._put(delivery, source)
-        delivery.is_taken.wait()
+        delivery.wait()
         if source.problem:
             connection.send(words.word_with_reason(words.DENY, source.problem))
         else:
