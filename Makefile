@@ -31,7 +31,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-without-extension test-native test-browser test-mindspore fuzz web web-check lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided web web-check lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
@@ -132,6 +132,12 @@ FUZZ_SECONDS ?= 60
 FUZZ_READERS ?=
 fuzz: $(STAMP)
 	cd tests && FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_FOUND=$(abspath .fuzz) OMP_NUM_THREADS=1 $(abspath $(RUN)) -m fuzz.run $(FUZZ_READERS)
+
+# The same under atheris, which keeps what reaches new lines; where it has a wheel.
+fuzz-guided: $(STAMP)
+	$(RUN) -m pip install --quiet atheris
+	cd tests && for reader in $(or $(FUZZ_READERS),wire_frames tensor_pt checkpoint_distributed kernel_file settings_shell); do \
+	  OMP_NUM_THREADS=1 $(abspath $(RUN)) -m fuzz.guided $$reader $(FUZZ_SECONDS) $(abspath .fuzz) || exit 1; done
 
 test-browser: $(STAMP)
 	.ci/browser

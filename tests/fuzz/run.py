@@ -195,7 +195,7 @@ def main(words: list[str]) -> int:
     seconds = float(os.environ.get("FUZZ_SECONDS") or 60) * jobs / len(names)
     seed = int(os.environ.get("FUZZ_SEED") or 0)
     folder = Path(os.environ.get("FUZZ_FOUND") or ".fuzz")
-    _import_all()
+    import_all()
     bad = inputs = 0
     with tempfile.TemporaryDirectory(prefix="msprobe-fuzz-") as results:
         for name, result in _in_processes(names, jobs, seconds, seed, Path(results)):
@@ -236,7 +236,7 @@ def _in_processes(names: list[str], jobs: int, seconds: float, seed: int, folder
             yield name, pickle.loads(path.read_bytes()) if path.exists() else None
 
 
-def _import_all() -> None:
+def import_all() -> None:
     """What commands import when they are called, once for all processes; frameworks are left out."""
     import msprobe
 
