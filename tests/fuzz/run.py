@@ -60,19 +60,43 @@ class Found:
 Result = tuple[int, list[Found]] | None
 
 
-def read_one(reader: Reader, data: bytes) -> Found | None:
-    """Read one input in a child process; what was wrong, if anything."""
+def read_one(reader: Reader, data: bytes, first: bytes | None = None) -> Found | None:
+    """Read one input in a child process; what was wrong, if anything. ``first``: an honest one that is read before it,
+    so that what is imported for that does not count; a seed of the reader by default.
+    """
+    warm = next(path.read_bytes() for path in reader.seeds() if is_honest(path)) if first is None else first
     with tempfile.TemporaryDirectory(prefix="msprobe-fuzz-", ignore_cleanup_errors=True) as folder:
-        path = Path(folder, "input")
-        path.write_bytes(data)
-        return _in_child(reader, iter([data]), Path(folder), time.monotonic() + 1e9)[1]
+        return _in_child(reader, iter([warm, data]), Path(folder), time.monotonic() + 1e9)[1]
+
+
+def read_files(reader: Reader, paths: list[Path]) -> dict[Path, Found]:
+    """Read files one after the other, in as few child processes as can be; what was wrong with which."""
+    warm = next(path.read_bytes() for path in reader.seeds() if is_honest(path))
+    found: dict[Path, Found] = {}
+    todo = list(paths)
+    while todo:
+        with tempfile.TemporaryDirectory(prefix="msprobe-fuzz-", ignore_cleanup_errors=True) as folder:
+            inputs = iter([warm, *(path.read_bytes() for path in todo)])
+            count, problem = _in_child(reader, inputs, Path(folder), time.monotonic() + 1e9)
+        if problem is None:
+            break
+        if count > 1:
+            found[todo[count - 2]] = problem
+        todo = todo[max(1, count - 1) :]
+    return found
+
+
+def is_honest(path: Path) -> bool:
+    """Whether a file of the corpus is one that users have: others once were wrong."""
+    return not path.name.startswith("crash-")
 
 
 def fuzz(name: str, seconds: float, seed: int) -> tuple[int, list[Found]]:
     """Read changed inputs for so many seconds: how many, and what was wrong, one for each place."""
     reader = READERS[name]
     dice = random.Random(f"{seed} {name}")
-    seeds = [path.read_bytes() for path in reader.seeds()]
+    # An honest one first: what is imported for it counts for none.
+    seeds = [path.read_bytes() for path in sorted(reader.seeds(), key=is_honest, reverse=True)]
     end = time.monotonic() + seconds
     found: dict[tuple[str, str], Found] = {}
     count = 0

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tls_keys import made_keys
 
+from hostile.made import TENSOR
 from hostile.receiver import (
     BEGIN,
     FAREWELL,
@@ -69,6 +70,39 @@ def test_numbers_that_are_infinite_are_refused(tmp_path: Path) -> None:
 
 def test_all_attacks_in_turn_lose_no_honest_step(tmp_path: Path) -> None:
     attacked(tmp_path, all_at_once)
+
+
+def hostile_calls() -> list[bytes]:
+    """A whole step of rank 7 whose calls are of no function, need too much, or have values that are files elsewhere."""
+    system = {"type": "str", "value": "touch /tmp/run"}
+    made: list[tuple[str, Any, dict[str, Any]]] = [
+        ("Functional.relu.0.forward", [{**TENSOR, "data_name": "../../../../etc/passwd"}], {}),
+        ("Functional.relu.1.forward", [{**TENSOR, "shape": [1 << 40]}], {}),
+        ("Functional.relu.2.forward", [{**TENSOR, "shape": [-1]}], {}),
+        ("Functional.relu.3.forward", [{**TENSOR, "dtype": "torch.set_num_threads"}], {}),
+        ("os.system.4.forward", [system], {}),
+        ("Torch.load.5.forward", [system], {}),
+        ("Functional.relu.6.forward", 7, {}),
+        ("Functional.relu.7.forward", [{**TENSOR, "Max": "nan", "Min": None}], {"x/../../y": system}),
+    ]
+    frames = [begin(rank=7)]
+    for number, (name, arguments, keywords) in enumerate(made, 2):
+        call = {"input_args": arguments, "input_kwargs": keywords, "output": [TENSOR]}
+        frames.append(frame("record", number, json.dumps(call).encode(), rank=7, **{**RECORD, "name": name}))
+    return [*frames, frame("end", 100, rank=7, is_complete=True)]
+
+
+def test_calls_of_a_stranger_are_left_out_one_by_one(tmp_path: Path) -> None:
+    def attack(port: int) -> None:
+        with connected(port) as stranger:
+            assert {said(stranger, one) for one in hostile_calls()} == {b"TAKE"}
+            honest(port)
+
+    attacked(tmp_path, attack, lambda port: None, calls=9)
+    (rows,) = (tmp_path / "out").glob("*result*_rank7.csv")
+    assert rows.read_text().count("SKIP") == 8
+    (rows,) = (tmp_path / "out").glob("*result*_rank0.csv")
+    assert "Functional.relu.0,pass" in rows.read_text()
 
 
 def test_a_check_in_which_no_call_was_checked_does_not_look_like_success(tmp_path: Path) -> None:

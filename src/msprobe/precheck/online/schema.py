@@ -49,21 +49,30 @@ def _is_text(value: Any, most: int = _MOST_TEXT_LENGTH) -> bool:
     return isinstance(value, str) and len(value) <= most
 
 
+def _is_name(value: Any) -> bool:
+    """Also one that a file in UTF-8 can hold."""
+    if not _is_text(value, MOST_NAME_LENGTH) or not value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _is_parent(value: Any) -> bool:
     """The name of a record, that with a micro-step, None at the top, or False for none."""
     if isinstance(value, list):
-        return len(value) == 2 and (value[0] is None or _is_text(value[0], MOST_NAME_LENGTH)) and _is_number(value[1])
-    return value is None or value is False or _is_text(value, MOST_NAME_LENGTH)
+        return len(value) == 2 and (value[0] is None or _is_name(value[0])) and _is_number(value[1])
+    return value is None or value is False or _is_name(value)
 
 
 def _is_shape(value: Any) -> bool:
     return isinstance(value, list) and len(value) <= _MOST_DIMENSIONS and all(map(_is_number, value))
 
 
-_NAME = _Field(lambda value: _is_text(value, MOST_NAME_LENGTH) and value != "", "a name")
-_FILE_NAME = _Field(
-    lambda value: _is_text(value, MOST_NAME_LENGTH) and value.endswith(".pt"), "a name of a file of values (.pt)"
-)
+_NAME = _Field(_is_name, "a name")
+_FILE_NAME = _Field(lambda value: _is_name(value) and value.endswith(".pt"), "a name of a file of values (.pt)")
 _FLAG = _Field(lambda value: isinstance(value, bool), "true or false")
 _OBJECT = _Field(lambda value: isinstance(value, dict), "an object")
 _TEXT = _Field(_is_text, "a text")

@@ -129,6 +129,8 @@ def test_numbers_of_stacks_are_whole_and_have_64_bits(value: Any) -> None:
         ("record", RECORD, '{"a": 1}'.encode("utf-16")),
         ("record", {**RECORD, "name": 7}, b"{}"),
         ("record", {**RECORD, "name": ""}, b"{}"),
+        ("record", {**RECORD, "name": "\ud800"}, b"{}"),
+        ("tensor", {**TENSOR, "name": "\ud800.pt"}, b"1234"),
         ("record", {**RECORD, "parent": True}, b"{}"),
         ("record", {}, b"{}"),
         ("record", {**RECORD, "more": 1}, b"{}"),
