@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
+from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, names_of, without_prefixes
 from msprobe.paths import StrPath
 
 # What is read; is_distributed came with 26.2 and is not.
@@ -103,10 +103,10 @@ def _check_columns(path: Path, database: sqlite3.Connection) -> None:
 
 def _node(row: sqlite3.Row, stack: tuple[str, ...]) -> FileNode:
     return FileNode(
-        name=row["node_name"],
+        name=str(row["node_name"]),
         kind=int(row["node_type"]),
-        parent=row["up_node"] or None,
-        children=tuple(_list(row["sub_nodes"])),
+        parent=str(row["up_node"]) if row["up_node"] else None,
+        children=names_of(_list(row["sub_nodes"])),
         link=without_prefixes(_list(row["matched_node_link"])),
         index=row["precision_index"],
         overflow=row["overflow_level"],
@@ -115,7 +115,7 @@ def _node(row: sqlite3.Row, stack: tuple[str, ...]) -> FileNode:
         communication=json.loads(row["matched_distributed"] or "{}"),
         inputs_read=row["input_data"] or "",
         outputs_read=row["output_data"] or "",
-        merged=tuple(_list(row["parallel_merge_info"])),
+        merged=names_of(_list(row["parallel_merge_info"])),
     )
 
 
