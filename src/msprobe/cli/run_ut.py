@@ -204,6 +204,11 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
         say(f"  rank {rank}, step {step} could not be checked, see above")
     for files in report.files.values():
         say(f"  {files.result}\n  {files.details}")
+    if not report.judged:
+        raise NotAvailableError(
+            "the online check has ended, and no call was checked: what came had none, or all were left out (their rows "
+            "say why)."
+        )
     return int(bool(report.failed or report.unchecked) and args.fail_on != "never")
 
 

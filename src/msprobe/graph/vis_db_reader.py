@@ -10,7 +10,7 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.database import Database, open_database
-from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
+from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, names_of, without_prefixes
 from msprobe.paths import StrPath
 
 # What is read; is_distributed came with 26.2 and is not.
@@ -101,10 +101,10 @@ def _node(row: tuple[Any, ...], stack: tuple[str, ...]) -> FileNode:
         :14
     ]
     return FileNode(
-        name=name,
+        name=str(name),
         kind=int(kind),
-        parent=parent or None,
-        children=tuple(_list(children)),
+        parent=str(parent) if parent else None,
+        children=names_of(_list(children)),
         link=without_prefixes(_list(link)),
         index=index,
         overflow=overflow,
@@ -113,7 +113,7 @@ def _node(row: tuple[Any, ...], stack: tuple[str, ...]) -> FileNode:
         communication=json.loads(communication or "{}"),
         inputs_read=inputs or "",
         outputs_read=outputs or "",
-        merged=tuple(_list(merged)),
+        merged=names_of(_list(merged)),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from msprobe.errors import InvalidInputError
 from msprobe.graph.colours import colours_of, shown_index, tool_tip_of
-from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
+from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, names_of, without_prefixes
 from msprobe.graph.node_kinds import ROOT
 from msprobe.graph.node_texts import NodeTexts, Source, Written, micro_steps_of
 from msprobe.paths import StrPath, write_atomically
@@ -196,12 +196,12 @@ def _node(name: str, one: dict[str, Any]) -> FileNode:
         name=name,
         kind=int(one.get("node_type") or 0),
         parent=None if up in (None, "None", "") else str(up),
-        children=tuple(one.get("subnodes") or ()),
-        link=without_prefixes(one.get("matched_node_link") or ()),
+        children=names_of(one.get("subnodes")),
+        link=without_prefixes(names_of(one.get("matched_node_link"))),
         index=data.get("precision_index"),
         overflow=data.get("overflow_level"),
         micro_step=int(one.get("micro_step_id") or 0),
-        stack=tuple(one.get("stack_info") or ()),
+        stack=names_of(one.get("stack_info")),
         communication=one.get("matched_distributed") or {},
         inputs_read=one.get("input_data") or {},
         outputs_read=one.get("output_data") or {},

@@ -80,6 +80,7 @@ def serve(source: Source, listening: socket.socket, token: str, host: str, ready
     """Answer until Ctrl-C (or SIGTERM). ``ready`` is called when the first question can be asked."""
     import uvicorn
 
+    from msprobe.view.connections import TimedProtocol
     from msprobe.view.server import application
 
     app = application(source, token, Page(), names_of(host))
@@ -92,7 +93,7 @@ def serve(source: Source, listening: socket.socket, token: str, host: str, ready
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=1 << 16,
         limit_concurrency=256,
-        http="h11",
+        http=TimedProtocol,
         ws="none",
     )
     server = uvicorn.Server(config)
