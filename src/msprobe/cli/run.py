@@ -14,7 +14,7 @@ LEVELS = ("L0", "L1", "L2", "mix", "debug")
 # The options that take a value as the next word; `split` has to know them to find where the script begins.
 _VALUED = (
     *("--config", "--task", "--level", "--dump-path", "--dump_path", "--first-step", "--first_step"),
-    *("--reference", "--verdict", "--only"),
+    *("--reference", "--verdict", "--only", "--limit"),
 )
 
 

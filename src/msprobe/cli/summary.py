@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe.errors import MsprobeError
+from msprobe.foreign.budget import BudgetError
 
 if TYPE_CHECKING:
     from msprobe.store.columns import Columns, FurtherColumn
@@ -57,6 +58,8 @@ def execute(args: argparse.Namespace) -> int:
                     found = summarise(part)
                 finally:
                     part.close()
+            except BudgetError:
+                raise
             except MsprobeError as problem:
                 print(f"{_place(step, rank)} cannot be read: {problem.message}")
                 status = 1

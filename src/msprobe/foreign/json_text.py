@@ -99,7 +99,8 @@ def _whole(budget: Budget, exact: bool) -> Any:
 
 
 def _check_depth(text: str, budget: Budget) -> None:
-    """Take the innermost brackets away, level by level: each level costs what is left of the text."""
+    """Raise BudgetError if brackets of a JSON text are nested deeper than allowed."""
+    # The innermost brackets are taken away, level by level: each level costs what is left of the text.
     most = budget.limits.depth
     if text.count("[") + text.count("{") <= most:
         return
