@@ -1,8 +1,8 @@
 """The command ``msprobe``: finds the sub-command, runs it, and turns errors into one line and an exit status.
 
-Exit status: 0 done; 1 an error that the message explains; 2 wrong usage, or a command this version does not
-have, or an input that costs too much to read. A command may define others, as ``BAD_INPUT_STATUS``: those that read dumps answer with 1 for what they found
-there and with 2 for bad input (docs/configuration.md, "Exit status").
+Exit status: 0 done; 1 an error that the message explains; 2 wrong usage, a command this version does not have, or an
+input that costs too much to read. A command may define others, as ``BAD_INPUT_STATUS``: those that read dumps answer
+with 1 for what they found there and with 2 for bad input (docs/configuration.md, "Exit status").
 """
 
 from __future__ import annotations

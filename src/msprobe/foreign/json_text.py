@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from msprobe.errors import InvalidInputError, PathError
@@ -60,12 +61,19 @@ def file_bytes(path: StrPath, budget: Budget | None = None, *, follow_links: boo
 
 
 def parse_json(
-    text: str | bytes, source: object, budget: Budget | None = None, *, exact: bool = False, spent: bool = False
+    text: str | bytes,
+    source: object,
+    budget: Budget | None = None,
+    *,
+    exact: bool = False,
+    spent: bool = False,
+    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
     """What a JSON text says; ``source`` names it in messages, as a path or as what the text belongs to.
 
     ``exact``: whole numbers outside of 64 bits stay whole numbers; else they are floats, as most readers of JSON have
-    it. ``spent``: the bytes of the text are off the budget already. Raises InvalidInputError and BudgetError.
+    it. ``spent``: the bytes of the text are off the budget already. ``pairs`` makes each object of its names and
+    values. Raises InvalidInputError and BudgetError.
     """
     budget = Budget(source) if budget is None else budget
     if not spent:
@@ -77,7 +85,7 @@ def parse_json(
         budget.spend_items(text.count(",") + text.count("[") + text.count("{"))
         _check_depth(text, budget)
         longest = _LONG_NUMBER.search(text)
-        return json.loads(text, parse_int=_whole(budget, exact) if longest else None)
+        return json.loads(text, parse_int=_whole(budget, exact) if longest else None, object_pairs_hook=pairs)
     except json.JSONDecodeError as problem:
         reason = f"{problem.msg.lower().removesuffix(' at')} at line {problem.lineno}, column {problem.colno}"
     except UnicodeDecodeError as problem:

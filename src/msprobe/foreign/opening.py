@@ -79,6 +79,15 @@ def is_regular(path: StrPath, *, follow_links: bool = True) -> bool:
     return stat.S_ISREG(mode)
 
 
+def size_of(path: StrPath, *, follow_links: bool = True) -> int:
+    """The bytes of a regular file; -1 where there is none, or it cannot be looked at."""
+    try:
+        status = os.stat(path, follow_symlinks=follow_links)
+    except (OSError, ValueError):
+        return -1
+    return status.st_size if stat.S_ISREG(status.st_mode) else -1
+
+
 def _kind_of(path: StrPath) -> str:
     try:
         mode = os.stat(path).st_mode
