@@ -43,7 +43,8 @@ class Archive:
             self._zip = zipfile.ZipFile(file)
         except BROKEN as problem:
             raise InvalidInputError(f'"{path}" is no readable archive: {short(problem)}.') from problem
-        listed = self._zip.infolist()
+        #: All of them, in the order of the directory.
+        self.listed = listed = self._zip.infolist()
         self.entries: dict[str, zipfile.ZipInfo] = {entry.filename: entry for entry in listed}
         if len(self.entries) < len(listed) and not names_may_repeat:
             raise InvalidInputError(f'"{path}" holds several entries of one name.')

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import Budget, Limits
-from msprobe.foreign.opening import StrPath, is_regular, read_bounded
+from msprobe.foreign.opening import StrPath, file_bytes, is_regular
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _TEXT = re.compile(rb'"[^"]*"')
@@ -47,17 +47,6 @@ def read_json(
 def read_json_if_there(path: StrPath, **options: Any) -> Any:
     """The same (see :func:`read_json`), and None where there is no regular file."""
     return read_json(path, **options) if is_regular(path) else None
-
-
-def file_bytes(path: StrPath, budget: Budget | None = None, *, follow_links: bool = True) -> bytes:
-    """All bytes of a regular file within a budget. Raises PathError and BudgetError."""
-    try:
-        return read_bounded(path, Budget(path) if budget is None else budget, follow_links=follow_links)
-    except FileNotFoundError as problem:
-        raise PathError(f'file "{path}" does not exist.') from problem
-    except (OSError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or str(problem)
-        raise PathError(f'file "{path}" cannot be read: {reason.lower()}.') from problem
 
 
 def parse_json(

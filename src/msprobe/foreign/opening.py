@@ -70,6 +70,17 @@ def read_bounded(path: StrPath, budget: Budget, *, follow_links: bool = True) ->
         return data
 
 
+def file_bytes(path: StrPath, budget: Budget | None = None, *, follow_links: bool = True) -> bytes:
+    """All bytes of a regular file within a budget. Raises PathError and BudgetError."""
+    try:
+        return read_bounded(path, Budget(path) if budget is None else budget, follow_links=follow_links)
+    except FileNotFoundError as problem:
+        raise PathError(f'file "{path}" does not exist.') from problem
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise PathError(f'file "{path}" cannot be read: {reason.lower()}.') from problem
+
+
 def is_regular(path: StrPath, *, follow_links: bool = True) -> bool:
     """Whether there is a regular file. No error where there is nothing, or where it cannot be looked at."""
     try:

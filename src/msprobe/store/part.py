@@ -260,7 +260,7 @@ class DumpPart:
                 if len(group) != 2 or not all(isinstance(half, list) for half in group):
                     raise InvalidInputError(f'"{path}": {key!r} must hold a list of names and a list of frames.')
                 self._frames[key] = group[1]
-                stack_of.update(dict.fromkeys(group[0], key))
+                stack_of.update(dict.fromkeys((name for name in group[0] if isinstance(name, str)), key))
             else:  # the older form: entry to frames
                 self._frames[key] = group
                 stack_of[key] = key

@@ -76,7 +76,7 @@ def read_npy(path: StrPath) -> TensorValues:
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            shape, is_fortran, dtype = npy_header(file, size)
+            shape, is_fortran, dtype = npy_header(file)
             offset, count, order = file.tell(), prod(shape), "F" if is_fortran else "C"
             if offset + count * dtype.itemsize > size:
                 raise ValueError(f"it has {size} bytes, and is said to have the shape {list(shape)}")
@@ -96,9 +96,9 @@ def read_npy(path: StrPath) -> TensorValues:
     return TensorValues(array, array.dtype.name)
 
 
-def npy_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether it is in Fortran's order, and type of a ``.npy`` file of so many bytes, which is read up to its
-    values. Raises ValueError, and what numpy raises for what is no such file.
+def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether it is in Fortran's order, and type of a ``.npy`` file, which is read up to its
+    values. Raises ValueError for what is no such file.
     """
     if file.read(2) == b"PK":
         raise ValueError("it is an archive of arrays")
@@ -108,7 +108,12 @@ def npy_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dt
         raise ValueError(f"its version {version} is not known")
     # Version 3 differs from 2 in the encoding of names of fields, which no tensor has.
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, is_fortran, dtype = read(file)
+    try:
+        shape, is_fortran, dtype = read(file)
+    except OSError:
+        raise
+    except Exception as problem:  # what parsers of Python's texts raise, TokenError among them
+        raise ValueError(f"its header cannot be read ({type(problem).__name__})") from problem
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
     if not dtype.itemsize or len(shape) > _MOST_DIMENSIONS or any(not 0 <= one < 1 << 62 for one in shape):

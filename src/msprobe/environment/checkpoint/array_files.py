@@ -113,7 +113,7 @@ class _Member(Tensor):
                 if entry is None:
                     raise InvalidInputError(f'"{self.path}" has no array {self.member!r} any more.')
                 with archive.open(entry) as file:
-                    shape, is_fortran, dtype = npy_header(file, entry.file_size)
+                    shape, is_fortran, dtype = npy_header(file)
                     data = bytearray(file.read(prod(shape) * dtype.itemsize))
                 return np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
         except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError) as problem:
@@ -154,7 +154,7 @@ class _NumpyFile(Tensor):
 
 def _member(path: str, archive: Archive, entry: zipfile.ZipInfo) -> Tensor:
     with archive.open(entry) as file:
-        shape, _, dtype = npy_header(file, entry.file_size)
+        shape, _, dtype = npy_header(file)
         start = file.tell()
     where = f'"{path}", array {entry.filename[:80]!r}'
     name = _name(where, dtype)
