@@ -18,8 +18,11 @@ from msprobe.cli import commands
 from msprobe.cli.parser import USAGE_STATUS, Parser, UsageError, did_you_mean
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.budget import BudgetError, factor, factor_of, multiplied
+from msprobe.foreign.links import followed
 
 INTERRUPTED_STATUS = 130
+# Of a message: names and numbers in it may come from a file.
+_MOST_LETTERS = 4000
 FRAMEWORKS = ("pytorch", "mindspore")
 
 
@@ -64,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Options may stand between the paths: `msprobe compare A --html B`.
         args = parser.parse(words[position + 1 :], intermixed=True)
     args.debug = args.debug or options.debug
+    args.follow_links = args.follow_links or options.follow_links
     args.limit = options.limit if args.limit is None else args.limit
     args.framework = options.framework
     args.foreign = foreign
@@ -77,7 +81,7 @@ def _execute(command: commands.Command, args: argparse.Namespace) -> int:
     except InvalidInputError as problem:
         return _say(problem.message, USAGE_STATUS)
     try:
-        with multiplied(args.limit):
+        with multiplied(args.limit), followed(args.follow_links):
             status = command.execute(args)
         if not args.foreign:
             sys.stdout.flush()
@@ -123,6 +127,11 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         metavar="FACTOR",
         type=_limit,
         help="multiply what reading one input may cost in bytes, values and seconds (1; or the variable MSPROBE_LIMIT)",
+    )
+    parser.add_argument(
+        "--follow-links",
+        action="store_true",
+        help="follow symbolic links that lead out of a dump (or the variable MSPROBE_FOLLOW_LINKS)",
     )
 
 
@@ -192,7 +201,9 @@ def _help_of_parts(name: str, purpose: str, parts: dict[str, tuple[str, str]]) -
     width = max(map(len, parts))
     lines = [f"usage: msprobe {name} COMMAND ...", "", _sentence(purpose), "", "commands:"]
     lines += [f"  {part:<{width}}  {text}" for part, (_, text) in parts.items()]
-    return "\n".join([*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows --debug and --limit."])
+    return "\n".join(
+        [*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows --debug, --limit and --follow-links."]
+    )
 
 
 def _nearest(name: str) -> str:
@@ -204,5 +215,7 @@ def _sentence(text: str) -> str:
 
 
 def _say(message: str, status: int) -> int:
+    if len(message) > _MOST_LETTERS:
+        message = f"{message[: _MOST_LETTERS // 2]} ... {message[-_MOST_LETTERS // 4 :]}"
     print(f"msprobe: {message}", file=sys.stderr)
     return status

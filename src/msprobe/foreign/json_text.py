@@ -73,8 +73,7 @@ def parse_json(
         text = text.removeprefix("\ufeff")
         budget.spend_items(text.count(",") + text.count("[") + text.count("{"))
         _check_depth(text, budget)
-        longest = _LONG_NUMBER.search(text)
-        return json.loads(text, parse_int=_whole(budget, exact) if longest else None, object_pairs_hook=pairs)
+        return json.loads(text, parse_int=long_numbers(text, budget, exact), object_pairs_hook=pairs)
     except json.JSONDecodeError as problem:
         reason = f"{problem.msg.lower().removesuffix(' at')} at line {problem.lineno}, column {problem.colno}"
     except UnicodeDecodeError as problem:
@@ -86,9 +85,14 @@ def parse_json(
     raise InvalidInputError(f'"{source}" is no readable JSON: {reason}.')
 
 
-def _whole(budget: Budget, exact: bool) -> Any:
+def long_numbers(text: str, budget: Budget | None = None, exact: bool = False) -> Callable[[str], int | float] | None:
+    """What ``json.loads`` is given as ``parse_int`` for this text; None, which is faster, where no number is long."""
+    if _LONG_NUMBER.search(text) is None:
+        return None
+
     def number(digits: str) -> int | float:
-        budget.check_digits(len(digits))
+        if budget is not None:
+            budget.check_digits(len(digits))
         value = int(digits)
         return value if exact or -_LARGEST < value < _LARGEST else float(digits)
 

@@ -24,6 +24,7 @@ import orjson
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.budget import Budget, BudgetError
 from msprobe.foreign.json_places import JsonPlaces, Member
+from msprobe.foreign.json_text import long_numbers
 from msprobe.foreign.opening import open_regular
 from msprobe.store import layout
 
@@ -171,7 +172,8 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
         pass
     # Bare NaN and infinities, lone surrogates: what Python writes and strict JSON does not know.
     try:
-        return json.loads(text.decode("utf-8", "surrogatepass"))
+        found = text.decode("utf-8", "surrogatepass")
+        return json.loads(found, parse_int=long_numbers(found))
     except json.JSONDecodeError as problem:
         where = f"line {problem.lineno}, column {problem.colno}" if not offset else f"byte {offset + problem.pos}"
         reason = f"{problem.msg.lower().removesuffix(' at')} at {where}"
