@@ -16,6 +16,7 @@ from msprobe.foreign.budget import Budget
 StrPath = str | os.PathLike[str]
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_PIECE_BYTES = 1 << 20
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -64,9 +65,11 @@ def read_bounded(path: StrPath, budget: Budget, *, follow_links: bool = True) ->
         data = file.read(size + 1)
         if len(data) > size:  # it grows while it is read
             budget.spend_bytes(len(data) - size)
-            more = file.read(budget.bytes_left + 1)
-            budget.spend_bytes(len(more))
-            data += more
+            pieces = [data]
+            while piece := file.read(_PIECE_BYTES):  # room is made at once for all that is asked for
+                budget.spend_bytes(len(piece))
+                pieces.append(piece)
+            data = b"".join(pieces)
         return data
 
 

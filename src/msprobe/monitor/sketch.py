@@ -218,7 +218,8 @@ def read_sketches(path: StrPath) -> list[Sketch]:
     """
     try:
         with open_regular(path) as file:
-            data = file.read(_MOST_FILE_BYTES)
+            # Python makes room at once for all that it is asked for.
+            data = file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
     except OSError as problem:
         raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from None
     found: dict[int, Sketch] = {}
