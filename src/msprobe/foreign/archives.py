@@ -8,6 +8,7 @@ another, or stand twice under one name, are refused: that is how a small archive
 from __future__ import annotations
 
 import contextlib
+import itertools
 import struct
 import zipfile
 import zlib
@@ -23,6 +24,7 @@ BROKEN = (
     ValueError, OverflowError,
 )  # fmt: skip
 _LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
+_HEAD_BYTES = _LOCAL_HEADER.size
 _ENCRYPTED = 1
 # What deflated numbers of a training come to; more than so many bytes of zeros are no state that anybody keeps.
 _MOST_RATIO = 20
@@ -48,11 +50,10 @@ class Archive:
         self.entries: dict[str, zipfile.ZipInfo] = {entry.filename: entry for entry in listed}
         if len(self.entries) < len(listed) and not names_may_repeat:
             raise InvalidInputError(f'"{path}" holds several entries of one name.')
-        end = 0
-        for entry in sorted(listed, key=lambda entry: entry.header_offset):
-            if entry.header_offset < end:
-                raise InvalidInputError(f'"{path}": its entry {_name(entry)} lies over the one before.')
-            end = entry.header_offset + _LOCAL_HEADER.size + entry.compress_size
+        if not _are_apart(listed):  # in the order of the directory, as most are
+            for one, entry in itertools.pairwise(sorted(listed, key=lambda entry: entry.header_offset)):
+                if not _are_apart([one, entry]):
+                    raise InvalidInputError(f'"{path}": its entry {_name(entry)} lies over the one before.')
 
     def start_of(self, entry: zipfile.ZipInfo) -> int:
         """Where the content of a stored entry begins: behind its local header, whose length the directory does not say.
@@ -109,6 +110,17 @@ class Archive:
                 f'"{self.path}": its {packed} bytes unpack to {said}, which no numbers of a training do. If you trust '
                 "it, raise the limits with --limit 10."
             )
+
+
+def _are_apart(entries: list[zipfile.ZipInfo]) -> bool:
+    """Whether each begins behind the end of the one before."""
+    end = 0
+    for entry in entries:
+        start = entry.header_offset
+        if start < end:
+            return False
+        end = start + _HEAD_BYTES + entry.compress_size
+    return True
 
 
 def short(problem: BaseException) -> str:

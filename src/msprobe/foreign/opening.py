@@ -6,6 +6,7 @@ descriptor, so that nothing can be exchanged between a look and the opening.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from typing import BinaryIO
@@ -51,7 +52,8 @@ def open_regular(path: StrPath, *, follow_links: bool = True) -> BinaryIO:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             raise PathError(f"{_shown(path)} is {_name_of(mode)}, not a regular file.")
-        return os.fdopen(descriptor, "rb")
+        # As os.fdopen makes it, without asking whether it is a terminal.
+        return io.BufferedReader(io.FileIO(descriptor, "rb"))
     except BaseException:
         os.close(descriptor)
         raise

@@ -82,7 +82,9 @@ def read_pickle(
     machine = _Machine(data, rebuild, persistent, start)
     try:
         found = machine.run()
-        _check_unfolded(found, _FREE_UNFOLDED + _MOST_UNFOLDED_FOR_A_BYTE * (machine.position - start))
+        most = _FREE_UNFOLDED + _MOST_UNFOLDED_FOR_A_BYTE * (machine.position - start)
+        if machine.is_shared or machine.letters_again > most:
+            _check_unfolded(found, most)
         return found, machine.position
     except PickleError:
         raise
@@ -104,6 +106,9 @@ class _Machine:
         self.start = self.position = start
         self.spent = 0
         self.negative_keys = 0
+        #: Whether a container stands in several places, and how many letters of texts do.
+        self.is_shared = False
+        self.letters_again = 0
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.rebuild = rebuild
@@ -210,7 +215,11 @@ class _Machine:
         rebuild = self.rebuild.get(name.full)
         if rebuild is None:
             return Opaque(name, arguments)
-        self.spend(len(arguments) + sum(map(_length, arguments)))
+        cost = len(arguments)
+        for one in arguments:
+            if type(one) in _SIZED:
+                cost += len(one)
+        self.spend(cost)
         return rebuild(*arguments)
 
     def build(self) -> None:
@@ -219,7 +228,9 @@ class _Machine:
         if isinstance(target, Opaque):
             target.state = state
         elif hasattr(target, "with_state"):
-            self.spend(_length(state) + (sum(map(_length, state)) if isinstance(state, tuple) else 0))
+            for one in (state, *(state if isinstance(state, tuple) else ())):
+                if type(one) in _SIZED:
+                    self.spend(len(one))
             target.with_state(state)
 
     def put_items(self, items: list[Any]) -> None:
@@ -229,7 +240,8 @@ class _Machine:
         if not isinstance(target, dict) or len(items) % 2:
             raise PickleError("its pickle puts pairs into what is no dict")
         for place in range(0, len(items), 2):
-            target[self.key(items[place])] = items[place + 1]
+            key = items[place]
+            target[key if type(key) is str else self.key(key)] = items[place + 1]
 
     def append(self, items: list[Any]) -> None:
         target = self.stack[-1]
@@ -290,7 +302,16 @@ class _Machine:
         self.stack.append(self.persistent(self.stack.pop()))
 
     def recall(self, index: int) -> None:
-        self.stack.append(self.memo[index])
+        self.again(self.memo[index])
+
+    def again(self, value: Any) -> None:
+        """Put what stands elsewhere, too."""
+        kind = type(value)
+        if kind is str or kind is bytes:
+            self.letters_again += len(value)
+        elif kind in _CONTAINERS:
+            self.is_shared = True
+        self.stack.append(value)
 
     def keep(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
@@ -322,8 +343,7 @@ _U1, _U2, _I4, _U4, _U8 = (struct.Struct(form) for form in ("<B", "<H", "<i", "<
 _FLOAT = struct.Struct(">d")
 
 
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, (str, bytes, tuple, list, dict, set, frozenset)) else 1
+_SIZED = frozenset((str, bytes, tuple, list, dict, set, frozenset))
 
 
 def _check_unfolded(root: Any, most: int) -> None:
@@ -367,7 +387,7 @@ _OPERATIONS: dict[int, Callable[[_Machine], Any]] = {
         "(": lambda m: m.stack.append(_MARK),
         "0": _pop,
         "1": lambda m: m.to_mark(),
-        "2": lambda m: m.stack.append(m.stack[-1]),
+        "2": lambda m: m.again(m.stack[-1]),
         "N": lambda m: m.stack.append(None),
         "\x88": lambda m: m.stack.append(True),
         "\x89": lambda m: m.stack.append(False),

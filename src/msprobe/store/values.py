@@ -143,7 +143,6 @@ def read_bin(path: StrPath, dtype: str, shape: tuple[int, ...]) -> TensorValues:
 
 def read_pt(path: StrPath) -> TensorValues:
     """Read the one plain tensor of a ``.pt`` file that torch (1.6 or later) or msprobe wrote."""
-    _size_of(path)
     try:
         with open_regular(path) as file:
             if file.read(4) != b"PK\3\4":
@@ -154,6 +153,8 @@ def read_pt(path: StrPath) -> TensorValues:
     except (InvalidInputError, PathError):
         raise
     except Exception as problem:
+        if isinstance(problem, FileNotFoundError):
+            raise _missing(path) from problem
         # EINVAL: a place in the archive that no file has.
         if isinstance(problem, OSError) and problem.errno != errno.EINVAL:
             raise _unreadable(path, problem) from problem
@@ -275,7 +276,8 @@ class _Tensor:
         last = self.offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
         if last >= available:
             raise ValueError(f"the tensor reaches to element {last} of a storage of {available}")
-        if prod(self.shape) > max(available, max(_MOST_REPEATED, _MOST_TIMES * available) * factor()):
+        count = prod(self.shape)
+        if count > available and count > max(_MOST_REPEATED, _MOST_TIMES * available) * factor():
             raise ValueError(
                 f"the tensor repeats its elements too often ({prod(self.shape)} of {available}); if you trust it, "
                 "raise the limits with --limit 10"

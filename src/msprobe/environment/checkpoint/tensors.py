@@ -83,7 +83,8 @@ class FileTensor(Tensor):
                 f'"{self.path}": a tensor of shape {list(self.shape)} reaches to element {self._last()} of a storage '
                 f"of {self.count}."
             )
-        if self.numel > max(self.count, max(_MOST_REPEATED, _MOST_TIMES * self.count) * factor()):
+        count = self.numel
+        if count > self.count and count > max(_MOST_REPEATED, _MOST_TIMES * self.count) * factor():
             raise InvalidInputError(
                 f'"{self.path}": a tensor of shape {list(self.shape)} repeats its elements too often. If you trust '
                 "it, raise the limits with --limit 10."
