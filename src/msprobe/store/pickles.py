@@ -302,16 +302,17 @@ class _Machine:
         self.stack.append(self.persistent(self.stack.pop()))
 
     def recall(self, index: int) -> None:
-        self.again(self.memo[index])
-
-    def again(self, value: Any) -> None:
-        """Put what stands elsewhere, too."""
+        value = self.memo[index]
         kind = type(value)
-        if kind is str or kind is bytes:
+        if kind is str:
             self.letters_again += len(value)
-        elif kind in _CONTAINERS:
+        elif kind in _SHARED:
             self.is_shared = True
         self.stack.append(value)
+
+    def again(self) -> None:
+        self.is_shared = True
+        self.stack.append(self.stack[-1])
 
     def keep(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
@@ -375,6 +376,7 @@ def _inner(node: Any) -> Iterable[Any]:
 
 
 _CONTAINERS = (dict, list, tuple, set, frozenset, Opaque)
+_SHARED = frozenset((*_CONTAINERS, bytes))
 
 
 def _pop(machine: _Machine) -> None:
@@ -387,7 +389,7 @@ _OPERATIONS: dict[int, Callable[[_Machine], Any]] = {
         "(": lambda m: m.stack.append(_MARK),
         "0": _pop,
         "1": lambda m: m.to_mark(),
-        "2": lambda m: m.again(m.stack[-1]),
+        "2": lambda m: m.again(),
         "N": lambda m: m.stack.append(None),
         "\x88": lambda m: m.stack.append(True),
         "\x89": lambda m: m.stack.append(False),

@@ -66,23 +66,19 @@ class Walk:
     def __init__(self) -> None:
         self._values = self._again = self._letters = 0
         self._met: dict[int, Any] = {}
+        many = factor()
+        self._most = int(_MOST_VALUES * many), int(_MOST_MET_AGAIN * many), int(_MOST_LETTERS * many)
 
     def count(self, name: str, value: Any, depth: int) -> None:
         """Count a value, and of a container its items."""
         self._values += 1
         self._letters += len(name)
-        length = len(value) if isinstance(value, (dict, list, tuple)) else 0
-        if length > 1:
+        if isinstance(value, (dict, list, tuple)) and len(value) > 1:
             if id(value) in self._met:
-                self._again += length
+                self._again += len(value)
             self._met[id(value)] = value  # held, so that no other gets its number
-        many = factor()
-        if (
-            depth > _MOST_DEPTH
-            or self._values > _MOST_VALUES * many
-            or self._again > _MOST_MET_AGAIN * many
-            or self._letters > _MOST_LETTERS * many
-        ):
+        values, again, letters = self._most
+        if depth > _MOST_DEPTH or self._values > values or self._again > again or self._letters > letters:
             raise InvalidInputError(
                 f"{name[:80]!r} of the checkpoint is nested too deep, or holds too many values. If you trust it, "
                 "raise the limits with --limit 10."
