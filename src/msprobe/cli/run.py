@@ -16,7 +16,7 @@ LEVELS = ("L0", "L1", "L2", "mix", "debug")
 # The options that take a value as the next word; `split` has to know them to find where the script begins.
 _VALUED = (
     *("--config", "--task", "--level", "--dump-path", "--dump_path", "--first-step", "--first_step"),
-    *("--step-on", "--step_on", "--reference", "--verdict", "--only"),
+    *("--step-on", "--step_on", "--reference", "--verdict", "--only", "--limit"),
 )
 
 

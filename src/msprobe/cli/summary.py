@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe.errors import MsprobeError
+from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def execute(args: argparse.Namespace) -> int:
                     found = summarise(part)
                 finally:
                     part.close()
+            except BudgetError:
+                raise
             except MsprobeError as problem:
                 say(f"{_place(step, rank)} cannot be read: {problem.message}")
                 status = 1

@@ -40,6 +40,8 @@ from msprobe.config.settings import (
     quoted,
 )
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.budget import SETTINGS, Budget
+from msprobe.foreign.opening import read_bounded
 
 StrPath = str | os.PathLike[str]
 
@@ -91,7 +93,7 @@ def read_file(config_path: StrPath | None) -> tuple[str, Document]:
     name = str(config_path)
     file = paths.check_readable_file(config_path, ".json")
     try:
-        data = file.read_bytes()
+        data = read_bounded(file, Budget(file, SETTINGS))
     except OSError as problem:
         raise PathError(f'file "{name}" cannot be read: {problem.strerror or problem}.') from problem
     document = jsonc.parse(data, name)

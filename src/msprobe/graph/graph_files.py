@@ -107,6 +107,6 @@ def _fields(found: Fields | str, name: str) -> Fields:
         return found
     try:
         read = json.loads(found) if found else {}
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise InvalidInputError(f"node {name!r}: its data is no readable JSON: {problem}.") from problem
     return read if isinstance(read, dict) else {}

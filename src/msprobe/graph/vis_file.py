@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.json_text import parse_json
 from msprobe.graph.colours import colours_of, shown_index, tool_tip_of
 from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, names_of, without_prefixes
 from msprobe.graph.node_kinds import ROOT
@@ -145,9 +146,9 @@ def read_vis(path: StrPath) -> GraphFile:
         graphs.append(_graph(place, source, side, step, rank))
     tips = found.get("ToolTip")
     try:
-        tool_tip = json.loads(tips) if isinstance(tips, str) and tips else {}
+        tool_tip = parse_json(tips, path) if isinstance(tips, str) and tips else {}
         micro_steps = int(found.get("MicroSteps") or 0)
-    except (ValueError, TypeError) as problem:
+    except (ValueError, TypeError, OverflowError) as problem:
         raise InvalidInputError(f'"{path}": ToolTip or MicroSteps is broken: {problem}.') from problem
     return GraphFile(
         path=place,

@@ -13,6 +13,7 @@ import numpy as np
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.file_names import FileNames, file_name
+from msprobe.foreign.json_text import read_json
 from msprobe.foreign.known_words import is_known_constant, is_known_dtype
 from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.arguments import (
@@ -313,10 +314,7 @@ class OpConfig:
 def load_op_config(path: StrPath) -> OpConfig:
     """Read ``config_op.json``; all mistakes are told at once. Raises PathError or InvalidInputError."""
     file = check_readable_file(path, ".json")
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable JSON file: {problem}.') from None
+    content = read_json(file)
     if not isinstance(content, dict):
         raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(content).__name__}.')
     mistakes = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.foreign.json_text import read_json
 from msprobe.lockstep import comparing
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store.reader import Dump, open_dump, open_dumps
@@ -180,10 +180,7 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
     """The dumps that a result names, compared or checked again: the page needs them, not only what was said of them."""
     from msprobe.paths import check_readable_file
 
-    try:
-        found = json.loads(check_readable_file(file, ".json", _MOST_VERDICT_BYTES, follow_symlink=True).read_bytes())
-    except (ValueError, RecursionError, OSError) as problem:
-        raise InvalidInputError(f'"{file}" is no readable JSON: it is no result of msprobe.') from problem
+    found = read_json(check_readable_file(file, ".json", _MOST_VERDICT_BYTES, follow_symlink=True))
     keys = ("candidate", "reference") if file.name == VERDICT_FILES[0] else ("dump",)
     overflow = isinstance(found, dict) and "_propagation" in found
     if overflow:

@@ -17,6 +17,7 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.console import say
+from msprobe.foreign.json_text import read_json
 from msprobe.monitor.alerts.alert import place_in_training
 from msprobe.monitor.alerts.sink import DETAILS_FILE, FILE
 from msprobe.paths import (
@@ -138,11 +139,7 @@ def _read_all(folder: StrPath, name: str) -> Records:
 
 
 def _read(path: Path) -> Records:
-    check_readable_file(path, ".json")
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no file of alerts: {problem}.') from None
+    found = read_json(check_readable_file(path, ".json"))
     if not isinstance(found, dict) or not all(isinstance(record, dict) for record in found.values()):
         raise InvalidInputError(f'"{path}" is no file of alerts: it must hold an object of objects.')
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.json_text import read_json
 from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
 from msprobe.monitor.csv_files import Table, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs
@@ -132,10 +132,7 @@ def renamed(replacements: dict[str, str]) -> Callable[[str], str]:
 def read_mapping(path: StrPath) -> dict[str, str]:
     """A JSON file of texts and what replaces them. Raises PathError or InvalidInputError."""
     file = check_readable_file(path, ".json")
-    try:
-        found = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as problem:
-        raise InvalidInputError(f'mapping "{path}" cannot be read as JSON: {problem}.') from None
+    found = read_json(file)
     if not isinstance(found, dict):
         raise InvalidInputError(f'mapping "{path}" must be an object of texts and their replacements.')
     wrong = [old for old, new in found.items() if not isinstance(new, str) or not old]
