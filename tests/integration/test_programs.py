@@ -39,27 +39,9 @@ OTHER_SETTINGS = (
 WITHOUT_EXTENSION = ("character_gpt", "sparse_gcn", "soft_actor_critic", "wgan_gp", "functional_training", "user_hooks")
 
 
-# What is still to be repaired, by test and program.
-_HOOKS = "hooks stay on modules, and on what is copied, saved, scripted or exported of them, while a step is open"
-AWAITED: dict[str, dict[str, str]] = {
-    "recorded": dict.fromkeys(
-        "distillation evolution exported lora maml_functional mixture_of_experts physics_informed reptile sine_lbfgs"
-        " sparse_gcn taken_apart user_hooks word_language_model".split(),
-        _HOOKS,
-    ),
-    "others": dict.fromkeys(
-        "exported lora reptile sine_lbfgs sparse_gcn taken_apart user_hooks word_language_model".split(), _HOOKS
-    ),
-    "python": dict.fromkeys("sparse_gcn user_hooks".split(), _HOOKS),
-    "check": {"mixed_precision": "a step that the scaler leaves out has no record of its optimizer"},
-}
-
-
-def of_program(test: str, name: str, *more: object) -> Any:
-    """A program as a parameter of a test; one that is still to be repaired must fail."""
-    reason = AWAITED.get(test, {}).get(name)
-    marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
-    return pytest.param(name, *more, marks=marks, id=name)
+def of_program(name: str, *more: object) -> Any:
+    """A program as a parameter of a test."""
+    return pytest.param(name, *more, id=name)
 
 
 @dataclass(frozen=True)
@@ -144,12 +126,12 @@ def demand_the_same(alone: Run, recorded: Run) -> None:
     assert [text for text in warnings if not text.startswith("Overflow detected in ")] == []
 
 
-@pytest.mark.parametrize("name", [of_program("recorded", name) for name in PROGRAMS])
+@pytest.mark.parametrize("name", [of_program(name) for name in PROGRAMS])
 def test_a_program_runs_recorded_as_it_runs_alone(place: Path, name: str) -> None:
     demand_the_same(run(place, name), run(place, name, ("mix", "statistics")))
 
 
-@pytest.mark.parametrize("name", [of_program("check", name) for name in PROGRAMS])
+@pytest.mark.parametrize("name", [of_program(name) for name in PROGRAMS])
 def test_check_finds_nothing(place: Path, name: str) -> None:
     checked = call("check", run(place, name, ("mix", "statistics")).dump)
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -165,12 +147,12 @@ def test_two_recordings_agree(place: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "setting"),
-    [of_program("others", name, OTHER_SETTINGS[zlib.crc32(name.encode()) % len(OTHER_SETTINGS)]) for name in PROGRAMS],
+    [of_program(name, OTHER_SETTINGS[zlib.crc32(name.encode()) % len(OTHER_SETTINGS)]) for name in PROGRAMS],
 )
 def test_a_program_runs_as_alone_at_other_levels(place: Path, name: str, setting: tuple[str, str]) -> None:
     demand_the_same(run(place, name), run(place, name, setting))
 
 
-@pytest.mark.parametrize("name", [of_program("python", name) for name in WITHOUT_EXTENSION])
+@pytest.mark.parametrize("name", [of_program(name) for name in WITHOUT_EXTENSION])
 def test_a_program_runs_as_alone_without_the_extension(place: Path, name: str) -> None:
     demand_the_same(run(place, name), run(place, name, ("mix", "statistics"), native=False))

@@ -53,9 +53,10 @@ class HandUpdates:
         them are read.
         """
         if self._marks is None:
-            self._is_exact = exact
+            self._is_exact = exact and not private.in_transform()
             weights = [reference() for reference in self._used]
-            self._marks = self._marks_of([weight for weight in weights if weight is not None])
+            # Without any, as inside of a transform, the pass says nothing of weights.
+            self._marks = self._marks_of([weight for weight in weights if weight is not None]) or None
 
     def _marks_of(self, weights: list[torch.Tensor]) -> list[Any]:
         return _sums(weights) if self._is_exact else [(weight.data_ptr(), weight._version) for weight in weights]
@@ -116,7 +117,10 @@ def _weights(model: nn.Module) -> list[torch.Tensor]:
     return [
         weight
         for weight in parameters_inside(model)
-        if type(weight) in (torch.Tensor, nn.Parameter) and weight.requires_grad and weight.grad_fn is None
+        if type(weight) in (torch.Tensor, nn.Parameter)
+        and weight.requires_grad
+        and weight.grad_fn is None
+        and not private.is_transformed(weight)
     ]
 
 

@@ -275,7 +275,12 @@ def default_device() -> Any:
 
 
 _GRAPH_MAKERS = (
-    *("torch.jit._trace.trace", "torch.jit._trace.trace_module", "torch.jit._trace._get_trace_graph"),
+    *(
+        "torch.jit._script.script",
+        "torch.jit._trace.trace",
+        "torch.jit._trace.trace_module",
+        "torch.jit._trace._get_trace_graph",
+    ),
     *("torch.fx._symbolic_trace.Tracer.trace", "torch.export.export", "torch.export.export_for_training"),
     *("torch.export._trace._export", "torch.onnx.export", "torch.onnx.utils.export"),
     *("torch.fx.experimental.proxy_tensor._MakefxTracer.trace", "torch.fx.experimental.proxy_tensor.dispatch_trace"),
@@ -381,6 +386,14 @@ inside_of_transformed: Callable[[Any], Any] = find("torch._C._functorch.get_unwr
 is_transformed: Callable[[Any], bool] = (
     None if missing("transforms") else find("torch._C._functorch.is_functorch_wrapped_tensor")
 ) or _no
+_transforms: Callable[[], Any] = find("torch._C._functorch.peek_interpreter_stack") or (lambda: None)
+
+
+def in_transform() -> bool:
+    """Whether a transform of torch.func (grad, vmap, jvp) runs in this thread: what is computed is wrapped by it."""
+    return _transforms() is not None
+
+
 TRANSFORMED: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (find("torch._C._functorch.is_batchedtensor") or _no, "BatchedTensor"),
     (find("torch._C._functorch.is_gradtrackingtensor") or _no, "GradTrackingTensor"),

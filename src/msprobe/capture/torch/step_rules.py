@@ -22,6 +22,7 @@ from typing import Any
 from torch import nn
 
 from msprobe.capture.step_on import StepOn
+from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.function_calls import code_runs, functions_named
 from msprobe.capture.torch.hand_updates import HandUpdates, LeafUpdates
@@ -166,7 +167,8 @@ class UpdateRule(StepRule):
         super().backward(accumulates)
         for _, hand in self._hands.values():
             hand.backward(exact=not self._has_optimizer(hand))
-        if self._by_hand and self._leaves is None and not self._hands and not self.cycle.alive():
+        can_look = not private.in_transform()
+        if can_look and self._by_hand and self._leaves is None and not self._hands and not self.cycle.alive():
             self._leaves = LeafUpdates(roots)
 
     def is_over(self) -> bool:
