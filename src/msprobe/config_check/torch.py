@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from msprobe.capture.guard import attempt, guarded
 from msprobe.capture.torch.digest import of_tensor, xxh3
 from msprobe.capture.torch.private import NOTING_FUNCTIONS
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
+from msprobe.capture.torch.user_modules import is_training, modules, named_modules, named_parameters, storage_of
 from msprobe.config_check.framework import Measured, Remove, Watched
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
@@ -68,10 +70,12 @@ class _Torch:
             return _watch_compiled(model, before, after)
 
         # Where a model is compiled later with these hooks in it, they are nothing in what is traced.
+        @guarded
         def before_pass(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if not _is_compiling():
                 before(args, kwargs)
 
+        @guarded
         def after_pass(_: nn.Module, __: Any, ___: Any) -> None:
             if not _is_compiling():
                 after()
@@ -90,12 +94,15 @@ class _Torch:
 
     def may_compile(self, models: Sequence[nn.Module]) -> bool:
         # A compiled module in them keeps the one that it runs; what was compiled since the patches has ended these.
-        modules = [module for model in models for module in model.modules()]
-        return any("_orig_mod" in module._modules or vars(module).get("_compiled_call_impl") for module in modules)
+        modules = [module for model in models for module in modules(model)]
+        return any(
+            "_orig_mod" in storage_of(module, "_modules") or vars(module).get("_compiled_call_impl")
+            for module in modules
+        )
 
     def parameters(self, models: Sequence[nn.Module]) -> dict[str, torch.Tensor]:
         found = {}
-        for name, parameter in _named(models, lambda model: model.named_parameters()):
+        for name, parameter in _named(models, named_parameters):
             found[name] = parameter
         return found
 
@@ -134,14 +141,14 @@ class _Torch:
 
     def dropout(self, models: Sequence[nn.Module]) -> dict[str, dict[str, Any]]:
         found = {}
-        for name, module in _named(models, lambda model: model.named_modules()):
+        for name, module in _named(models, named_modules):
             own = vars(module)
             for attribute in ("p", *(key for key in own if "dropout" in key.lower())):
                 value = own.get(attribute)
                 is_layer = attribute != "p" or "dropout" in type(module).__name__.lower()
                 if is_layer and isinstance(value, float):
                     place = name if attribute == "p" else f"{name}.{attribute}".lstrip(".")
-                    found[place] = {"p": value, "training": module.training}
+                    found[place] = {"p": value, "training": is_training(module)}
         return found
 
 
@@ -158,11 +165,11 @@ def _watch_compiled(model: Any, before: Before, after: Callable[[], None]) -> Re
     compiled = model._compiled_call_impl
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        before(args, kwargs)
+        attempt(before, args, kwargs)
         try:
             return compiled(*args, **kwargs)
         finally:
-            after()
+            attempt(after)
 
     model._compiled_call_impl = call
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.events import AccumulatedGradient
+from msprobe.capture.guard import report
 from msprobe.capture.routes import Listening, Way
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
@@ -106,4 +107,7 @@ class _Hook:
             self.only = ways[0].listening
 
     def __call__(self, weight: torch.Tensor) -> None:
-        self.owner.tell(self, weight)
+        try:
+            self.owner.tell(self, weight)
+        except Exception as error:
+            report(self.entry, error)

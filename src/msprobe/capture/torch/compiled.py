@@ -23,6 +23,7 @@ from torch import nn
 from torch.autograd.function import BackwardCFunction
 
 from msprobe import log
+from msprobe.capture.guard import attempt
 from msprobe.capture.torch import private
 from msprobe.capture.torch.compiled_modules import CompiledModules
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, leave_our_code_alone, never_compile
@@ -263,11 +264,11 @@ class CompiledRegions:
         def apply(node: Any, *args: Any) -> Any:
             if type(node).__name__ != "CompiledFunctionBackward":
                 return original(node, *args)
-            self.step_aside()
+            attempt(self.step_aside)
             try:
                 return original(node, *args)
             finally:
-                self.come_back()
+                attempt(self.come_back)
 
         never_compile(apply)
         return apply
@@ -276,19 +277,22 @@ class CompiledRegions:
         """Whole backward passes are about to be compiled: hooks on graph nodes would become part of them."""
 
         def set_autograd_compiler(compiler: Any, *args: Any) -> Any:
-            if compiler is None:
-                self._graph.resume()
-            else:
-                self._graph.suspend()
-                log.once(
-                    "compiled autograd",
-                    "info",
-                    "torch.compile: a backward pass under compiled autograd is not recorded.",
-                )
+            attempt(self._autograd_compiler_set, compiler)
             return original(compiler, *args)
 
         never_compile(set_autograd_compiler)
         return set_autograd_compiler
+
+    def _autograd_compiler_set(self, compiler: Any) -> None:
+        if compiler is None:
+            self._graph.resume()
+            return
+        self._graph.suspend()
+        log.once(
+            "compiled autograd",
+            "info",
+            "torch.compile: a backward pass under compiled autograd is not recorded.",
+        )
 
 
 def _always_off(original: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from typing import Any, Protocol
 
+from msprobe.capture.guard import attempt, report
 from msprobe.capture.torch import private
 
 
@@ -72,9 +73,9 @@ class RegionWatch:
             # While the compiler is on it would compile what runs here, so it goes off first and on last.
             if callback is None:
                 prior = original(None)
-                self._switched_off(sys._getframe(1))
+                attempt(self._switched_off, sys._getframe(1))
                 return prior
-            self._switched_on(sys._getframe(1))
+            attempt(self._switched_on, sys._getframe(1))
             return original(callback)
 
         never_compile(set_eval_frame)
@@ -183,6 +184,13 @@ class CompilerImport(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         """Find the compiler's module as the import system would, and see it being executed."""
+        try:
+            return self._find(fullname, path)
+        except Exception as error:
+            report("the compiler", error)
+            return None
+
+    def _find(self, fullname: str, path: Any) -> Any:
         if fullname != private.EVAL_FRAME:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
@@ -193,7 +201,7 @@ class CompilerImport(MetaPathFinder):
             def exec_module(module: types.ModuleType) -> None:
                 del loader.exec_module
                 execute(module)
-                then()
+                attempt(then)
 
             loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

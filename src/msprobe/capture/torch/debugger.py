@@ -11,6 +11,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF, Debugger
+from msprobe.capture.guard import answers_user, attempt, guarded
 from msprobe.capture.method_arguments import check_rank_id, check_token_range
 from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
@@ -119,6 +120,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     # ---------------------------------------------------------------- the interface
 
     @classmethod
+    @answers_user
     def start(
         cls,
         model: Any = None,
@@ -169,6 +171,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self.recorder.start(named, rank_id, dumps)
 
     @classmethod
+    @answers_user
     def stop(cls) -> None:
         """Stop recording and write the files. Recording may start again in the same step and goes on there."""
         self = cls._require()
@@ -179,6 +182,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self._stop()
 
     @classmethod
+    @answers_user
     def step(cls) -> None:
         """This iteration is over: finish its files; all numbers begin at zero again."""
         self = cls._require()
@@ -189,6 +193,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self._look_at_config()
 
     @classmethod
+    @answers_user
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
         """Record a variable by hand (level debug): a tensor, number, text, or lists, tuples and dicts of
         them; None inside of those is null in the dump.
@@ -203,6 +208,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             save_variable(self.recorder, variable, name, save_backward)
 
     @classmethod
+    @answers_user
     def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:
         """Record calls of ``module.api`` as ``{api_prefix}.{api}.{n}`` (prefix: the module's name, else
         "Custom").
@@ -213,6 +219,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         register(self.recorder, module, api, api_prefix)
 
     @classmethod
+    @answers_user
     def restore_custom_api(cls, module: Any, api: str) -> None:
         """Undo :meth:`register_custom_api`."""
         self = cls._require()
@@ -220,9 +227,10 @@ class PrecisionDebugger(Debugger, one_per_process=True):
 
         restore(self.recorder, module, api)
 
+    @guarded
     def _close(self) -> None:
         if self._loader is not None:
-            self._loader.detach()
+            attempt(self._loader.detach)
         super()._close()
 
     # ---------------------------------------------------------------- driven by the data loader

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msprobe.capture import listening
+from msprobe.capture.guard import answers_user
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.models import name_modules
 from msprobe.capture.torch.recorder import TorchRecorder
@@ -17,6 +18,7 @@ class Listening(listening.Listening):
 
     recorder: TorchRecorder
 
+    @answers_user
     def start(self, model: Any = None) -> None:
         """See :meth:`msprobe.capture.listening.Listening.start`."""
         if model is not None:

@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from msprobe.capture.guard import report
 from msprobe.capture.session import Session
 from msprobe.capture.targets import Passes
 from msprobe.capture.user_hooks import PassHook
@@ -166,18 +167,26 @@ class _Before(PassHook):
     __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any = None) -> Any:
-        if self.passes is None:
+        try:
+            if self.passes is None:
+                return None
+            other = self.passes.enter(self.name, module, args, kwargs or {})
+            # Without keywords: another hook called `stop()` in this very pass, and torch forgot that we want them.
+            return other if other is None or kwargs is not None else other[0]
+        except Exception as error:
+            report(self.name, error)
             return None
-        other = self.passes.enter(self.name, module, args, kwargs or {})
-        # Without keywords: another hook called `stop()` in this very pass, and torch forgot that we want them.
-        return other if other is None or kwargs is not None else other[0]
 
 
 class _After(PassHook):
     __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, *keywords_and_result: Any) -> Any:
-        if self.passes is None:
+        try:
+            if self.passes is None:
+                return None
+            other = self.passes.leave(self.name, module, keywords_and_result[-1])
+            return None if other is None else other[0]
+        except Exception as error:
+            report(self.name, error)
             return None
-        other = self.passes.leave(self.name, module, keywords_and_result[-1])
-        return None if other is None else other[0]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from msprobe import log
+from msprobe.capture.identity import IdentityMap, IdentitySet
 
 # An optimizer that steps once for so many steps of another one is waited for (a critic trained five times for each
 # step of its generator); one that takes longer is trained in a phase of its own.
@@ -36,16 +36,16 @@ class OptimizerCycle:
     ) -> None:
         self._all = all_optimizers
         self._is_used = is_used
-        self._members: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._ever: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._told: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._members: IdentitySet = IdentitySet()
+        self._ever: IdentitySet = IdentitySet()
+        self._told: IdentitySet = IdentitySet()
         # How often each has stepped in this training step, and the most of these.
-        self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._counts: IdentityMap[int] = IdentityMap()
         self._most = 0
         # How many steps others made in earlier training steps since this one stepped last, and how many it is
         # waited for.
-        self._behind: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._patience: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._behind: IdentityMap[int] = IdentityMap()
+        self._patience: IdentityMap[int] = IdentityMap()
         self.has_stepped = False
         self._exist = False
         self._questions = 0
@@ -112,7 +112,7 @@ class OptimizerCycle:
 
     def end(self) -> None:
         """The training step is over, whatever is missing."""
-        for one in {*self._missing(), *self._behind.keys()}:
+        for one in IdentitySet([*self._missing(), *self._behind.keys()]):
             if one not in self._counts:
                 self._behind[one] = self._behind.get(one, 0) + self._most
         self._counts.clear()

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
+from msprobe.capture.guard import attempt
 from msprobe.capture.torch.child_processes import ChildProcesses
 from msprobe.capture.torch.script_recording import ScriptRecording, follow_child
 from msprobe.capture.torch.script_steps import ScriptSteps
@@ -45,8 +46,8 @@ def run_script(
     try:
         return _status_of(target, argv, recording.steps)
     finally:
-        children.detach()
-        recording.end(children.started)
+        attempt(children.detach)
+        attempt(recording.end, children.started)
 
 
 class _Target(types.SimpleNamespace):

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from msprobe import log
+from msprobe.capture.guard import attempt
 from msprobe.capture.outcome import named_numbers
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.patches import Patches
@@ -72,12 +73,15 @@ class ScriptRecording:
         if ScriptRecording.active is not self:
             return
         ScriptRecording.active = PrecisionDebugger._give_way = None
-        self.steps.detach()
+        attempt(self.steps.detach)
+        attempt(self._look_at_ranks, has_children)
+        PrecisionDebugger.reset()
+
+    def _look_at_ranks(self, has_children: bool) -> None:
         outcome = self.debugger.recorder.session.outcome
         if outcome.is_empty and has_children and any(self._new_folders()):
             outcome.forget()
         self._tell_missing_ranks()
-        PrecisionDebugger.reset()
 
     def leave(self) -> None:
         """This is a fork of the process that records: there the recording goes on, here nothing of it stays."""
@@ -142,13 +146,20 @@ class _Expected:
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if not _is_member():
-                return original(module, *args, **kwargs)
-            self._patches.detach()
-            self._begin()
-            return nn.Module.__call__(module, *args, **kwargs)
+            has_begun = attempt(self._begins)
+            if has_begun:
+                return nn.Module.__call__(module, *args, **kwargs)
+            return original(module, *args, **kwargs)
 
         return __call__
+
+    def _begins(self) -> bool:
+        """True if this process is a rank by now: what it does is recorded from here on."""
+        if not _is_member():
+            return False
+        self._patches.detach()
+        self._begin()
+        return True
 
     def _begin(self) -> None:
         if PrecisionDebugger.existing() is not None:

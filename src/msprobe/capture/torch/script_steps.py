@@ -17,6 +17,8 @@ from torch.optim import optimizer as optimizers
 
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF
+from msprobe.capture.guard import attempt, guarded
+from msprobe.capture.identity import IdentitySet
 from msprobe.capture.torch import private
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch
 from msprobe.capture.torch.debugger import PrecisionDebugger
@@ -24,6 +26,7 @@ from msprobe.capture.torch.models import name_modules
 from msprobe.capture.torch.optimizer_cycle import OptimizerCycle, all_optimizers, parameters_of
 from msprobe.capture.torch.optimizers import OptimizerRecorder
 from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.user_modules import parameters
 
 
 class ScriptSteps:
@@ -59,9 +62,9 @@ class ScriptSteps:
         self._attached = False
         self._depth = 0
         self._models: list[weakref.ref[nn.Module]] = []
-        self._known: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._known = IdentitySet()
         # Called on their own in this step.
-        self._called: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._called = IdentitySet()
         self._cycle = OptimizerCycle(optimizers or all_optimizers, self._is_used)
         # Optimizers whose steps run, with their stacks where there is a closure.
         self._stepping: list[tuple[Any, Any]] = []
@@ -103,19 +106,19 @@ class ScriptSteps:
         A step is finished by its optimizers. Only where there are none the end of the script finishes it.
         """
         self._attached = False
-        self._say_why()
+        attempt(self._say_why)
         recorder = self.debugger.recorder
         if self.failed or self._cycle.has_stepped:
             # Still recording, as far as the session knows: it will be closed in the middle of a step.
-            recorder.detach()
+            attempt(recorder.detach)
         elif recorder.session.recording:
-            self.debugger.stop()
+            attempt(self.debugger.stop)
         if self._import is not None and self._import in sys.meta_path:
             sys.meta_path.remove(self._import)
         for one in reversed(self._patches):
-            one.detach()
+            attempt(one.detach)
         self._patches.clear()
-        self._calls.detach()
+        attempt(self._calls.detach)
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -143,10 +146,13 @@ class ScriptSteps:
 
     def entered(self, frame: types.FrameType) -> None:
         """Compiled code runs: it must not see that calls of modules are watched."""
+        attempt(self._begin_in_region, frame)
+        self._calls.detach()
+
+    def _begin_in_region(self, frame: types.FrameType) -> None:
         recorder = self.debugger.recorder
         if self._depth == 0 and not recorder.session.recording and self._may_begin() and self._begin():
             recorder.regions.record_region(frame)
-        self._calls.detach()
 
     def left(self, frame: types.FrameType | None) -> None:
         """It is back."""
@@ -158,13 +164,13 @@ class ScriptSteps:
     def _watched_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if self._depth or threading.get_ident() != self._thread:
-                if not self._depth and not self._met:
-                    self._met = "modules were called in other threads than the script's main thread only"
+            is_outermost = attempt(self._is_outermost)
+            if not is_outermost:
                 return original(module, *args, **kwargs)
             self._depth += 1
             try:
-                if self._outermost(module):
+                has_begun = attempt(self._outermost, module)
+                if has_begun:
                     # The call has begun before the recorder could watch it.
                     return self.debugger.recorder.regions.modules.around(
                         module, lambda: original(module, *args, **kwargs), args, kwargs
@@ -175,6 +181,15 @@ class ScriptSteps:
 
         return __call__
 
+    def _is_outermost(self) -> bool:
+        """No module runs, and this is the thread of the script."""
+        if self._depth:
+            return False
+        is_here = threading.get_ident() == self._thread
+        if not is_here and not self._met:
+            self._met = "modules were called in other threads than the script's main thread only"
+        return is_here
+
     def _outermost(self, module: nn.Module) -> bool:
         """A module is called from outside of all modules; True if recording begins here."""
         recorder = self.debugger.recorder
@@ -184,7 +199,7 @@ class ScriptSteps:
             self._give_up_inference()
         self._called.add(module)
         known = module in self._known
-        if not known and not recorder.session.recording and next(module.parameters(), None) is None:
+        if not known and not recorder.session.recording and next(parameters(module), None) is None:
             # A transformation of the data, or a loss; it begins no step.
             self._met = "only modules without parameters were called, which begin no step"
             return False
@@ -267,8 +282,9 @@ class ScriptSteps:
     def _is_used(self, optimizer: Any) -> bool:
         """True if a module with a parameter of ``optimizer`` was called in this step."""
         updated = {id(parameter) for parameter in parameters_of(optimizer)}
-        return any(id(p) in updated for module in self._called for p in module.parameters())
+        return any(id(p) in updated for module in self._called for p in parameters(module))
 
+    @guarded
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if threading.get_ident() != self._thread:
             return None
@@ -285,12 +301,15 @@ class ScriptSteps:
             try:
                 return closure(*given, **named)
             finally:
-                for part in self._optimizer_parts():
-                    part.closure_ended(optimizer)
+                attempt(self._closure_ended, optimizer)
 
         if len(args) < 2:
             return args, {**kwargs, "closure": watched}
         return (args[0], watched, *args[2:]), kwargs
+
+    def _closure_ended(self, optimizer: Any) -> None:
+        for part in self._optimizer_parts():
+            part.closure_ended(optimizer)
 
     def _leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The block that an optimizer's step runs in ends behind all hooks, those of the recorder included."""
@@ -298,33 +317,45 @@ class ScriptSteps:
         @functools.wraps(original)
         def __exit__(block: Any, *error: Any) -> Any:
             result = original(block, *error)
-            name = getattr(block, "name", "")
-            if self._stepping and threading.get_ident() == self._thread:
-                optimizer, _ = self._stepping[-1]
-                if name == f"Optimizer.step#{type(optimizer).__name__}.step":
-                    self._stepping.pop()
-                    for part in self._optimizer_parts():
-                        part.leave(optimizer, error[1] if len(error) > 1 else None)
-                    if not error or error[0] is None:
-                        self._cycle.note(optimizer)
-                        if not self._stepping:
-                            self._end_if_complete()
+            attempt(self._left, block, error)
             return result
 
         return __exit__
 
+    def _left(self, block: Any, error: tuple[Any, ...]) -> None:
+        """A range of the profiler has ended; that of an optimizer's step is its end."""
+        if not self._stepping or threading.get_ident() != self._thread:
+            return
+        optimizer, _ = self._stepping[-1]
+        if getattr(block, "name", "") != f"Optimizer.step#{type(optimizer).__name__}.step":
+            return
+        self._stepping.pop()
+        for part in self._optimizer_parts():
+            part.leave(optimizer, error[1] if len(error) > 1 else None)
+        if not error or error[0] is None:
+            self._cycle.note(optimizer)
+            if not self._stepping:
+                self._end_if_complete()
+
     def _scaled_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            session, cycle = self.debugger.recorder.session, self._cycle
-            before, number = cycle.has_noted(optimizer), session.step
+            noted = attempt(self._noted, optimizer)
             result = original(scaler, optimizer, *args, **kwargs)
-            if not before and session.step == number and not cycle.has_noted(optimizer):
-                cycle.note(optimizer)
-                self._end_if_complete()
+            attempt(self._scaled, optimizer, noted)
             return result
 
         return step
+
+    def _noted(self, optimizer: Any) -> tuple[bool, int]:
+        """Whether ``optimizer`` has stepped in this training step, and the number of that step."""
+        return self._cycle.has_noted(optimizer), self.debugger.recorder.session.step
+
+    def _scaled(self, optimizer: Any, before: tuple[bool, int] | None) -> None:
+        """A scaler has let ``optimizer`` step, or has skipped its step."""
+        if before == (False, self.debugger.recorder.session.step) and not self._cycle.has_noted(optimizer):
+            self._cycle.note(optimizer)
+            self._end_if_complete()
 
     def _end_if_complete(self) -> None:
         if self._cycle.end_if_complete():

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from msprobe import log
+from msprobe.capture.torch.user_modules import is_training
 from msprobe.monitor.torch.trainer import TrainerMon
 
 
@@ -57,7 +58,7 @@ class MonitoredTraining:
 
         def note(module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             try:
-                if module.training and torch.is_grad_enabled():
+                if is_training(module) and torch.is_grad_enabled():
                     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
                     whole = kwargs.get("num_items_in_batch") is not None
                     self.note_loss(loss, 1.0 if whole else 1.0 / max(1, micro_steps))
