@@ -193,9 +193,7 @@ def gradient_probe(folder: Path) -> list[Any]:
 class Norms(Observer):
     """A listener of everything."""
 
-    wants = Wants(
-        kinds=frozenset(("call", "pass", "optimizer", "parameter_gradient", "accumulated_gradient"))
-    )
+    wants = Wants(kinds=frozenset(("call", "pass", "optimizer", "parameter_gradient", "accumulated_gradient")))
 
     def after(self, event: Any, result: Any) -> None:
         """Nothing is kept."""

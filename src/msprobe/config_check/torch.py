@@ -94,10 +94,10 @@ class _Torch:
 
     def may_compile(self, models: Sequence[nn.Module]) -> bool:
         # A compiled module in them keeps the one that it runs; what was compiled since the patches has ended these.
-        modules = [module for model in models for module in modules(model)]
+        every = [module for model in models for module in modules(model)]
         return any(
             "_orig_mod" in storage_of(module, "_modules") or vars(module).get("_compiled_call_impl")
-            for module in modules
+            for module in every
         )
 
     def parameters(self, models: Sequence[nn.Module]) -> dict[str, torch.Tensor]:

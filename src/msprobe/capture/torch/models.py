@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from msprobe import log
-from msprobe.capture.torch.user_modules import named_modules_inside
+from msprobe.capture.torch.user_modules import is_scripted, named_modules_inside
 
 
 class Models:
@@ -36,8 +36,8 @@ def name_modules(model: Any, record_root: bool) -> list[tuple[str, nn.Module]]:
     for index, root in enumerate(model if several else [model]):
         lead = f"{index}." if several else ""
         children = named_modules_inside(root)
-        if record_root or not children:
-            if not children and not record_root:
+        if record_root or not children or is_scripted(root):
+            if not children and not record_root and not is_scripted(root):
                 log.once(
                     ("leaf", type(root).__name__),
                     "warning",

@@ -13,9 +13,11 @@ from typing import Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from msprobe import log
 from msprobe.capture.guard import report
 from msprobe.capture.session import Session
 from msprobe.capture.targets import Passes
+from msprobe.capture.torch.user_modules import is_scripted
 from msprobe.capture.user_hooks import PassHook
 
 # Who is told of the passes of a module that goes by this name; None: nobody.
@@ -55,6 +57,13 @@ class ModuleHooks:
                 target = self._target_of(name, module)
                 if target is None:
                     continue
+                if is_scripted(module):
+                    log.once(
+                        "scripted",
+                        "info",
+                        "Scripted modules (torch.jit) are recorded from outside: the arguments and results of each that"
+                        " the program calls, not what is inside.",
+                    )
                 if _has_usual_hooks(module):
                     placed = _Placed(module, self._keys, _Before(target, name), _After(target, name))
                     placed.put()
@@ -126,11 +135,12 @@ _HOOK_DICTIONARIES = frozenset(
 
 def _has_usual_hooks(module: nn.Module) -> bool:
     kind = type(module)
-    return (
+    has_usual_methods = (
         kind.register_forward_pre_hook is nn.Module.register_forward_pre_hook
         and kind.register_forward_hook is nn.Module.register_forward_hook
-        and module.__dict__.keys() >= _HOOK_DICTIONARIES
     )
+    # A scripted module refuses hooks, which would not be compiled; but who calls it from Python runs those it has.
+    return (has_usual_methods or is_scripted(module)) and module.__dict__.keys() >= _HOOK_DICTIONARIES
 
 
 class _Placed:

@@ -193,7 +193,7 @@ class ScriptSteps:
     def _outermost(self, module: nn.Module) -> bool:
         """A module is called from outside of all modules; True if recording begins here."""
         recorder = self.debugger.recorder
-        if isinstance(module, torch.jit.ScriptModule) or recorder.session.ended:
+        if recorder.session.ended:
             return False
         if self._is_inference and torch.is_grad_enabled():
             self._give_up_inference()

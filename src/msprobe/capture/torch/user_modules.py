@@ -45,6 +45,11 @@ def is_training(module: Any) -> bool:
         return True
 
 
+def is_scripted(module: Any) -> bool:
+    """True for a module of torch.jit, whose inside runs outside of Python."""
+    return issubclass(type(module), torch.jit.ScriptModule)
+
+
 def named_children(module: Any) -> Iterator[tuple[str, nn.Module]]:
     """The modules right inside of ``module``, each once, and what it calls them."""
     seen: set[int] = set()
