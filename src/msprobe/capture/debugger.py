@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from msprobe import log
-from msprobe.capture.guard import answers_user, attempt, guarded
 from msprobe.capture.live_switch import LiveSwitch
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
+from msprobe.guard import answers_user, attempt, guarded
 from msprobe.store.ownership import refuse_old_dumps
 
 #: Why nothing was recorded.

@@ -6,7 +6,7 @@ import os
 import weakref
 from typing import Protocol
 
-from msprobe.capture.guard import attempt
+from msprobe.guard import attempt
 
 
 class Recorder(Protocol):

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from msprobe.capture.debugger import Debugger
-from msprobe.capture.guard import answers_user
 from msprobe.errors import InvalidInputError
+from msprobe.guard import answers_user
 
 _Own = TypeVar("_Own", bound="Listening")
 

@@ -20,12 +20,12 @@ from typing import Any, Protocol
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
-from msprobe.capture.guard import name_of, report_to
 from msprobe.capture.outcome import Outcome, named_numbers, nothing_recorded
 from msprobe.capture.sinks import DumpFolder, Sink, StepFacts, StepSink, TensorSink
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
+from msprobe.guard import name_of, report_to
 from msprobe.store import old_runs
 
 OPTIMIZER = "optimizer"

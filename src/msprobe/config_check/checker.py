@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from msprobe import log
-from msprobe.capture.guard import answers_user
 from msprobe.config_check import settings as dynamic
 from msprobe.config_check.collection import Collection
 from msprobe.config_check.framework import Framework, framework
@@ -18,6 +17,7 @@ from msprobe.environment.configuration import collecting
 from msprobe.environment.configuration.pack import PackWriter, check_pack_path
 from msprobe.environment.hyperparameters.reading import NotAListError, UnknownSourceError, check_sources
 from msprobe.errors import InvalidInputError
+from msprobe.guard import answers_user
 
 __all__ = ["CHECKERS", "ConfigChecker"]
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from msprobe import log
-from msprobe.capture.guard import attempt
 from msprobe.config_check.framework import Watched
+from msprobe.guard import attempt
 
 #: Functions of Python and numpy, for all frameworks.
 COMMON = (

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from msprobe.capture.guard import attempt, guarded
 from msprobe.capture.torch.digest import of_tensor, xxh3
 from msprobe.capture.torch.private import NOTING_FUNCTIONS
 from msprobe.capture.torch.recorder import RANKS
@@ -20,6 +19,7 @@ from msprobe.capture.torch.user_modules import is_training, modules, named_modul
 from msprobe.config_check.framework import Measured, Remove, Watched
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
+from msprobe.guard import attempt, guarded
 
 KEYS = ("max", "min", "mean", "norm")
 #: What wrappers put into the names of parameters; a compiled model has those of the model.
@@ -96,8 +96,7 @@ class _Torch:
         # A compiled module in them keeps the one that it runs; what was compiled since the patches has ended these.
         every = [module for model in models for module in modules(model)]
         return any(
-            "_orig_mod" in storage_of(module, "_modules") or vars(module).get("_compiled_call_impl")
-            for module in every
+            "_orig_mod" in storage_of(module, "_modules") or vars(module).get("_compiled_call_impl") for module in every
         )
 
     def parameters(self, models: Sequence[nn.Module]) -> dict[str, torch.Tensor]:

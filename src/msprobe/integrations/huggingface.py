@@ -21,9 +21,9 @@ except ModuleNotFoundError as problem:
         "msprobe.integrations.huggingface needs transformers; install it: pip install 'msprobe[hf]'."
     ) from None
 
-from msprobe.capture.guard import answers_user
 from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.config_check.trainers import CheckedTraining
+from msprobe.guard import answers_user
 from msprobe.monitor.torch.trainers import MonitoredTraining
 
 __all__ = ["MsprobeCallback"]

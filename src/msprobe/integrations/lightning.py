@@ -13,9 +13,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from msprobe.capture.guard import answers_user
 from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.config_check.trainers import CheckedTraining
+from msprobe.guard import answers_user
 from msprobe.monitor.torch.trainers import MonitoredTraining
 
 __all__ = ["MsprobeCallback"]

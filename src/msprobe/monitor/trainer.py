@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from msprobe import log
 from msprobe.capture.events import Kind
-from msprobe.capture.guard import answers_user
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep, TrainingListening
 from msprobe.errors import InvalidInputError
+from msprobe.guard import answers_user
 from msprobe.monitor.alerts.needs import unnoted
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig, load

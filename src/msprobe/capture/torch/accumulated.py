@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from msprobe.capture.events import AccumulatedGradient
-from msprobe.capture.guard import report
 from msprobe.capture.routes import Listening, Way
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.models import name_modules
+from msprobe.guard import report
 
 _without_functions = private.without_functions
 

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
 from msprobe.capture.torch.collectives_values import (
@@ -35,6 +34,7 @@ from msprobe.capture.torch.collectives_values import (
 from msprobe.capture.torch.collectives_work import Unfinished, WorkWatch, is_handle
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.names import listed_names
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 _BATCH = "batch_isend_irecv"

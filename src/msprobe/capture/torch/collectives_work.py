@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.guard import attempt, guarded
 from msprobe.capture.session import Session
 from msprobe.capture.torch import private
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt, guarded
 
 # Methods of a handle that return when its work is done, or ordered before all that follows on the device.
 _WAITS = ("wait", "synchronize", "block_current_stream", "value")

@@ -23,7 +23,6 @@ from torch import nn
 from torch.autograd.function import BackwardCFunction
 
 from msprobe import log
-from msprobe.capture.guard import attempt
 from msprobe.capture.torch import private
 from msprobe.capture.torch.compiled_modules import CompiledModules
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, leave_our_code_alone, never_compile
@@ -33,6 +32,7 @@ from msprobe.capture.torch.module_hooks import ModuleHooks
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.torch.parts import Parts
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 

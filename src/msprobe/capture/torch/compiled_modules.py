@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.targets import Passes
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.user_modules import modules
+from msprobe.guard import attempt
 
 _tracing = private.tracing_state
 

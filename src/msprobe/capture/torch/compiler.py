@@ -12,8 +12,8 @@ from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from typing import Any, Protocol
 
-from msprobe.capture.guard import attempt, report
 from msprobe.capture.torch import private
+from msprobe.guard import attempt, report
 
 
 class Regions(Protocol):

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from msprobe import log
-from msprobe.capture.guard import attempt
 from msprobe.capture.heard import HeardCalls
 from msprobe.capture.method_arguments import check_api
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorded_call import run_call
 from msprobe.capture.torch.recorder import TorchRecorder
+from msprobe.guard import attempt
 
 
 def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch.utils import data as _data  # noqa: F401 - what is looked up is there
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.torch import private
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt
 
 
 class LoaderSteps:

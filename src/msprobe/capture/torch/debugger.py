@@ -11,7 +11,6 @@ from typing import Any
 
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF, Debugger
-from msprobe.capture.guard import answers_user, attempt, guarded
 from msprobe.capture.method_arguments import check_rank_id, check_token_range
 from msprobe.capture.torch.custom import register_again
 from msprobe.capture.torch.dataloader import LoaderSteps
@@ -21,6 +20,7 @@ from msprobe.capture.torch.start_arguments import ModelReference, check_model, c
 from msprobe.capture.torch.token_range import TokenRange
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
+from msprobe.guard import answers_user, attempt, guarded
 
 
 class PrecisionDebugger(Debugger, one_per_process=True):

@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch import private
 from msprobe.capture.torch.call_operators import CallOperators
@@ -28,6 +27,7 @@ from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.dispatch_operators import Operator, several, without_values, written
 from msprobe.capture.torch.dispatch_watch import Watch, find_watch
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 

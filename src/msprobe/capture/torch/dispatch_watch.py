@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import torch
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.torch import private
 from msprobe.capture.torch.dispatch_operators import SKIPPED_SPACES, Operator, describe_operator, has_numbers
+from msprobe.guard import attempt
 
 # Nothing but tests of torch itself registers anything for this key; it stands above autograd.
 KEY_NAME = "TESTING_ONLY_GenericMode"

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.targets import Targets
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
@@ -21,6 +20,7 @@ from msprobe.capture.torch.dispatch_operators import OWN_SPACES
 from msprobe.capture.torch.gradients import is_foreign
 from msprobe.capture.torch.names import Api, ApiNames
 from msprobe.capture.torch.recorded_call import run_call
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 

@@ -16,13 +16,13 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from msprobe.capture.around import FRAMES
-from msprobe.capture.guard import attempt
 from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.collectives_values import Groups
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.names import Api
 from msprobe.capture.torch.storages import address_of_storage, may_be_passing
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional")

@@ -13,7 +13,6 @@ from typing import Any
 
 from torch.autograd import Function
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.targets import Targets
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
@@ -22,6 +21,7 @@ from msprobe.capture.torch.foreign_code import ForeignCode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorded_call import run_call
 from msprobe.capture.torch.threads import RecordedThread
+from msprobe.guard import attempt
 
 # Calls in another thread than the recorded one, and calls that are not recorded, but may write to memory.
 _ELSEWHERE, _NOTICED = object(), object()

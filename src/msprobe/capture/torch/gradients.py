@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.function import BackwardCFunction
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.records import PLAIN, parts_of
 from msprobe.capture.torch import private
 from msprobe.capture.torch.statistics_framework import OwnWork
+from msprobe.guard import attempt
 
 Node = Any
 

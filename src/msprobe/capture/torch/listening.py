@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from msprobe.capture import listening
-from msprobe.capture.guard import answers_user
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.models import name_modules
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.capture.torch.start_arguments import check_model
 from msprobe.config.settings import Settings
+from msprobe.guard import answers_user
 
 
 class Listening(listening.Listening):

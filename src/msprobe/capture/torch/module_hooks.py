@@ -14,11 +14,11 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from msprobe import log
-from msprobe.capture.guard import report
 from msprobe.capture.session import Session
 from msprobe.capture.targets import Passes
 from msprobe.capture.torch.user_modules import is_scripted
 from msprobe.capture.user_hooks import PassHook
+from msprobe.guard import report
 
 # Who is told of the passes of a module that goes by this name; None: nobody.
 TargetOf = Callable[[str, nn.Module], "Passes | None"]

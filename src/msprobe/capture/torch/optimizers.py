@@ -15,13 +15,13 @@ import torch
 from torch.autograd import profiler
 from torch.optim import optimizer as hooks
 
-from msprobe.capture.guard import attempt, guarded
 from msprobe.capture.session import OPTIMIZER
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.optimizer_steps import Scaling, TorchStep
 from msprobe.capture.torch.parameter_names import ParameterNames
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt, guarded
 
 _without_functions = private.without_functions
 # The name of the profiler's range around a step; its end is the only sign of a step that raised.

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.parameter_entries import ParameterEntries
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.gradients import NodeHooks, accumulating_node
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import torch
 
 from msprobe.capture.events import Kind
-from msprobe.capture.guard import attempt
 from msprobe.capture.session import CLIP_GRAD, Session
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.functions import CustomFunctions
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt
 
 
 class Part(Protocol):

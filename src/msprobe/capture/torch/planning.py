@@ -14,10 +14,10 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.session import Session
 from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
+from msprobe.guard import attempt
 
 
 class Planning:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.heard_units import arguments_of
 from msprobe.capture.torch import private
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 

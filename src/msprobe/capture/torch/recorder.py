@@ -21,7 +21,6 @@ from msprobe.capture.bus import Bus
 from msprobe.capture.collective_records import CollectiveRecords
 from msprobe.capture.events import path_of
 from msprobe.capture.forks import leave_to_parents
-from msprobe.capture.guard import attempt
 from msprobe.capture.heard import HeardCalls, HeardPasses
 from msprobe.capture.heard_collectives import HeardCollectives
 from msprobe.capture.heard_steps import HeardSteps
@@ -48,6 +47,7 @@ from msprobe.capture.torch.surroundings import TorchSurroundings
 from msprobe.capture.torch.tensor_values import TensorKeeper
 from msprobe.capture.torch.threads import RecordedThread
 from msprobe.config.settings import Settings
+from msprobe.guard import attempt
 
 _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _CHECKPOINT_FILE = os.path.join("torch", "utils", "checkpoint.py")

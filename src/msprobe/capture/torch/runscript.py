@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
-from msprobe.capture.guard import attempt
 from msprobe.capture.torch.child_processes import ChildProcesses
 from msprobe.capture.torch.script_recording import ScriptRecording, follow_child
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.guard import attempt
 
 
 def run_script(

@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 from msprobe import log
-from msprobe.capture.guard import attempt
 from msprobe.capture.outcome import named_numbers
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import NotAvailableError
+from msprobe.guard import attempt
 from msprobe.store import durable
 
 

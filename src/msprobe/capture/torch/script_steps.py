@@ -17,7 +17,6 @@ from torch.optim import optimizer as optimizers
 
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF
-from msprobe.capture.guard import attempt, guarded
 from msprobe.capture.identity import IdentitySet
 from msprobe.capture.torch import private
 from msprobe.capture.torch.compiler import CompilerImport, RegionWatch
@@ -27,6 +26,7 @@ from msprobe.capture.torch.optimizer_cycle import OptimizerCycle, all_optimizers
 from msprobe.capture.torch.optimizers import OptimizerRecorder
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.user_modules import parameters
+from msprobe.guard import attempt, guarded
 
 
 class ScriptSteps:

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from msprobe.capture import guard
+from msprobe import guard
 from msprobe.capture.identity import IdentityMap, IdentitySet
 from msprobe.errors import InvalidInputError
 
