@@ -31,7 +31,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-without-extension test-native test-browser test-mindspore web web-check lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided web web-check lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
@@ -45,6 +45,7 @@ help:
 	@echo "make test-native  run those, and the tests of the C extension under the address sanitizer (needs gcc with it)"
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
 	@echo "make test-mindspore  run the tests on MindSpore, which it installs in an environment of its own"
+	@echo "make fuzz      give each reader inputs that nobody would write, for FUZZ_SECONDS=60 in all (findings in .fuzz)"
 	@echo "make web       build the page of msprobe view from web/ (needs node)   make web-check  is what is committed that build?"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
 	@echo "make types     mypy, strict, on the package    make imports  the import rules of the architecture"
@@ -58,6 +59,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "msprobe needs Python 3.10 or newer; choose one with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@$(RUN) -m pip uninstall --quiet --yes msprobe 2>/dev/null || true # as it was called before
 	$(RUN) -m pip install --quiet -e '.[torch,dev]' -c constraints.txt
 	@touch $@
 
@@ -78,7 +80,8 @@ $(TORCH_STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@sed -E '/^(torch|sympy|networkx|setuptools)==/d' constraints.txt > $(TORCH_VENV)/constraints.txt
 	@case "$(TORCH_VERSION)" in 2.[0-2].*) \
 	  sed -i -E 's/^numpy==[^;]*/numpy==1.26.4/' $(TORCH_VENV)/constraints.txt;; esac
-	$(TORCH_RUN) -m pip install --quiet -e . torch==$(TORCH_VERSION) hypothesis joblib polars pytest pytest-timeout \
+	@$(TORCH_RUN) -m pip uninstall --quiet --yes msprobe 2>/dev/null || true
+	$(TORCH_RUN) -m pip install --quiet -e . torch==$(TORCH_VERSION) hypothesis polars pytest pytest-timeout \
 	  pytest-xdist python-calamine safetensors -c $(TORCH_VENV)/constraints.txt
 	@touch $@
 
@@ -126,6 +129,18 @@ test-native: $(STAMP) test-without-extension
 	  tests/unit/capture/torch/test_native_leaks.py $(wildcard tests/unit/capture/torch/test_statistics*.py)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/unit/capture/torch/test_native_leaks.py
 
+# Each reader of files, texts and connections, given inputs that nobody would write. FUZZ_SEED=N begins others.
+FUZZ_SECONDS ?= 60
+FUZZ_READERS ?=
+fuzz: $(STAMP)
+	cd tests && FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_FOUND=$(abspath .fuzz) OMP_NUM_THREADS=1 $(abspath $(RUN)) -m fuzz.run $(FUZZ_READERS)
+
+# The same under atheris, which keeps what reaches new lines; where it has a wheel.
+fuzz-guided: $(STAMP)
+	$(RUN) -m pip install --quiet atheris
+	cd tests && for reader in $(or $(FUZZ_READERS),wire_frames tensor_pt checkpoint_distributed kernel_file settings_shell); do \
+	  OMP_NUM_THREADS=1 $(abspath $(RUN)) -m fuzz.guided $$reader $(FUZZ_SECONDS) $(abspath .fuzz) || exit 1; done
+
 test-browser: $(STAMP)
 	.ci/browser
 	MSPROBE_BROWSER=required OMP_NUM_THREADS=1 $(RUN) -m pytest tests/browser -m browser
@@ -143,6 +158,7 @@ $(MINDSPORE_PACKAGES): constraints-mindspore.txt
 	@touch $@
 
 $(MINDSPORE_STAMP): $(MINDSPORE_PACKAGES) pyproject.toml setup.py $(NATIVE)
+	@$(MINDSPORE_RUN) -m pip uninstall --quiet --yes msprobe 2>/dev/null || true
 	$(MINDSPORE_RUN) -m pip install --quiet -e '.[mindspore,compare]' -c $(MINDSPORE_VENV)/constraints.txt
 	@touch $@
 
@@ -198,7 +214,7 @@ compat: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/compat -m compat
 
 clean:
-	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist .fuzz src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.so' -delete
 	rm -f $(STAMP) $(MINDSPORE_STAMP) $(MINDSPORE_PACKAGES) $(WEB_STAMP) .venv-torch-*/.msprobe-installed

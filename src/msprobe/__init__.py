@@ -11,10 +11,9 @@ Importing this package loads nothing but itself: each of these names, and each s
 first. To record a training: ``from msprobe.pytorch import PrecisionDebugger``.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+# Nothing is imported here, `__future__` and `typing` neither: `python -m msprobe` runs this file while the working
+# directory is still the first place of modules.
+TYPE_CHECKING = False  # as type checkers know it
 if TYPE_CHECKING:
     from msprobe.results import CheckedRun as CheckedRun
     from msprobe.results import Comparison as Comparison

@@ -1,4 +1,4 @@
-"""Run many independent jobs side by side: in processes of this machine (joblib with loky), or on a Ray cluster.
+"""Run many independent jobs side by side: in processes of this machine, or on a Ray cluster.
 
 A job is one call of a function with one value. Function, value and result travel between processes, so they must be
 picklable, and the function importable by name. On a cluster msprobe must be installed on all nodes, and files must have
@@ -15,7 +15,6 @@ import os
 import pickle
 import signal
 import sys
-import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,11 +22,16 @@ from itertools import islice
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from msprobe import log
+from msprobe.children import jobs as local_jobs
+from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
+from msprobe.foreign.console import say
 
 Engine = Literal["local", "ray"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 
+# Variables of the environment that are settings of msprobe.
+_SETTINGS = "MSPROBE_"
 #: A job whose worker or node is lost is done again elsewhere, so often in all; nothing else is.
 _TRIES_ON_RAY = 3
 
@@ -86,8 +90,7 @@ def run(
     Jobs run in the working folder of the caller, and what they say in the log is said here, with their result. The
     first MsprobeError of a job, in their order, is raised here and no further job begins; so it is when the iterator is
     closed, and after Ctrl-C. A job whose worker on a Ray cluster is lost is done again by another; the others are not.
-    Raises WorkerLostError if a process here ends in the middle of a job, or three workers on Ray in the same one;
-    NotAvailableError if what starts processes is not installed.
+    Raises WorkerLostError if a process here ends in the middle of a job, or three workers on Ray in the same one.
     """
     if workers.alone or len(jobs) <= 1:
         if workers.engine == "ray" and len(jobs) == 1:
@@ -97,15 +100,15 @@ def run(
             yield function(job)
         return
     local = workers.engine == "local"
-    work = _Work(function, os.getcwd(), os.environ.get("MSPROBE_LOG_LEVEL"), deaf=local)
+    settings = {name: text for name, text in os.environ.items() if name.startswith(_SETTINGS)}
+    work = _Work(function, os.getcwd(), settings, deaf=local)
     results = _in_processes(work, jobs, workers) if local else _on_ray(work, jobs, workers)
     with contextlib.closing(results):
         for number in range(len(jobs)):
             progress(number)
             done = next(results)
             if done.said:
-                sys.stdout.write(done.said)
-                sys.stdout.flush()
+                say(done.said, end="", flush=True)
             if done.problem is not None:
                 raise done.problem
             yield done.result
@@ -124,13 +127,13 @@ class _Done(Generic[_Result]):
 class _Work(Generic[_Job, _Result]):
     """Runs one job in a worker, as if it ran in the process of the caller.
 
-    ``deaf``: Ctrl-C reaches all processes of a terminal, and it is the caller who ends the workers. Ray ends its own
-    by the same signal.
+    ``settings``: variables of the environment that msprobe reads. ``deaf``: Ctrl-C reaches all processes of a terminal,
+    and it is the caller who ends the workers. Ray ends its own by the same signal.
     """
 
     function: Callable[[_Job], _Result]
     folder: str
-    log_level: str | None
+    settings: dict[str, str]
     deaf: bool
 
     def __call__(self, job: _Job) -> _Done[Any]:
@@ -139,8 +142,9 @@ class _Work(Generic[_Job, _Result]):
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
         with contextlib.suppress(OSError):  # a node without this folder
             os.chdir(self.folder)
-        if self.log_level is not None:
-            os.environ["MSPROBE_LOG_LEVEL"] = self.log_level
+        for name in [name for name in os.environ if name.startswith(_SETTINGS) and name not in self.settings]:
+            del os.environ[name]
+        os.environ.update(self.settings)
         with contextlib.redirect_stdout(io.StringIO()) as said:
             try:
                 return _Done(self.function(job), None, said.getvalue())
@@ -163,35 +167,16 @@ def _portable(problem: MsprobeError) -> MsprobeError:
 
 def _check_installed(what: str, module: str, extra: str) -> None:
     if importlib.util.find_spec(module) is None:
-        raise NotAvailableError(f"{what} {module}, which is not installed: pip install 'msprobe[{extra}]'.")
+        raise NotAvailableError(f"{what} {module}, which is not installed: {install(extra)}.")
 
 
 def _in_processes(
     work: _Work[_Job, _Result], jobs: Sequence[_Job], workers: Workers
 ) -> Generator[_Done[_Result], None, None]:
-    _check_installed(f"{workers.count} jobs at once need", "joblib", "jobs")
-    import joblib
-    from joblib.externals.loky.process_executor import BrokenProcessPool
-
-    count = min(workers.count or 1, len(jobs))
-    # One at a time: jobs are large, and so are their results. Nothing is put into files beside.
-    parallel = joblib.Parallel(
-        n_jobs=count, backend="loky", batch_size=1, pre_dispatch=count + 1, max_nbytes=None, return_as="generator"
-    )
-    results: Generator[_Done[_Result], None, None] | None = None
     try:
-        # The first jobs may have ended their processes before the next are handed out.
-        results = parallel(joblib.delayed(work)(job) for job in jobs)
-        for done in results:  # noqa: UP028  (`yield from` would close them before the finally)
-            yield done
-    except BrokenProcessPool as problem:
-        raise WorkerLostError(_lost(problem)) from problem
-    finally:
-        with warnings.catch_warnings():
-            # That jobs are given up is no news to who gives them up.
-            warnings.simplefilter("ignore", UserWarning)
-            if results is not None:
-                results.close()
+        yield from local_jobs.results(work, jobs, min(workers.count or 1, len(jobs)))
+    except local_jobs.ProcessLostError as problem:
+        raise WorkerLostError(_lost(str(problem))) from problem
 
 
 def _on_ray(
@@ -210,7 +195,7 @@ def _on_ray(
                 done = ray.get(waiting.popleft())
             yield done
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError) as lost:
-        raise WorkerLostError(_lost(lost)) from lost
+        raise WorkerLostError(_lost(type(lost).__name__)) from lost
     # What is under way when the caller stops is not cancelled: that may end the program where a task is done at that
     # moment (seen in Ray 2.60). It ends by itself, or with the program.
 
@@ -219,7 +204,7 @@ def _connect(ray: Any, workers: Workers) -> None:
     """Use the Ray that the program has, or the cluster of this machine, or one that is started and ends with us."""
     if ray.is_initialized():
         return
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    quiet = {"log_to_driver": False, "logging_level": "ERROR", "job_config": _job_config()}
     try:
         ray.init(address="auto", **quiet)
     except ConnectionError:
@@ -230,7 +215,18 @@ def _connect(ray: Any, workers: Workers) -> None:
         ray.init(address="local", num_cpus=workers.count, include_dashboard=False, **quiet)
 
 
-def _lost(problem: BaseException) -> str:
-    return (
-        f"a process that ran jobs has ended ({type(problem).__name__}), of too little memory perhaps; use fewer jobs."
-    )
+def _job_config() -> Any:
+    """Workers of Ray find modules where this Python has them. Ray would put the working directory and the folder of the
+    script in front, unless the workers have a working directory of their own (2.9 to 2.60).
+    """
+    kind: Any = importlib.import_module("ray.job_config").JobConfig
+
+    class _OfPackages(kind):  # type: ignore[misc]
+        def _runtime_env_has_working_dir(self) -> bool:
+            return True
+
+    return _OfPackages()
+
+
+def _lost(how: str) -> str:
+    return f"a process that ran jobs has ended ({how}), of too little memory perhaps; use fewer jobs."

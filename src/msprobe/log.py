@@ -22,8 +22,14 @@ Level = Literal["debug", "info", "warning", "error"]
 _ORDER: dict[str, int] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 _LEAST: dict[str, int] = {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4}
 
-# C0, DEL, C1 and the two Unicode line ends: a message is one line and cannot drive the terminal.
-_CLEAN: dict[int, str] = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], "_")
+# C0, DEL, C1, separators of lines, marks of direction: a message is one line and cannot drive the terminal.
+_CLEAN: dict[int, str] = dict.fromkeys(
+    [
+        *(*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F),
+        *(*range(0x2028, 0x202F), *range(0x2066, 0x2070), 0xFEFF),
+    ],
+    "_",
+)
 
 _rank: int | None = None
 _said: dict[Hashable, object] = {}

@@ -26,6 +26,7 @@ StrPath = str | os.PathLike[str]
 
 _BUFFER_BYTES = 1 << 20
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NEW_FILE |= getattr(os, "O_NOFOLLOW", 0)
 
 # What a killed process leaves of a file that it was writing; such files may be deleted once
 # nobody writes any more.
@@ -40,6 +41,21 @@ def make_folder(path: StrPath) -> Path:
     """Create the folder and its missing parents, each with mode 0750; existing folders stay as they are."""
     create_folder(path)
     return Path(path)
+
+
+def make_folder_in(folder: StrPath, *names: str) -> Path:
+    """Create a folder below ``folder``, as :func:`make_folder` does. An output folder may hold what a stranger has put
+    there: raises PathError where a link leads out of it.
+    """
+    target = Path(folder, *names)
+    try:
+        real, base = os.path.realpath(target), os.path.realpath(folder)
+        is_inside = os.path.commonpath([real, base]) == base
+    except (OSError, ValueError):
+        is_inside = False
+    if not is_inside:
+        raise PathError(f"{_shown(target)} leads out of the folder {_shown(folder)}; nothing is written there.")
+    return make_folder(target)
 
 
 def create_folder(path: StrPath) -> bool:
@@ -92,8 +108,8 @@ def _create(folder: str) -> bool:
 def create_file(path: StrPath, *, append: bool = False, buffering: int = _BUFFER_BYTES) -> BinaryIO:
     """Open ``path`` for writing bytes, with mode 0640; emptied first, unless ``append``.
 
-    For files that grow while they are used (journals); whole files are written by :func:`write_atomically`.
-    ``buffering`` is in bytes, 0 writes every piece at once.
+    A link of that name is not followed: PathError. For files that grow while they are used (journals); whole files are
+    written by :func:`write_atomically`. ``buffering`` is in bytes, 0 writes every piece at once.
     """
     try:
         descriptor = os.open(path, _NEW_FILE | (os.O_APPEND if append else os.O_TRUNC), FILE_MODE)

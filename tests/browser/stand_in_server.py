@@ -83,11 +83,15 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             address = urlsplit(self.path)
             stand_in.asked.append(self.path)
             name = address.path.removeprefix("/")
+            token = parse_qs(address.query).get("token")
+            if not name and token:
+                self.send_on(token[0])
+                return
             if name in TYPES:
                 self.send(200, (PAGE / (name or "index.html")).read_bytes(), TYPES[name])
                 return
             question = name.removeprefix("api/")
-            if self.headers["X-Msprobe-Token"] != TOKEN:
+            if f"stand-in={TOKEN}" not in (self.headers["Cookie"] or ""):
                 self.send_json(403, {"error": "the token is missing or wrong"})
             elif question in stand_in.fails:
                 status, words = stand_in.fails[question]
@@ -102,6 +106,15 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_json(200, stand_in.match(body))
+
+        def send_on(self, token: str) -> None:
+            """To the address without the token, with a cookie for the right one."""
+            self.send_response(303)
+            self.send_header("Location", "./")
+            if token == TOKEN:
+                self.send_header("Set-Cookie", f"stand-in={TOKEN}; HttpOnly; SameSite=Strict; Path=/")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
         def send_json(self, status: int, content: Any) -> None:
             self.send(status, json.dumps(content).encode(), "application/json")

@@ -66,6 +66,34 @@ def test_the_first_divergence_is_the_call_that_the_command_line_names(visit: Any
     assert page.locator("h1").inner_text() in words
 
 
+def test_the_token_is_gone_from_the_address_and_a_reload_needs_none(visit: Any, served: str) -> None:
+    page = ready(visit(served))
+    assert "token" in served
+    asked: list[Any] = []
+    page.on("request", lambda request: asked.append((request.url, request.headers)))
+    page.reload()
+    ready(page)
+    address = page.url
+    assert "token" not in address
+    token = served.partition("token=")[2]
+    assert asked
+    assert token not in str(asked)
+    assert token not in page.evaluate("document.cookie + JSON.stringify(Object.entries(sessionStorage))")
+    assert token not in page.evaluate("performance.getEntriesByType('navigation')[0].name")
+    (cookie,) = page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    page.go_back(wait_until="commit")
+    assert "token" not in page.url
+
+
+def test_a_state_in_the_address_outlives_the_exchange_of_the_token(visit: Any, served: str) -> None:
+    page = ready(visit(served))
+    page.locator("[role=tab]:text-is('Call')").click()
+    state = page.url.partition("#")[2]
+    again = ready(visit(f"{served}#{state}"))
+    assert again.url.partition("#")[2] == state
+
+
 def test_details_come_from_the_dump_and_a_picture_from_its_tensors(visit: Any, served: str) -> None:
     page = ready(visit(served))
     page.locator("[role=tab]:text-is('Call')").click()

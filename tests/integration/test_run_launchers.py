@@ -9,6 +9,7 @@ from pathlib import Path
 
 import forked
 import pytest
+from command_line import call
 from torch_dumps import Dump
 
 TRAIN = """
@@ -113,3 +114,120 @@ def test_ranks_that_were_not_recorded_are_told(tmp_path: Path, weights: list[str
     assert "The program has 2 ranks, of which rank 1 left no files" in line
     assert "Start each rank with `python -m msprobe run` in front of the script." in line
     assert [path.name for path in (tmp_path / "dump" / "step1").iterdir()] == ["rank0"]
+
+
+PIPELINE = """
+import os, sys
+import torch, torch.distributed as dist
+from torch import nn
+
+def train(rank, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE="2")
+    dist.init_process_group("gloo")
+    torch.manual_seed(rank)
+    stage = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    optimizer = torch.optim.SGD(stage.parameters(), 0.1)
+    for step in range(3):
+        if rank == 0:
+            hidden = stage(torch.randn(5, 4))
+            dist.send(hidden.detach(), 1)
+            gradient = torch.empty(5, 4)
+            dist.recv(gradient, 1)
+            hidden.backward(gradient)
+        else:
+            hidden = torch.empty(5, 4)
+            work = [dist.recv(hidden, 0)] if step < 2 else dist.batch_isend_irecv([dist.P2POp(dist.irecv, hidden, 0)])
+            work[0].wait() if step == 2 else None
+            stage(hidden.requires_grad_()).sum().backward()
+            dist.send(hidden.grad, 0)
+        optimizer.step()
+        optimizer.zero_grad()
+    # Behind the last step: the weights of one are sent to the other, and both evaluate.
+    weights = torch.cat([p.detach().flatten() for p in stage.parameters()])
+    dist.send(weights, 0) if rank else dist.recv(torch.empty_like(weights), 1)
+    print("weights", rank, weights.sum().item().hex(), stage(torch.ones(1, 4)).sum().item().hex(), flush=True)
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    import torch.multiprocessing as mp
+    mp.start_processes(train, (sys.argv[1],), nprocs=2, start_method=sys.argv[2])
+"""
+
+
+def test_what_a_stage_receives_first_is_in_its_step(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.py").write_text(PIPELINE)
+    bare = sorted(run(tmp_path, "pipeline.py", free_port(), "fork"))
+    said = run(tmp_path, *RUN, "pipeline.py", free_port(), "fork")
+    assert sorted(line for line in said if line.startswith("weights")) == bare
+    dump = Dump(tmp_path / "dump")
+    assert dump.steps() == ["step0", "step1", "step2"]
+    for step in range(3):
+        firsts = [next(iter(dump.data(step, rank=f"rank{rank}"))) for rank in (0, 1)]
+        assert firsts[0].startswith("Functional.linear")
+        assert firsts[1].startswith("Distributed.")
+        assert all(dump.file(step, rank=f"rank{rank}")["msprobe"]["complete"] for rank in (0, 1))
+    found = call("check", dump.folder)
+    assert found.returncode == 0
+    assert "no answer" not in found.stdout
+
+
+HOGWILD = """
+import subprocess, sys
+import torch
+from torch import nn
+
+def train(rank, model, words):
+    torch.manual_seed(rank)
+    if "optimizer" in words:
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(2):
+        model.zero_grad()
+        model(torch.randn(5, 4)).sum().backward()
+        if "optimizer" in words:
+            optimizer.step()
+
+if __name__ == "__main__":
+    if "script" in sys.argv:
+        print(subprocess.run([sys.executable, "other.py"]).returncode)
+        sys.exit()
+    import torch.multiprocessing as mp
+    model = nn.Linear(4, 2)
+    workers = [mp.get_context(sys.argv[1]).Process(target=train, args=(rank, model, sys.argv)) for rank in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    print([worker.exitcode for worker in workers])
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_that_are_no_ranks_are_recorded_into_folders_of_their_own(tmp_path: Path, method: str) -> None:
+    (tmp_path / "workers.py").write_text(HOGWILD)
+    said = run(tmp_path, *RUN, "workers.py", method, "optimizer")
+    assert "[0, 0]" in said
+    assert not [line for line in said if "[WARNING]" in line and "single Linear" not in line]
+    folders = sorted((tmp_path / "dump").iterdir())
+    assert [folder.name for folder in folders] == [f"{method.title()}Process-{number}" for number in (1, 2)]
+    for folder in folders:
+        assert Dump(folder).steps() == ["step0", "step1"]
+        assert Dump(folder).file(1)["msprobe"]["complete"] is True
+        assert call("check", folder).returncode == 0
+
+
+def test_workers_without_an_optimizer_are_named(tmp_path: Path) -> None:
+    (tmp_path / "workers.py").write_text(HOGWILD)
+    said = run(tmp_path, *RUN, "workers.py", "fork")
+    assert "[0, 0]" in said
+    lines = [line for line in said if "trains, and is not recorded" in line]
+    assert len(lines) == 2
+    assert all("python -m msprobe run" in line for line in lines)
+
+
+def test_scripts_that_the_program_starts_are_named(tmp_path: Path) -> None:
+    (tmp_path / "workers.py").write_text(HOGWILD)
+    (tmp_path / "other.py").write_text("print('other')")
+    said = run(tmp_path, *RUN, "workers.py", "script")
+    assert "other" in said
+    (line,) = [line for line in said if "other.py" in line]
+    assert "python -m msprobe run" in line

@@ -120,7 +120,7 @@ def test_nothing_is_answered_without_the_token(server: Server, question: str) ->
     for token in ("", "wrong", server.token[:-1], f"{server.token}x"):
         status, words = server.error(f"/api/{question}", token=token)
         assert (status, words) == (403, "the token is missing or wrong; open the address that msprobe printed.")
-    # Not in the address either: that is written to logs.
+    # Not in the address of a question either: that is written to logs.
     assert server.ask(f"/api/{question.partition('?')[0]}?token={server.token}", token="")[0] == 403
 
 

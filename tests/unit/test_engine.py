@@ -107,24 +107,12 @@ def test_a_process_that_is_killed_is_told(engine: Engine) -> None:
     assert list(run(operator.neg, [1, 2], Workers(2, engine))) == [-1, -2]
 
 
-def test_a_process_that_is_lost_before_all_jobs_are_handed_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    import joblib
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-    def lose(self: object, jobs: object) -> None:
-        raise TerminatedWorkerError("a worker process was unexpectedly terminated")
-
-    monkeypatch.setattr(joblib.Parallel, "__call__", lose)
-    with pytest.raises(WorkerLostError, match="a process that ran jobs has ended"):
-        list(run(operator.neg, [1, 2], Workers(2, "local")))
-
-
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(NotAvailableError, match=r"4 jobs at once need joblib, .*: pip install 'msprobe\[jobs\]'\."):
-        list(run(operator.neg, [1, 2], Workers(4)))
-    assert list(run(operator.neg, [1], Workers(4))) == [-1], "nothing is needed for one job"
-    with pytest.raises(NotAvailableError, match=r"the engine ray needs ray, .*: pip install 'msprobe\[ray\]'\."):
+    assert list(run(operator.neg, [1, 2], Workers(4))) == [-1, -2], "nothing is needed for processes of this machine"
+    with pytest.raises(
+        NotAvailableError, match=r"the engine ray needs ray, .*: pip install 'msprobe-debugger\[ray\]'\."
+    ):
         Workers(engine="ray")
 
 

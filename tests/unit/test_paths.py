@@ -343,3 +343,24 @@ def test_a_file_that_does_not_exist_is_told_beside_one_that_is_like_it(
         paths.check_readable_file(tmp_path / asked)
     hint = f'did you mean "{tmp_path / near}"?' if near else "give the path of an existing file."
     assert str(caught.value).endswith(f'file "{tmp_path / asked}" does not exist; {hint}')
+
+
+def test_a_folder_in_a_folder_is_not_made_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "out" / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "out" / "within").symlink_to(tmp_path / "out")
+    assert paths.make_folder_in(tmp_path / "out", "a", "b") == tmp_path / "out" / "a" / "b"
+    assert paths.make_folder_in(tmp_path / "out", "within", "c").is_dir()
+    for names in (("link",), ("link", "x"), ("..", "other"), ("a\0b",)):
+        with pytest.raises(PathError, match="leads out of the folder"):
+            paths.make_folder_in(tmp_path / "out", *names)
+    assert not list((tmp_path / "other").iterdir())
+
+
+def test_a_file_is_not_opened_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    with pytest.raises(PathError, match="cannot write file"):
+        paths.create_file(tmp_path / "link")
+    assert (tmp_path / "kept").read_text() == "kept"

@@ -8,7 +8,6 @@ const address: Address = {
   read: () => location.hash,
   write(hash, push) {
     if (hash === location.hash) return;
-    // The token stays in the address: a reload has to bring it again.
     if (push) history.pushState(null, "", hash);
     else history.replaceState(null, "", hash);
   },
@@ -16,7 +15,7 @@ const address: Address = {
 
 async function open(): Promise<void> {
   const content = await embedded(document);
-  const source = content ? new SingleFile(content) : new Server(new URLSearchParams(location.search).get("token") ?? "");
+  const source = content ? new SingleFile(content) : new Server();
   const session = new Session(source, address);
   window.addEventListener("popstate", () => void session.follow());
   render(<App session={session} />, document.getElementById("msprobe")!);

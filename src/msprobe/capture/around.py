@@ -30,6 +30,10 @@ class AroundPython:
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         return self if owner is None else types.MethodType(self, owner)
 
+    def __reduce__(self) -> str:
+        """Pickled and copied as a function is: by its name, where it stands in the place of one."""
+        return str(self.__dict__["__name__"])
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         function, given, words, token = self.before(*args, **kwargs)
         if not isinstance(function, types.FunctionType):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from msprobe.capture import native
 from msprobe.capture.array_statistics import ArrayInfo, HostArray
 from msprobe.capture.overflow import FailureCheck, Kept, OverflowCheck
 from msprobe.capture.session import Session
-from msprobe.config.settings import TensorSlice
 from msprobe.store.dtypes import Array
 from msprobe.store.tensor_files import TensorFileWriter, safe_file_name
 
@@ -59,7 +57,6 @@ class ArrayKeeper:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.overflow = session.settings.keeps_few
-        self.slices: Sequence[TensorSlice] = session.settings.slice
         is_of_failures = session.settings.task == "exception_dump"
         self.overflowed = FailureCheck(session) if is_of_failures else OverflowCheck(session)
 
@@ -68,7 +65,7 @@ class ArrayKeeper:
         named = self.name(info, path)
         if named is info:
             return info
-        payload = _payload(self._cut(values.meant))
+        payload = _payload(values.meant)
         if self.overflow:
             return Kept(named, payload)
         self.session.files().save(str(named.data_name), payload)
@@ -80,15 +77,7 @@ class ArrayKeeper:
 
     def save(self, values: HostArray, name: str) -> None:
         """Save the values that :meth:`name` has named a file for."""
-        self.session.files().save(name, _payload(self._cut(values.meant)))
-
-    def _cut(self, array: Array) -> Array:
-        for part in self.slices:
-            if part.dim < array.ndim and (part.size is None or array.shape[part.dim] == part.size):
-                place = [slice(None)] * array.ndim
-                place[part.dim] = slice(part.begin, part.end)
-                array = array[tuple(place)]
-        return array
+        self.session.files().save(name, _payload(values.meant))
 
 
 def _payload(array: Array) -> ArrayPayload:

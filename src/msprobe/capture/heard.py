@@ -179,13 +179,10 @@ class HeardPasses:
             surroundings.watch_parameters(heard.key, heard.module)
         bus.thread.passes.append(heard)
 
-    def leave(self, name: str, module: Any, result: Any) -> Any:
+    def leave(self, name: str, module: Any, result: Any, error: BaseException | None = None) -> Any:
         """See :class:`msprobe.capture.targets.Passes`."""
         bus, dumper = self.bus, self.dumper
         heard = self._ended(module)
-        error = sys.exc_info()[1] if result is None else None
-        if heard is not None and id(error) == heard.handled:
-            error = None
         other = None
         if heard is not None and heard.event is not None and error is None:
             other = bus.session.guard(bus.after, heard.ways, heard.event, result)
@@ -194,7 +191,7 @@ class HeardPasses:
             if heard.note is not None:
                 bus.session.guard(_watch_first, bus, heard, result)
         if dumper is not None:
-            dumper.leave(name, module, result)
+            dumper.leave(name, module, result, error)
         if heard is not None and heard.event is not None and error is None:
             behind = bus.session.guard(bus.after, heard.ways, heard.event, result, True)
             if behind is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,14 +89,12 @@ class HeardCall(Heard):
 class HeardPass(Heard):
     """A pass of a module."""
 
-    __slots__ = ("handled", "module", "path")
+    __slots__ = ("module", "path")
 
     def __init__(self, session: Session, key: str, number: int, ways: Sequence[Way], module: Any) -> None:
         super().__init__(session, key, number, f"{key}.backward.{number}", ways)
         self.module = module
         self.path = path_of(key)
-        # The identity of the exception that was being handled when it began.
-        self.handled = id(sys.exc_info()[1])
 
 
 def arguments_of(call: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 _Value = TypeVar("_Value")
+_Default = TypeVar("_Default")
 
 
 class IdentityMap(Generic[_Value]):
@@ -43,10 +44,22 @@ class IdentityMap(Generic[_Value]):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.keys())
 
+    @overload
+    def get(self, key: Any) -> _Value | None: ...
+
+    @overload
+    def get(self, key: Any, default: _Default) -> _Value | _Default: ...
+
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of ``key``, or ``default``."""
         known = self._entries.get(id(key))
         return known[1] if known is not None and known[0]() is key else default
+
+    @overload
+    def pop(self, key: Any) -> _Value | None: ...
+
+    @overload
+    def pop(self, key: Any, default: _Default) -> _Value | _Default: ...
 
     def pop(self, key: Any, default: Any = None) -> Any:
         """The value of ``key``, which has none from now on, or ``default``."""
@@ -58,8 +71,7 @@ class IdentityMap(Generic[_Value]):
         """The value of ``key``, which is ``value`` if it had none."""
         if key not in self:
             self[key] = value
-        found: _Value = self.get(key)
-        return found
+        return self.get(key, value)
 
     def keys(self) -> list[Any]:
         """The objects that are alive."""

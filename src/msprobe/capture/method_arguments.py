@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msprobe.errors import InvalidInputError
+from msprobe.errors import InvalidInputError, NotAvailableError
 
 
 def check_token_range(token_range: Any) -> tuple[int, int] | None:
@@ -28,6 +28,15 @@ def check_rank_id(rank_id: Any) -> None:
     """Raise InvalidInputError unless ``rank_id`` is None or an int from 0."""
     if rank_id is not None and (isinstance(rank_id, bool) or not isinstance(rank_id, int) or rank_id < 0):
         raise InvalidInputError(f"start(): rank_id must be an int from 0, found {rank_id!r}.")
+
+
+def check_scheduled_tokens(scheduled_tokens: Any) -> None:
+    """Raise NotAvailableError unless ``scheduled_tokens`` is None: no rows of tensors can be chosen."""
+    if scheduled_tokens is not None:
+        raise NotAvailableError(
+            f"start(): scheduled_tokens={scheduled_tokens!r:.80} asks for the rows of one request; that is not"
+            " available in this version: tensors are recorded whole; leave it out."
+        )
 
 
 def check_api(module: Any, api: Any, prefix: Any) -> None:

@@ -60,9 +60,10 @@ def _describe_slice(value: slice) -> Tree:
 
 
 def _describe_function(value: Any) -> Tree:
-    module = getattr(value, "__module__", None) or ""
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "?")
-    return {"type": "function", "value": f"{module}.{name}" if module else str(name)}
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(name, str):
+        return None  # what makes up any attribute that it is asked for, as stand-ins of a trace do, is no function
+    return {"type": "function", "value": f"{module}.{name}" if isinstance(module, str) and module else name}
 
 
 def _describe_nothing(value: object) -> Tree:
@@ -208,7 +209,7 @@ class Describer:
         for base in (bool, int, float, str):
             if isinstance(value, base):
                 return self.by_type[base](base(value))
-        if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        if isinstance(value, type) or callable(value):
             return _describe_function(value)
         return None
 

@@ -103,6 +103,8 @@ class Session:
         self.saves_some = bool(self.tensor_list)
         self.records_in_step = 0
         self.recorded_anything = False
+        # Files of this step were written, and there may be more to come.
+        self.is_published = False
         # False: what is recorded is written by others (the dump of an NPU's kernels); there are no files of ours.
         self.keeps_records = True
         # Recording was on in this step: it has files, even if nothing came of it.
@@ -315,6 +317,8 @@ class Session:
         self._writer = None
         self._files = None
         self._late.clear()
+        # What waits to be written is the parent's, too.
+        self.before_publish.clear()
 
     def rank(self) -> int | None:
         """The rank that names this process's folder; None for a single process."""
@@ -445,6 +449,7 @@ class Session:
                 if files is not None:
                     self._attempt("tensor files", files.flush)
                 self._attempt("the dump", writer.publish, final, interrupted)
+                self.is_published = not final
                 records = writer.count
                 if writer.failed:
                     # What can be read is found out by reading, when nothing more is written.

@@ -31,8 +31,8 @@ class Passes(Protocol):
     def enter(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The module is about to run. ``(args, kwargs)`` for other arguments, else None."""
 
-    def leave(self, name: str, module: Any, result: Any) -> Any:
-        """It has run, or raised. ``(result,)`` for another result, else None."""
+    def leave(self, name: str, module: Any, result: Any, error: BaseException | None = None) -> Any:
+        """It has run, or raised ``error``. ``(result,)`` for another result, else None."""
 
 
 class OptimizerSteps(Protocol):

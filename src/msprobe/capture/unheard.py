@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from msprobe import log
 from msprobe.capture.routes import OF_MODULES, Listening
+from msprobe.foreign.nearest import near_words
 
 # How the names of modules begin, and those of what a healthy training may never do.
 _MODULES = ("Module.", "Cell.")
@@ -63,7 +63,7 @@ class Unheard:
 
     def _tell(self, one: Listening, field: str, patterns: Sequence[str], known: Iterable[str]) -> None:
         there = list(dict.fromkeys(known))
-        near = difflib.get_close_matches(patterns[0], there, 1)
+        near = near_words(patterns[0], there, 1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(there[:_MOST_SHOWN])}, ..."
         log.warning(
             f"The listener {one.name} is told of nothing: no module of the model matches {field}"

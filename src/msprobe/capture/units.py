@@ -189,9 +189,9 @@ class PassWriter(Writer):
     def note_pass(self, unit: Any, args: Sequence[Any], kwargs: dict[str, Any], wanted: bool) -> None:
         """Before the pass: what must be known to find its gradients. ``wanted``: a filter wants the record."""
 
-    def how_it_ended(self, unit: Any, result: Any) -> dict[str, str]:
-        """What a record says of a pass that raised; nothing of one that returned."""
-        return {}
+    def how_a_pass_failed(self, error: BaseException) -> dict[str, str]:
+        """What a record says of a pass that raised."""
+        return {"error": f"{type(error).__name__}: {error}"[:2000]}
 
     @abstractmethod
     def parameters_of(self, entry: str, module: Any) -> dict[str, Any]:
@@ -234,14 +234,15 @@ class PassWriter(Writer):
         running = self.session.thread.modules
         return bool(running) and (running[-1].module is module or any(unit.module is module for unit in running))
 
-    def end_passes(self, module: Any, result: Any) -> None:
-        """The module has run, or raised; those inside of it that did not tell their end have, too."""
+    def end_passes(self, module: Any, result: Any, error: BaseException | None = None) -> None:
+        """The module has run, or raised ``error``; those inside of it that did not tell their end have, too."""
         running: list[Any] = self.session.thread.modules
         while True:
             unit = running.pop()
             done = unit.module is module
             if isinstance(unit, Unit):
-                self.end_pass(unit, result if done else None, self.how_it_ended(unit, result) if done else NOT_RETURNED)
+                problem = {} if error is None else self.how_a_pass_failed(error)
+                self.end_pass(unit, result if done else None, problem if done else NOT_RETURNED)
             if done:
                 break
 
@@ -329,12 +330,12 @@ class UnitRecorder(CallWriter, PassWriter):
         except Exception as error:
             self.session.fault(name, error)
 
-    def leave(self, name: str, module: Any, result: Any) -> None:
-        """The module has run."""
+    def leave(self, name: str, module: Any, result: Any, error: BaseException | None = None) -> None:
+        """The module has run, or raised ``error``."""
         if not self.is_running(module):
             return
         try:
-            self.end_passes(module, result)
+            self.end_passes(module, result, error)
         except Exception as error:
             self.session.fault(name, error)
 

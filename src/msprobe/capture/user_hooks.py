@@ -24,8 +24,3 @@ class PassHook:
 
     def __deepcopy__(self: _Own, memo: dict[int, Any]) -> _Own:
         return type(self)()
-
-
-def is_own_hook(hook: Any) -> bool:
-    """True if a hook of a module is one of ours."""
-    return isinstance(hook, PassHook)

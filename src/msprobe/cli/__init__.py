@@ -1,8 +1,8 @@
 """The command ``msprobe``: finds the sub-command, runs it, and turns errors into one line and an exit status.
 
-Exit status: 0 done; 1 an error that the message explains; 2 wrong usage, or a command this version does not
-have. A command may define others, as ``BAD_INPUT_STATUS``: those that read dumps answer with 1 for what they found
-there and with 2 for bad input (docs/configuration.md, "Exit status").
+Exit status: 0 done; 1 an error that the message explains; 2 wrong usage, a command this version does not have, or an
+input that costs too much to read. A command may define others, as ``BAD_INPUT_STATUS``: those that read dumps answer
+with 1 for what they found there and with 2 for bad input (docs/configuration.md, "Exit status").
 """
 
 from __future__ import annotations
@@ -16,9 +16,14 @@ from typing import NoReturn
 from msprobe import __version__
 from msprobe.cli import commands
 from msprobe.cli.parser import USAGE_STATUS, Parser, UsageError, did_you_mean
-from msprobe.errors import MsprobeError
+from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.foreign.budget import BudgetError, factor, factor_of, multiplied
+from msprobe.foreign.console import clean_errors, say
+from msprobe.foreign.links import followed
 
 INTERRUPTED_STATUS = 130
+# Of a message: names and numbers in it may come from a file.
+_MOST_LETTERS = 4000
 FRAMEWORKS = ("pytorch", "mindspore")
 
 
@@ -29,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     position = _command_position(words)
-    top = _top_parser()
+    top = top_parser()
     options = top.parse(words[:position], intermixed=False)
     if position == len(words):
         top.print_help()
@@ -43,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         position += 1
         part = words[position] if position < len(words) else "-h"
         if part in ("-h", "--help"):
-            print(_help_of_parts(name, purpose, parts))
+            say(_help_of_parts(name, purpose, parts))
             if position == len(words):
                 return 0
             raise SystemExit(0)
@@ -54,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = f"{name} {part}"
     parser = Parser(prog=f"msprobe {name}", description=_sentence(purpose))
     command.configure(parser)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    _add_common(parser)
     if hasattr(command, "split"):
         own, foreign = command.split(words[position + 1 :])
         args = parser.parse(own, intermixed=False)
@@ -63,22 +68,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Options may stand between the paths: `msprobe compare A --html B`.
         args = parser.parse(words[position + 1 :], intermixed=True)
     args.debug = args.debug or options.debug
+    args.follow_links = args.follow_links or options.follow_links
+    args.limit = options.limit if args.limit is None else args.limit
     args.framework = options.framework
     args.foreign = foreign
+    if argv is None and not foreign:  # a script of the user answers for its own output
+        clean_errors()
     return _execute(command, args)
 
 
 def _execute(command: commands.Command, args: argparse.Namespace) -> int:
+    from msprobe import distribution
+    from msprobe.children import places
+
     status = 1
+    if not hasattr(command, "split"):  # a script of the user is searched for modules as Python does it
+        places.leave_working_directory()
+    distribution.warn_once()
     try:
-        status = command.execute(args)
+        factor()
+    except InvalidInputError as problem:
+        return _say(problem.message, USAGE_STATUS)
+    try:
+        with multiplied(args.limit), followed(args.follow_links):
+            status = command.execute(args)
         if not args.foreign:
             sys.stdout.flush()
     except MsprobeError as problem:
         if args.debug:
             raise
         bad_input = getattr(command, "BAD_INPUT_STATUS", 1)
-        return _say(problem.message, USAGE_STATUS if isinstance(problem, UsageError) else bad_input)
+        return _say(problem.message, USAGE_STATUS if isinstance(problem, (UsageError, BudgetError)) else bad_input)
+    except (MemoryError, RecursionError, OverflowError, UnicodeError) as problem:
+        if args.foreign or args.debug:
+            raise
+        return _say(_of_input(problem), USAGE_STATUS)
     except BrokenPipeError:
         if args.foreign:
             raise  # the user's script met it, and Python answers it
@@ -93,10 +117,45 @@ def _execute(command: commands.Command, args: argparse.Namespace) -> int:
     return status
 
 
-def _top_parser() -> Parser:
+def _of_input(problem: Exception) -> str:
+    """What an error says that only an input can cause which no reader has refused."""
+    if isinstance(problem, MemoryError):
+        what = "it does not fit into the memory of this process"
+    elif isinstance(problem, RecursionError):
+        what = "it is nested too deeply"
+    else:
+        what = f"it has a number or a text that nothing here can hold ({ascii(str(problem))[1:-1]:.120})"
+    return f"an input cannot be read: {what}. Leave it out, or show with --debug where it was met."
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every command has, before its name or behind it."""
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument(
+        "--limit",
+        metavar="FACTOR",
+        type=_limit,
+        help="multiply what reading one input may cost in bytes, values and seconds (1; or the variable MSPROBE_LIMIT)",
+    )
+    parser.add_argument(
+        "--follow-links",
+        action="store_true",
+        help="follow symbolic links that lead out of a dump (or the variable MSPROBE_FOLLOW_LINKS)",
+    )
+
+
+def _limit(text: str) -> str:
+    try:
+        factor_of(text)
+    except InvalidInputError:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, at most 1e6, found {text[:40]!r}") from None
+    return text
+
+
+def top_parser() -> Parser:
     parser = Parser(
         prog="msprobe",
-        usage="msprobe [-h] [--version] [--debug] [-f {pytorch,mindspore}] COMMAND ...",
+        usage="msprobe [-h] [--version] [--debug] [--limit FACTOR] [-f {pytorch,mindspore}] COMMAND ...",
         description="Tells where two neural-network trainings part ways, and why.",
         epilog=_command_list(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -107,7 +166,7 @@ def _top_parser() -> Parser:
         nargs=0,
         help="say which version this is, and whether the C extension is in use",
     )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    _add_common(parser)
     parser.add_argument(
         "-f",
         "--framework",
@@ -123,17 +182,17 @@ class _ShowVersion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from msprobe.capture import native
 
-        print(f"msprobe {__version__}\n{native.status()}")
+        say(f"msprobe {__version__}\n{native.status()}")
         parser.exit()
 
 
 def _command_position(words: Sequence[str]) -> int:
-    """The index of the first word that is neither an option nor the value of ``-f``; else the length."""
+    """The index of the first word that is neither an option nor the value of one; else the length."""
     skip = False
     for position, word in enumerate(words):
         if skip:
             skip = False
-        elif word in ("-f", "--framework"):
+        elif word in ("-f", "--framework", "--limit"):
             skip = True
         elif not word.startswith("-"):
             return position
@@ -151,7 +210,9 @@ def _help_of_parts(name: str, purpose: str, parts: dict[str, tuple[str, str]]) -
     width = max(map(len, parts))
     lines = [f"usage: msprobe {name} COMMAND ...", "", _sentence(purpose), "", "commands:"]
     lines += [f"  {part:<{width}}  {text}" for part, (_, text) in parts.items()]
-    return "\n".join([*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows --debug."])
+    return "\n".join(
+        [*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows --debug, --limit and --follow-links."]
+    )
 
 
 def _nearest(name: str) -> str:
@@ -163,5 +224,7 @@ def _sentence(text: str) -> str:
 
 
 def _say(message: str, status: int) -> int:
-    print(f"msprobe: {message}", file=sys.stderr)
+    if len(message) > _MOST_LETTERS:
+        message = f"{message[: _MOST_LETTERS // 2]} ... {message[-_MOST_LETTERS // 4 :]}"
+    say(f"msprobe: {message}", file=sys.stderr)
     return status

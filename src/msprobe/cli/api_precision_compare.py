@@ -6,6 +6,7 @@ import argparse
 
 from msprobe.cli.parser import UsageError
 from msprobe.cli.run_ut import STANDARDS
+from msprobe.foreign.console import say
 
 #: Answer to bad input.
 BAD_INPUT_STATUS = 2
@@ -39,7 +40,7 @@ def execute(args: argparse.Namespace) -> int:
     rows = judged(args.npu_csv_path, args.gpu_csv_path, args.standard)
     paths = write(rows, args.out_path)
     for line in lines(rows, args.top):
-        print(clean(line))
+        say(clean(line))
     for path in paths:
-        print(clean(f"  {path}"))
+        say(clean(f"  {path}"))
     return 0

@@ -9,8 +9,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import add_workers, did_you_mean
+from msprobe.cli.parser import add_workers, did_you_mean, refuse_unused
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.foreign.console import say
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def execute(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        print(f"msprobe: {problem.message}", file=sys.stderr)
+        say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
 
 
@@ -55,9 +56,11 @@ def _execute(args: argparse.Namespace) -> int:
     from msprobe.engine import Workers
 
     if args.list:
+        given = {"DUMP": args.dump, "-o": args.output_path, "--only": args.only, "--skip": args.skip}
+        refuse_unused(given, "--list names the checks and ends")
         width = max(len(check.name) for check in CHECKS)
         for check in CHECKS:
-            print(f"{check.name:<{width}}  {check.text}")
+            say(f"{check.name:<{width}}  {check.text}")
         return 0
     if args.dump is None:
         raise InvalidInputError("give the folder of a dump (or --list).")

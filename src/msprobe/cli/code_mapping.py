@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from msprobe.errors import NotAvailableError
+from msprobe.foreign.console import say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,7 @@ def execute(args: argparse.Namespace) -> int:
     result = map_code(args.ir, args.dump_data, args.output)
     tally = result.tally
     for path in result.written:
-        print(f"code mapping: {path}")
+        say(f"code mapping: {path}")
     parts = [f"{tally.mapped} of {tally.kernels} found in the graph"]
     counts = (
         (tally.without_code, "of them without source lines"),
@@ -47,5 +48,5 @@ def execute(args: argparse.Namespace) -> int:
         (tally.not_found, "not found"),
     )
     parts += [f"{count} {words}" for count, words in counts if count]
-    print("; ".join(parts))
+    say("; ".join(parts))
     return 0

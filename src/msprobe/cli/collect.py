@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.foreign.console import say
+
 _EPILOG = """\
 For dumps that were written to local disks: each FOLDER has the ranks of one machine. DIR becomes a dump of symbolic
 links to all of them, which every command takes. Folders that were copied to one place need no such links if ranks do
@@ -33,8 +35,8 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.store.collecting import collect
 
     done = collect(args.folders, args.output_path)
-    print(f"{printable(str(done.folder))}: ranks {printable(ranks_in_words(done.ranks))} of {len(done.steps)} steps")
+    say(f"{printable(str(done.folder))}: ranks {printable(ranks_in_words(done.ranks))} of {len(done.steps)} steps")
     for step, ranks in done.missing.items():
         where = "" if step is None else f"step {step}: "
-        print(f"  {where}rank {ranks_in_words(ranks)} missing: not recorded, or its folder was not given")
+        say(f"  {where}rank {ranks_in_words(ranks)} missing: not recorded, or its folder was not given")
     return 0

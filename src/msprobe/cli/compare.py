@@ -13,8 +13,9 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from msprobe.cli.parser import UsageError, add_workers
+from msprobe.cli.parser import UsageError, add_workers, refuse_unused
 from msprobe.errors import NotAvailableError
+from msprobe.foreign.console import say
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ _NOTHING_GIVEN = (
     "`msprobe compare -h` explains)."
 )
 _SHORT_FORM = "msprobe.cli.compare_short"
+# Of the form with -tp and -gp: what takes the place of its sheet, and the options that each of these knows.
+_TOOLS = {
+    "--consistent_check": ("--consistent_check", "--backend", "--xlsx", "--csv"),
+    "--rank and --step": ("--rank", "--step"),
+    "-da": ("-da",),
+}
 _MODES = ("auto", "offline_data", "torchair", "offline_model", "atb")
 
 
@@ -100,7 +107,7 @@ def execute(args: argparse.Namespace) -> int:
     }
     asked = [form for form, given in forms.items() if given]
     if not asked and args.framework is None:
-        print(f"msprobe: {_NOTHING_GIVEN}", file=sys.stderr)
+        say(f"msprobe: {_NOTHING_GIVEN}", file=sys.stderr)
         return USAGE_STATUS
     if len(asked) != 1:
         found = f"found {' and '.join(asked)}" if asked else "found none of them"
@@ -122,6 +129,31 @@ def execute(args: argparse.Namespace) -> int:
     return _by_file(args, sheet.word) if form == "-i" else _by_paths(args, sheet.word)
 
 
+def _given(args: argparse.Namespace) -> dict[str, object]:
+    """Of each option that not all forms and tools know: what is given, which is false where it is not."""
+    return {
+        "-s": args.stack_mode,
+        "-c": args.compare_only,
+        "-f": args.fuzzy_match,
+        "-cm": args.cell_mapping,
+        "-am": args.api_mapping,
+        "-lm": args.layer_mapping,
+        "-dm": args.data_mapping,
+        "--metric": args.metric,
+        "--jobs": args.jobs is not None,
+        "--engine": args.engine != "local",
+        "-m": args.mode != "auto",
+        "-tensor_log": args.is_print_compare_log,
+        "-da": args.diff_analyze,
+        "--config": args.config is not None,
+        "--consistent_check": args.consistent_check,
+        "--backend": args.backend is not None,
+        "--rank": args.rank is not None,
+        "--step": args.step is not None,
+        **{row.flag: getattr(args, row.word) for row in formats.with_flag("-i", "-tp")},
+    }
+
+
 def _short_form(args: argparse.Namespace) -> int:
     if importlib.util.find_spec(_SHORT_FORM) is None:
         raise NotAvailableError("`msprobe compare CANDIDATE REFERENCE` is not available yet; use -i or -tp and -gp.")
@@ -132,6 +164,8 @@ def _short_form(args: argparse.Namespace) -> int:
 def _by_file(args: argparse.Namespace, sheet: str) -> int:
     from msprobe.compare.compare_file import load_compare_file
 
+    newer = ("-m", "-tensor_log", "-da", "--config", "--consistent_check", "--backend", "--rank", "--step")
+    refuse_unused({flag: _given(args)[flag] for flag in newer}, "the form with -tp and -gp has that, -i has not")
     asked = load_compare_file(args.input_path)
     if asked.rank_id is not None or asked.common:
         return _mindspore_tools(args, asked)
@@ -159,6 +193,10 @@ def _by_paths(args: argparse.Namespace, sheet: str) -> int:
     for flag, given in (("-i's -s", args.stack_mode), ("-i's -c", args.compare_only)):
         if given:
             raise InvalidArgumentError(f"{flag} has no meaning with -tp and -gp; leave it out.")
+    for tool, known in _TOOLS.items():
+        given = _given(args)
+        if any(given[flag] for flag in known[:2]):
+            refuse_unused({flag: given[flag] for flag in given if flag not in known}, f"does nothing beside {tool}")
     if args.consistent_check or args.backend is not None:
         return _consistent(args, sheet)
     if args.rank is not None or args.step is not None:
@@ -280,6 +318,7 @@ def _mindspore_tools(args: argparse.Namespace, asked: CompareFile) -> int:
         raise InvalidArgumentError(
             f'{args.input_path}: field "{field}" compares MindSpore graphs only; use `msprobe -f mindspore compare`.'
         )
+    refuse_unused(_given(args), f"does nothing where {args.input_path} compares kernels or points of MindSpore graphs")
     if asked.rank_id is not None:
         return _kernels(asked.npu_path, asked.bench_path, args, asked.rank_id, asked.step_id or ())
     from msprobe.report.graph_sheets import compare_points

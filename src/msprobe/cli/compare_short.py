@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import did_you_mean
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.foreign.console import say
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def short_form(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        print(f"msprobe: {problem.message}", file=sys.stderr)
+        say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
 
 

@@ -13,11 +13,12 @@ from msprobe.cli.lockstep import BAD_INPUT_STATUS, run_against
 from msprobe.cli.lockstep import split as split
 from msprobe.cli.parser import finding_numbers
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.foreign.console import say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe confirm``."""
-    from msprobe.cli.run import step_number
+    from msprobe.cli.run import add_step_on, step_number
 
     parser.usage = (
         "msprobe confirm VERDICT [--finding N[,N]] [--every-call] [-o DIR] [--config FILE] -- SCRIPT [ARGUMENT ...]"
@@ -47,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--first-step", "--first_step", type=step_number, metavar="N", help="the number of the first step (0)"
     )
+    add_step_on(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -56,7 +58,7 @@ def execute(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        print(f"msprobe: {problem.message}", file=sys.stderr)
+        say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
 
 
@@ -81,10 +83,10 @@ def _confirm(args: argparse.Namespace) -> int:
         why = "the script made no such call, or its values are the reference's"
         if any(operation(one.rpartition(".")[0].rpartition(".")[0]) in AVERAGING for one in named.entries):
             why += ", and running averages that it keeps are put right in the steps that follow, of which there is none"
-        print(f"{named.in_words}: nothing was replaced; {why}.")
+        say(f"{named.in_words}: nothing was replaced; {why}.")
         return BAD_INPUT_STATUS
     found = confirmed(named, Path(args.output_path))
-    print(found.sentence())
+    say(found.sentence())
     if found.verdict.status == "incomparable":
         return BAD_INPUT_STATUS
     return 0 if found.is_confirmed else 1

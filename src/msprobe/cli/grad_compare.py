@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from msprobe.errors import MsprobeError
+from msprobe.foreign.console import say
 
 BAD_INPUT_STATUS = 2
 _FURTHER = 9
@@ -54,7 +55,7 @@ def execute(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        print(f"msprobe: {problem.message}", file=sys.stderr)
+        say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
 
 
@@ -76,7 +77,7 @@ def _execute(args: argparse.Namespace) -> int:
         mapping=args.mapping,
         quiet=True,
     )
-    print(_printable(result.line))
+    say(_printable(result.line))
     # One line for each parameter, the first one has been printed.
     seen = {(one.rank, one.parameter) for one in result.problems[:1]}
     further = 0
@@ -85,15 +86,15 @@ def _execute(args: argparse.Namespace) -> int:
             seen.add((one.rank, one.parameter))
             further += 1
             if further <= _FURTHER:
-                print(_printable(f"  then: {one.line}"))
+                say(_printable(f"  then: {one.line}"))
     if further > _FURTHER:
-        print(f"  and {further - _FURTHER} more in verdict.csv")
+        say(f"  and {further - _FURTHER} more in verdict.csv")
     for note in result.notes[:20]:
-        print(_printable(f"  note: {note}"))
+        say(_printable(f"  note: {note}"))
     if len(result.notes) > 20:
-        print(f"  and {len(result.notes) - 20} more notes in gradients.html")
+        say(f"  and {len(result.notes) - 20} more notes in gradients.html")
     for path in result.written[:2]:
-        print(_printable(f"  {path}"))
+        say(_printable(f"  {path}"))
     return result.exit_code
 
 

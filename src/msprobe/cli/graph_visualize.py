@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from msprobe.cli.graph import add_common, carry_out, mapping_of, match_of
+from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
     from msprobe.graph.merge.layout import Layout
@@ -31,7 +32,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-gp", "--golden_path", metavar="DIR", help="the dump of the trusted run, to compare with")
     add_common(parser, "-f")
     parser.add_argument(
-        "-tensor_log", "--is_print_compare_log", action="store_true", help="accepted, and changes nothing"
+        "-tensor_log",
+        "--is_print_compare_log",
+        action="store_true",
+        help="of old command lines; does nothing, and says so",
     )
     parser.add_argument(
         "-progress_log",
@@ -62,6 +66,8 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.cli.parser import UsageError
     from msprobe.graph.request import Request
 
+    if args.is_print_compare_log:
+        log.warning("-tensor_log does nothing: a graph has no log of its tensors.")
     layouts = _layouts(args)
     if args.file_type == "json":
         if args.golden_path is not None:
@@ -90,17 +96,17 @@ def _with_progress(request: Request, jobs: int | None) -> int:
 
     from msprobe.errors import MsprobeError
 
-    def say(percent: int, running: bool, errors: list[str]) -> None:
+    def progressed(percent: int, running: bool, errors: list[str]) -> None:
         content = {"current_progress": percent, "process_running": running, "error_msg": errors}
-        print(f"PROGRESS: {json.dumps(content)}", flush=True)
+        say(f"PROGRESS: {json.dumps(content)}", flush=True)
 
-    say(0, True, [])
+    progressed(0, True, [])
     try:
         status = carry_out(request, jobs)
     except MsprobeError as problem:
-        say(100, False, [problem.message])
+        progressed(100, False, [problem.message])
         raise
-    say(100, False, [])
+    progressed(100, False, [])
     return status
 
 

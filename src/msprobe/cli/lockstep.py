@@ -11,16 +11,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
+from msprobe.foreign.console import say
 
 BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe lockstep``."""
-    from msprobe.cli.run import step_number
+    from msprobe.cli.run import add_step_on, step_number
 
-    parser.usage = "msprobe lockstep REFERENCE -o DIR [--config FILE] [--first-step N] -- SCRIPT [ARGUMENT ...]"
+    parser.usage = (
+        "msprobe lockstep REFERENCE -o DIR [--config FILE] [--first-step N] [--step-on WHAT] -- SCRIPT [ARGUMENT ...]"
+    )
     parser.epilog = (
         "SCRIPT runs as `msprobe run` runs it; each call of it gets the inputs that REFERENCE has, a dump of task "
         "tensor at level L1 or mix, as every result and every gradient is replaced by the recorded one once the dump "
@@ -36,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--first-step", "--first_step", type=step_number, metavar="N", help="the number of the first step (0)"
     )
+    add_step_on(parser)
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -54,7 +59,7 @@ def execute(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        print(f"msprobe: {problem.message}", file=sys.stderr)
+        say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
 
 
@@ -68,7 +73,7 @@ def _lockstep(args: argparse.Namespace) -> int:
     lines = formats.printed("verdict").render()
     print_lines(lambda width: lines(verdict, [str(Path(args.output_path) / FILE)], width))
     if status:
-        print(
+        say(
             f"msprobe: the script ended with status {status}; the verdict is of what it did until then.",
             file=sys.stderr,
         )
@@ -91,7 +96,7 @@ def run_against(args: argparse.Namespace, reference: str, only: Sequence[str] = 
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise
-        raise NotAvailableError("lockstep needs PyTorch; install it: pip install 'msprobe[torch]'.") from problem
+        raise NotAvailableError(f"lockstep needs PyTorch; install it: {install('torch')}.") from problem
     from msprobe.lockstep import account_files
 
     account_files.forget(args.output_path)
@@ -100,6 +105,7 @@ def run_against(args: argparse.Namespace, reference: str, only: Sequence[str] = 
         args.config,
         args.foreign,
         first_step=args.first_step,
+        step_on=args.step_on,
         task="lockstep",
         dump_path=str(Path(args.output_path).resolve()),
         reference=str(Path(reference).resolve()),

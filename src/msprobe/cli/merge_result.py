@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.foreign.console import say
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe merge_result``."""
@@ -20,5 +22,5 @@ def execute(args: argparse.Namespace) -> int:
     """Merge, and say where the result is."""
     from msprobe.report.merged_sheet import merge_result
 
-    print(f"merged results: {merge_result(args.input_dir, args.output_dir, args.config_path)}")
+    say(f"merged results: {merge_result(args.input_dir, args.output_dir, args.config_path)}")
     return 0

@@ -9,7 +9,8 @@ import argparse
 import math
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import UsageError, add_workers
+from msprobe.cli.parser import UsageError, add_workers, refuse_unused
+from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of a step (with rank0, rank1, ...) or of a dump",
     )
-    parser.add_argument(
-        *("-o", "--output_path"), default="./output", metavar="DIR", help="folder of the result (default: ./output)"
-    )
+    parser.add_argument(*("-o", "--output_path"), metavar="DIR", help="folder of the result (default: ./output)")
     parser.add_argument("--all-steps", action="store_true", help="search all steps, not only up to the first bad one")
     parser.add_argument(
         "--partial", action="store_true", help="leave out ranks that cannot be read, and use what is whole of cut files"
@@ -67,17 +66,19 @@ def execute(args: argparse.Namespace) -> int:
 
     asked, workers = _asked(args), Workers(args.jobs, args.engine)
     if args.json is not None:
+        refuse_unused({"-o": args.output_path is not None}, "--json prints the result, and no file is written")
         from msprobe.report.anomaly_file import anomaly_bytes
 
         with progress("searching") as tell:
             answer = find_first_overflow(args.input_path, asked, tell, workers)
-        print(anomaly_bytes(answer).decode(), end="")
+        say(anomaly_bytes(answer).decode(), end="")
         return 0
     from msprobe.cli.output_folder import usable_output
 
-    usable_output(args.output_path)
+    output = "./output" if args.output_path is None else args.output_path
+    usable_output(output)
     with progress("searching") as tell:
-        answer, file = analyze(args.input_path, args.output_path, asked, tell, workers)
+        answer, file = analyze(args.input_path, output, asked, tell, workers)
     _print(answer, file)
     say_where(file)
     return 0

@@ -9,6 +9,7 @@ import argparse
 
 from msprobe.cli.parser import UsageError, seconds
 from msprobe.cli.run_ut import STANDARDS, demand_control
+from msprobe.foreign.console import say
 
 #: Answer to bad input.
 BAD_INPUT_STATUS = 2
@@ -66,7 +67,7 @@ def execute(args: argparse.Namespace) -> int:
     with progress("checking") as tell:
         paths, ranking = check_samples(task, folder, args.num_splits, args.timeout, tell)
     for line in ranking.lines(args.top):
-        print(clean(line))
+        say(clean(line))
     for path in paths:
-        print(clean(f"  {path}"))
+        say(clean(f"  {path}"))
     return int(bool(ranking.failed))

@@ -10,19 +10,20 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import UsageError
+from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.run_ut import loaded
+from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
     from msprobe.precheck.executors import ScriptWords
 
 #: A script ends with 1 where the call is wrong.
 BAD_INPUT_STATUS = 2
+_SEED = 1234
 _MINDSPORE_DEVICE = re.compile(r"(?:(?:cpu|cuda|npu)(?::\d+)?)?")
 _EPILOG = """\
 The script runs the call on a device and in double precision on the CPU, prints what differs and a verdict; its exit
@@ -41,8 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--api", metavar="NAME", help="the call, as Functional.softmax.0, or its record (...0.backward)"
     )
-    parser.add_argument("--propagation", choices=("forward", "backward"), default="forward", help="forward (default)")
-    parser.add_argument("--seed", type=int, default=1234, help="of values that the dump does not have (1234)")
+    parser.add_argument("--propagation", choices=("forward", "backward"), help="forward (default)")
+    parser.add_argument("--seed", type=int, help="of values that the dump does not have (1234)")
     add_script_options(parser)
 
 
@@ -81,6 +82,9 @@ def execute(args: argparse.Namespace) -> int:
     if (args.config_input is None) == (args.dump is None):
         raise UsageError("give either -i config_op.json or --dump dump.json and --api NAME.")
     if args.config_input is not None:
+        of_dump = ("api", "propagation", "seed", "device", "load", "reference", "control", "data_in_files")
+        given = {f"--{name.replace('_', '-')}": getattr(args, name) not in (None, "", False) for name in of_dump}
+        refuse_unused(given, "for --dump; of -i the file says what its script is")
         from msprobe.precheck.script import generate, load_op_config
 
         return run_script(generate(load_op_config(args.config_input), folder), args.minimize)
@@ -88,12 +92,14 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError("--dump needs --api: the name of a call, as Functional.softmax.0.")
     from msprobe.precheck.requests import open_requests
 
-    api, propagation = args.api, args.propagation
+    api, propagation = args.api, args.propagation or "forward"
     for direction in ("forward", "backward"):
         if api.endswith(f".{direction}"):
+            if args.propagation not in (None, direction):
+                raise UsageError(f"--api {api} names the {direction} call; leave --propagation {propagation} out.")
             api, propagation = api.removesuffix(f".{direction}"), direction
     requests = open_requests(args.dump, modules=api.startswith("Module."))
-    return write_and_run(requests, args, api, propagation, args.seed, folder)
+    return write_and_run(requests, args, api, propagation, _SEED if args.seed is None else args.seed, folder)
 
 
 def write_and_run(
@@ -135,7 +141,7 @@ def write_and_run(
     )
     path = write_script(requests, request)
     if not requests.has_values:
-        print("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
+        say("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
     return run_script(path, args.minimize, hint, requests.framework != "mindspore")
 
 
@@ -165,18 +171,20 @@ def run_script(path: Path, minimize: bool, hint: str = "", can_minimize: bool = 
     """
     from msprobe.report.phrases import clean
 
-    print(clean(f"  {path}"))
+    say(clean(f"  {path}"))
     if hint:
-        print(hint)
+        say(hint)
     if minimize:
         sys.stdout.flush()
-        status = subprocess.run([sys.executable, str(path), "--minimize"], check=False).returncode
+        from msprobe.children import starting
+
+        status = starting.run_script(path, ["--minimize"])
         return 0 if status in (0, 1) else BAD_INPUT_STATUS
     script = clean(shlex.quote(str(path)))
     if hint:
-        print(f"Run it all the same: python {script}")
+        say(f"Run it all the same: python {script}")
         return 0
-    print(f"Run it on the device under suspicion, exit status 1 if the call is wrong there: python {script}")
+    say(f"Run it on the device under suspicion, exit status 1 if the call is wrong there: python {script}")
     if can_minimize:
-        print(f"Look for a smaller call that fails: python {script} --minimize")
+        say(f"Look for a smaller call that fails: python {script} --minimize")
     return 0

@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from msprobe.cli.parser import refuse_unused
+
 _EPILOG = """\
 With -d: converts a dump file of a kernel, or all in a folder, as in 26.2. Without: a shell, as in 8.1.1, which also
 reads a pipe; its commands are dc (convert), cad (convert, sorted), vc (compare two dumps), pt (print an array), cn
@@ -19,8 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("-d", "--dump_path", metavar="PATH", help="dump file, or folder of them, to be converted")
-    parser.add_argument("-t", "--type", choices=("npy", "pt"), default="pt", help="type of the files (default: pt)")
-    parser.add_argument("-o", "--output_path", metavar="DIR", default="./output", help="default: ./output")
+    parser.add_argument("-t", "--type", choices=("npy", "pt"), help="type of the files (default: pt)")
+    parser.add_argument("-o", "--output_path", metavar="DIR", help="default: ./output")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -28,5 +30,8 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.cli.parse_shell import Shell, convert
 
     if args.dump_path is None:
+        refuse_unused(
+            {"-t": args.type, "-o": args.output_path}, "for -d; commands of the shell have options of their own"
+        )
         return Shell().run(sys.stdin)
-    return 0 if convert(Path(args.dump_path), Path(args.output_path), "auto", args.type) else 1
+    return 0 if convert(Path(args.dump_path), Path(args.output_path or "./output"), "auto", args.type or "pt") else 1

@@ -14,6 +14,7 @@ from msprobe import log
 from msprobe.cli.output_folder import usable_output
 from msprobe.cli.parser import Parser
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.foreign.console import say
 from msprobe.paths import make_folder, write_atomically
 from msprobe.store.kernel_files.convert import FileType
 
@@ -93,7 +94,7 @@ class Shell:
             except EOFError:
                 break
             except KeyboardInterrupt:
-                print()
+                say()
                 break
             if not terminal and not line:
                 break
@@ -111,7 +112,7 @@ class Shell:
     def do(self, words: list[str]) -> bool:
         """Carry out one command; True if it succeeded."""
         if words[0] not in COMMANDS:
-            print(_INVALID)
+            say(_INVALID)
             return False
         purpose, configure, execute = COMMANDS[words[0]]
         parser = Parser(prog=f"parse {words[0]}", description=purpose)
@@ -125,7 +126,7 @@ class Shell:
         except MemoryError:
             log.error("there is not enough memory for it.")
         except KeyboardInterrupt:
-            print()
+            say()
         return False
 
     def _fail(self, message: str) -> None:
@@ -254,7 +255,7 @@ def _pair(args: argparse.Namespace) -> bool:
         raise InvalidInputError(" ".join(problems))
     left, right = _array(args.m), _array(args.g)
     for path, array in (left, right) if args.s else ():
-        print(f"TxtFile: {write_text(path, array)}")
+        say(f"TxtFile: {write_text(path, array)}")
     _say(pair_lines(left, right, int(args.p), limits["al"], limits["rl"]))
     return True
 
@@ -295,14 +296,14 @@ def _statistics(args: argparse.Namespace) -> bool:
             raise InvalidInputError(f'"{args.f}" has no record {args.n!r}; `msprobe summary` lists them.')
         slots: list[tuple[str, Any]] = []
         flatten("", part.record(args.n), slots)
-        print("Statistic Info:")
+        say("Statistic Info:")
         for slot, leaf in slots:
             if is_tensor(leaf):
                 keys = ("dtype", "shape", "Max", "Min", "Mean")
                 _say([f"  [{args.n}.{slot}]" + "".join(f"[{leaf.get(key)}]" for key in keys)])
         stack = part.stack(args.n)
         if stack:
-            print("Trace back:")
+            say("Trace back:")
             _say(f"  {clean(line)}" for line in stack)
     finally:
         part.close()
@@ -311,7 +312,7 @@ def _statistics(args: argparse.Namespace) -> bool:
 
 def _say(lines: Iterable[str]) -> None:
     for line in lines:
-        print(line.encode("utf-8", "backslashreplace").decode())
+        say(line.encode("utf-8", "backslashreplace").decode())
 
 
 _Command = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], bool]]

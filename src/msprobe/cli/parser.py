@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.console import say
 
 USAGE_STATUS = 2
 
@@ -18,12 +19,21 @@ class UsageError(InvalidInputError):
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """``did you mean 'x'?`` for the known word that is nearest; empty if none is near."""
-    import difflib
+    from msprobe.foreign.nearest import near_words
 
     words = list(known)
     longer = [name for name in words if len(word) > 3 and name.startswith(word)]
-    near = longer[:1] or difflib.get_close_matches(word, words, n=1, cutoff=cutoff)
+    near = longer[:1] or near_words(word, words, n=1, cutoff=cutoff)
     return f"did you mean {near[0]!r}?" if near else ""
+
+
+def refuse_unused(given: Mapping[str, object], why: str) -> None:
+    """Raises UsageError for options that would do nothing: ``given`` has the value of each, which is false where the
+    option was not given. ``why`` ends the sentence "--x ...".
+    """
+    names = [name for name, value in given.items() if value]
+    if names:
+        raise UsageError(f"{', '.join(names)}: {why}; leave {'it' if len(names) == 1 else 'them'} out.")
 
 
 _MOST_SECONDS = 1e6
@@ -57,6 +67,10 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message:
+            say(message, end="", file=file or sys.stderr)
         self._given: Sequence[str] = ()
 
     def parse(self, words: Sequence[str], intermixed: bool) -> argparse.Namespace:
@@ -93,7 +107,7 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, "; ".join(filter(None, [said, did_you_mean(str(value), choices)])))
 
     def _end(self, message: str) -> NoReturn:
-        print(f"msprobe: {self._place()}{message.rstrip('.')} (see `{self.prog} -h`)", file=sys.stderr)
+        say(f"msprobe: {self._place()}{message.rstrip('.')} (see `{self.prog} -h`)", file=sys.stderr)
         raise SystemExit(USAGE_STATUS)
 
     def _place(self) -> str:

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe.capture.step_on import StepOn
+from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
 
 TASKS = ("statistics", "tensor", "structure", "overflow_check", "nan_check", "lockstep")
@@ -14,23 +16,23 @@ LEVELS = ("L0", "L1", "L2", "mix", "debug")
 # The options that take a value as the next word; `split` has to know them to find where the script begins.
 _VALUED = (
     *("--config", "--task", "--level", "--dump-path", "--dump_path", "--first-step", "--first_step"),
-    *("--reference", "--verdict", "--only"),
+    *("--step-on", "--step_on", "--reference", "--verdict", "--only", "--limit"),
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe run``."""
     parser.usage = (
-        "msprobe run [--config FILE] [--task T] [--level L] [--dump-path DIR] [--first-step N] [--] SCRIPT "
-        "[ARGUMENT ...]"
+        "msprobe run [--config FILE] [--task T] [--level L] [--dump-path DIR] [--first-step N] [--step-on WHAT] [--] "
+        "SCRIPT [ARGUMENT ...]"
     )
     parser.epilog = (
         "SCRIPT and its arguments are run as `python SCRIPT ARGUMENT ...` would run them; "
         "`-m MODULE` and commands such as torchrun are possible after `--`, and the ranks that the script starts are "
-        "recorded as well. A step ends with each step of the optimizer; "
-        "the model is found when it is first called. A script that constructs a PrecisionDebugger itself is left to "
-        "it. Exit status: the script's own; 1 if there is nothing to run or the configuration is wrong, 2 if an "
-        "option is."
+        "recorded as well. A step ends where the weights are updated: with each step of the optimizer, or by hand; "
+        "--step-on says it otherwise. The model is found when it is first called. A script that constructs a "
+        "PrecisionDebugger itself is left to it. Exit status: the script's own; 1 if there is nothing to run or the "
+        "configuration is wrong, 2 if an option is."
     )
     parser.add_argument("--config", metavar="FILE", help="config.json; without it: statistics at level L1")
     parser.add_argument("--task", choices=TASKS, help="instead of the one of the configuration")
@@ -48,9 +50,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the number of the first step (0): where a training is resumed, that of the step it goes on with",
     )
+    add_step_on(parser)
     # Of task lockstep: what `msprobe lockstep` tells the ranks that its script starts.
     for option in ("--reference", "--verdict", "--only"):
         parser.add_argument(option, help=argparse.SUPPRESS)
+
+
+def add_step_on(parser: argparse.ArgumentParser) -> None:
+    """Add the option of all commands that run a script, and count its steps."""
+    parser.add_argument(
+        "--step-on",
+        "--step_on",
+        type=step_on,
+        metavar="WHAT",
+        help="what ends a step, where it is not the update of the weights: backward (each backward pass),"
+        " optimizer:NAME (a step of that optimizer: its class, a variable of the script, or its place in the order in"
+        " which they are made, from 0), or call:FUNCTION (the return of a function: train_step, Trainer.train_step, or"
+        " package.module.train_step)",
+    )
 
 
 def step_number(text: str) -> int:
@@ -58,6 +75,14 @@ def step_number(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no step; give a whole number from 0")
     return int(text)
+
+
+def step_on(text: str) -> str:
+    """What ends a step, from an option."""
+    try:
+        return str(StepOn.parse(text))
+    except InvalidInputError as problem:
+        raise argparse.ArgumentTypeError(problem.message.removeprefix("--step-on: ")) from None
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -89,7 +114,7 @@ def execute(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise
-        raise NotAvailableError("`msprobe run` needs PyTorch; install it: pip install 'msprobe[torch]'.") from problem
+        raise NotAvailableError(f"`msprobe run` needs PyTorch; install it: {install('torch')}.") from problem
     overrides: dict[str, Any] = {
         name: value
         for name, value in (
@@ -97,6 +122,7 @@ def execute(args: argparse.Namespace) -> int:
             ("level", args.level),
             ("dump_path", args.dump_path),
             ("first_step", args.first_step),
+            ("step_on", args.step_on),
             ("reference", args.reference),
             ("verdict", args.verdict),
             ("only", args.only),

@@ -19,7 +19,7 @@ _MOST_NAMED = 5
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("-api_info", "--api_info_file", required=True, metavar="FILE", help="dump.json")
-    parser.add_argument("-j", "--jit_compile", metavar="WORD", help="accepted for old command lines")
+    parser.add_argument("-j", "--jit_compile", metavar="WORD", help="of old command lines; does nothing, and says so")
     parser.add_argument("-d", "--device", default="0", metavar="ID", help="number or name of the device (0)")
     parser.add_argument("--candidate", metavar="WHO", help="in place of -d; `msprobe run_ut -h` lists them")
     parser.add_argument("--seed", type=int, default=1234, help="of generated values (1234)")
@@ -44,6 +44,8 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.precheck.selection import Selection
     from msprobe.report.phrases import clean
 
+    if args.jit_compile is not None:
+        log.warning("-j does nothing: run_overflow_check runs each call as it is.")
     candidate = args.candidate or (f"auto:{args.device}" if args.device.isdigit() else args.device)
     executor_of(candidate)
     requests = open_requests(args.api_info_file)

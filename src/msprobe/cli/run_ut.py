@@ -11,7 +11,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import UsageError, seconds
+from msprobe.cli.parser import UsageError, refuse_unused, seconds
+from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
     from msprobe.precheck.check import CheckReport, CheckRequest
@@ -38,6 +39,8 @@ standards: strict judges each element by what rounding explains at its place; as
 torch.testing.assert_close; compiler, beside a --control, by the root mean square error, as PyTorch tests its compilers;
 8.1.1 and 26.2 judge as mindstudio-probe.
 """
+# Of an online check: after so many seconds without a record it ends.
+_IDLE = 600.0
 #: Answer to bad input.
 BAD_INPUT_STATUS = 2
 
@@ -113,10 +116,8 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
     ours.add_argument("--fail-on", choices=("error", "warning", "never"), default="never", help="exit with 1 on these")
     online = parser.add_argument_group("online check (is_online in config.json)")
-    online.add_argument("--ranks", type=int, default=1, metavar="N", help="end when so many ranks have ended (1)")
-    online.add_argument(
-        "--idle", type=seconds, default=600.0, metavar="S", help="or when nothing came for S seconds (600)"
-    )
+    online.add_argument("--ranks", type=int, metavar="N", help="end when so many ranks have ended (1)")
+    online.add_argument("--idle", type=seconds, metavar="S", help="or when nothing came for S seconds (600)")
     if several:
         parser.add_argument(
             "-n",
@@ -181,33 +182,62 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     from msprobe.precheck.job import Task
     from msprobe.precheck.online.receiving import OnlineRequest, run_online
 
-    if args.ranks < 1:
+    ranks = 1 if args.ranks is None else args.ranks
+    if ranks < 1:
         raise UsageError("--ranks must be 1 or more.")
+    refuse_unused(_of_a_dump(args), "for the calls of a dump, and this check is online")
     demand_control(args.control, args.standard)
     if is_details_file(args.control):
         raise UsageError("--control: an online check runs its control itself; give an executor, as cpu.")
     usable_output(args.out_path)
     task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed, reference=args.reference)
-    request = OnlineRequest(args.out_path, task, settings, max(workers, 1), args.ranks, args.idle, args.timeout)
+    request = OnlineRequest(args.out_path, task, settings, max(workers, 1), ranks, args.idle or _IDLE, args.timeout)
     with progress("checking") as tell:
         report = run_online(request, tell)
     if not report.steps:
         wanted = f" of rank_list {list(settings.ranks)}" if settings.ranks else ""
         raise NotAvailableError(f"the online check has ended, and no step of any rank{wanted} has come.")
-    print(f"{report.checked} calls of {len(report.steps)} steps were checked, {len(report.failed)} of them are wrong")
+    say(f"{report.checked} calls of {len(report.steps)} steps were checked, {len(report.failed)} of them are wrong")
     for rank, step, key in report.failed[: args.top]:
-        print(f"  rank {rank}, step {step}: {key}")
+        say(f"  rank {rank}, step {step}: {key}")
     for rank, step in report.unchecked[: args.top]:
-        print(f"  rank {rank}, step {step} could not be checked, see above")
+        say(f"  rank {rank}, step {step} could not be checked, see above")
     for files in report.files.values():
-        print(f"  {files.result}\n  {files.details}")
+        say(f"  {files.result}\n  {files.details}")
+    if not report.judged:
+        raise NotAvailableError(
+            "the online check has ended, and no call was checked: what came had none, or all were left out (their rows "
+            "say why)."
+        )
     return int(bool(report.failed or report.unchecked) and args.fail_on != "never")
+
+
+def _of_a_dump(args: argparse.Namespace) -> dict[str, object]:
+    """The options that an online check does not know, and what is given of them."""
+    return {
+        "-save_error_data": args.save_error_data,
+        "-j": args.jit_compile,
+        "-d": args.device,
+        "-csv_path": args.result_csv_path,
+        "-f": args.filter_api,
+        "--candidate": args.candidate,
+        "--repeat": args.repeat != 1,
+        "--gradcheck": args.gradcheck,
+        "--modules": args.modules,
+        "--clean-output": args.clean_output,
+        "--operators": args.operators,
+        "--load": args.load,
+        "--ms-atol": args.ms_atol,
+        "--engine": getattr(args, "engine", "local") != "local",
+    }
 
 
 def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     """The request of a command line. Raises UsageError or what reading the settings raises."""
     if not args.api_info_file:
         raise UsageError("provide api_info_file: -api_info DUMP/step0/rank0/dump.json.")
+    online = {"--ranks": args.ranks is not None, "--idle": args.idle is not None}
+    refuse_unused(online, "for an online check, which -config asks for and which takes no -api_info")
     if args.repeat < 1 or args.top < 0:
         raise UsageError("--repeat must be 1 or more, and --top 0 or more.")
     from msprobe.precheck.check import CheckRequest
@@ -337,9 +367,9 @@ def _show(report: CheckReport, top: int) -> None:
     from msprobe.report.phrases import clean
 
     for line in report.ranking.lines(top):
-        print(clean(line))
+        say(clean(line))
     for path in (*report.files.written, *report.summaries, *report.compared):
-        print(clean(f"  {path}"))
+        say(clean(f"  {path}"))
     log.info("Successfully completed run_ut/multi_run_ut")
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe.errors import MsprobeError
+from msprobe.foreign.budget import BudgetError
+from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
     from msprobe.store.columns import Columns, FurtherColumn
@@ -44,7 +46,7 @@ def execute(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        print(f"msprobe: {problem.message}", file=sys.stderr)
+        say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
     status = 0
     shown: tuple[str, str, str] | None = None
@@ -57,29 +59,31 @@ def execute(args: argparse.Namespace) -> int:
                     found = summarise(part)
                 finally:
                     part.close()
+            except BudgetError:
+                raise
             except MsprobeError as problem:
-                print(f"{_place(step, rank)} cannot be read: {problem.message}")
+                say(f"{_place(step, rank)} cannot be read: {problem.message}")
                 status = 1
                 continue
             about = (found.task, found.level, found.framework)
             if about != shown:
                 task, level, framework = map(_clean, about)
-                print(f"{_clean(str(dump.path))}: task {task}, level {level}, {framework}")
-                print(_HEAD)
+                say(f"{_clean(str(dump.path))}: task {task}, level {level}, {framework}")
+                say(_HEAD)
                 shown = about
             for line in lines(found):
-                print(line)
+                say(line)
             if found.process and step is not None:
                 origins.setdefault(rank, {}).setdefault(found.process, []).append(step)
     for text in lost_parts(dump):
-        print(f"  {_clean(text)}")
+        say(f"  {_clean(text)}")
         status = 1
     for text in missing_ranks(dump):
-        print(f"  {_clean(text)}")
+        say(f"  {_clean(text)}")
     for rank, steps in origins.items():
         if len(steps) > 1:
             told = "; ".join(f"{_numbers(found)} of process {process}" for (process, _), found in steps.items())
-            print(f"  {_rank(rank)}: the steps come from {len(steps)} runs of the program: {told}")
+            say(f"  {_rank(rank)}: the steps come from {len(steps)} runs of the program: {told}")
     return status
 
 

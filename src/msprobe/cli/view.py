@@ -8,13 +8,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import UsageError
+from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.console import say
 from msprobe.paths import check_output_file
 
 if TYPE_CHECKING:
     from msprobe.view.source import Source
 
+_HERE = "127.0.0.1"
+BAD_INPUT_STATUS = 2
 _MOST_PORT = 65535
 #: What can be opened, in a sentence.
 OPENED = (
@@ -35,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("paths", nargs="*", metavar="PATH", help="what to show; see below")
     parser.add_argument("--port", default="0", help="port of the page; 0, the default, is any free one")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine)")
+    parser.add_argument("--host", default=_HERE, help="address to listen on (default: 127.0.0.1, this machine)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
     parser.add_argument("--html", metavar="OUT", help="write the page with its data to one file, and end")
     parser.add_argument("--noise", metavar="DUMP", help="a second healthy run, as of msprobe compare")
@@ -51,6 +54,9 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.view.opening import Wanted, open_source
 
     port, jobs = _checked(args)
+    if args.html is not None:
+        served = {"--port": args.port != "0", "--host": args.host != _HERE, "--no-browser": args.no_browser}
+        refuse_unused(served, "for a page that is served; --html writes a file and ends")
     if args.html is None:
         from msprobe.view.serving import check_available
 
@@ -107,7 +113,7 @@ def _write(source: Source, file: Path) -> int:
     from msprobe.view.single_file import single_file
 
     size = write_atomically(file, single_file(source), fsync=False)
-    print(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
+    say(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
     return 0
 
 
@@ -122,13 +128,13 @@ def _show(source: Source, args: argparse.Namespace, port: int) -> int:
 
         def ready() -> None:
             if not is_local(args.host):
-                print(
+                say(
                     f"msprobe: {args.host} can be reached from other machines, and what is sent is not encrypted: "
                     "whoever has the address sees the dump.",
                     file=sys.stderr,
                 )
-            print(address, flush=True)
-            print("Ctrl-C ends it.", file=sys.stderr, flush=True)
+            say(address, flush=True)
+            say("Ctrl-C ends it.", file=sys.stderr, flush=True)
             if not args.no_browser:
                 open_browser(address)
 

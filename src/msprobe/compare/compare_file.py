@@ -13,6 +13,8 @@ from msprobe.config.declared import Declared, demand, is_list, is_object, is_who
 from msprobe.config.jsonc import Document, parse
 from msprobe.config.mistakes import Source, raise_mistakes
 from msprobe.errors import PathError
+from msprobe.foreign.budget import SETTINGS, Budget
+from msprobe.foreign.opening import read_bounded
 from msprobe.paths import StrPath, check_readable_file
 
 _MOST_BYTES = 1 << 26
@@ -66,7 +68,7 @@ def load_compare_file(path: StrPath) -> CompareFile:
     """
     file = check_readable_file(path, ".json", _MOST_BYTES, follow_symlink=True)
     try:
-        data = file.read_bytes()
+        data = read_bounded(file, Budget(file, SETTINGS))
     except OSError as problem:
         raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
     return read_compare_file(parse(data, os.fspath(Path(path))), os.fspath(path))

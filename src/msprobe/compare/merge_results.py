@@ -19,6 +19,7 @@ from msprobe.compare.problems import ComparisonError
 from msprobe.config.declared import Declared, demand, is_list, is_object, is_text, read_declared, wrong
 from msprobe.config.mistakes import did_you_mean, raise_in_one_line, shown
 from msprobe.config.yaml_source import read_yaml
+from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError, PathError
 from msprobe.paths import StrPath
 from msprobe.statistics_table import DIFFERENCES, RELATIVE_ERRORS
@@ -304,7 +305,7 @@ def _xlsx_rows(path: Path) -> Iterator[Sequence[Cell]]:
         from python_calamine import CalamineError, CalamineWorkbook
     except ImportError as problem:
         raise NotAvailableError(
-            f'"{path}" is read with python-calamine, which is not installed; pip install "msprobe[compare]".'
+            f'"{path}" is read with python-calamine, which is not installed: {install("compare")}.'
         ) from problem
     try:
         book = CalamineWorkbook.from_path(str(path))

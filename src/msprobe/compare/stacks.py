@@ -29,7 +29,7 @@ def read_stacks(path: Path) -> StackOf:
         if not whole:
             raise DamagedDataError(f'"{path}": field {key!r} must hold names and frames.')
         if newer:
-            frames.update(dict.fromkeys(group[0], group[1]))
+            frames.update(dict.fromkeys((name for name in group[0] if isinstance(name, str)), group[1]))
         else:
             frames[key] = group
     return lambda name: frames.get(name, [])

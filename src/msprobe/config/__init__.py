@@ -6,6 +6,6 @@ latter needs pydantic, so it is not imported here.
 
 from __future__ import annotations
 
-from msprobe.config.settings import Settings, TensorSlice
+from msprobe.config.settings import Settings
 
-__all__ = ["Settings", "TensorSlice"]
+__all__ = ["Settings"]

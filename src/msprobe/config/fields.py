@@ -127,6 +127,9 @@ class CommonFields(Fields):
     api_list_file: Annotated[str, AfterValidator(_not_blank)] | None = Field(
         None, description="the path of a .yaml file like support_wrap_ops.yaml, as a text"
     )
+    custom_api_file: Annotated[str, AfterValidator(_not_blank)] | None = Field(
+        None, description="the path of a .yaml file like custom_wrap_ops.yaml, as a text"
+    )
     optimizer: bool | None = _switch(None)
     strict_json: bool = _switch(False)
     record_root: bool = _switch(False)

@@ -92,6 +92,17 @@ def parse(data: str | bytes, name: str = "JSON") -> Document:
     return _Parser(text, name).document()
 
 
+def forget_fields(places: dict[FieldPath, Any], path: FieldPath, value: Any) -> None:
+    """Take the place of a field, and of all fields in its value, out of ``places``. It costs what the value has."""
+    places.pop(path, None)
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            forget_fields(places, (*path, key), inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            forget_fields(places, (*path, number), inner)
+
+
 def _decode(data: bytes, name: str) -> str:
     encoding = json.detect_encoding(data)
     try:
@@ -180,8 +191,7 @@ class _Parser:
             self.skip_blank()
             if key in result:
                 self.duplicates.append((inner, self.offsets[inner], key_at))
-                for old in [known for known in self.offsets if known[: len(inner)] == inner]:
-                    del self.offsets[old]
+                forget_fields(self.offsets, inner, result[key])
             result[key] = self.value(inner, depth + 1)
             self.offsets[inner] = key_at
             self.comma("}", opening)

@@ -24,11 +24,11 @@ from msprobe.config.fields import (
 )
 from msprobe.config.free_benchmark import benchmark_mistakes, complete_benchmark
 from msprobe.config.jsonc import Document, FieldPath
-from msprobe.config.mistakes import Mistake, Source, dotted, raise_mistakes, shown
+from msprobe.config.mistakes import MOST_SHOWN, Mistake, Source, dotted, raise_mistakes, shown
 from msprobe.config.online import address_of
 from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, FreeBenchmarkFields, GradientProbeFields, LoadFields
 from msprobe.config.ranges import expand
-from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level
+from msprobe.config.rules import adjustment_warnings, cross_mistakes, effective_level, unused_field_warnings
 from msprobe.config.sections import Section, read_section, unknown_field_warnings
 from msprobe.config.settings import (
     TASKS,
@@ -37,10 +37,11 @@ from msprobe.config.settings import (
     ProbeTask,
     Settings,
     Task,
-    TensorSlice,
     quoted,
 )
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.budget import SETTINGS, Budget
+from msprobe.foreign.opening import read_bounded
 
 StrPath = str | os.PathLike[str]
 
@@ -69,11 +70,13 @@ def load_settings(
     InvalidInputError with one line for each mistake otherwise. Names that nothing reads give a warning in the log.
     """
     name, document = read_file(config_path)
-    for duplicate in document.duplicates:
+    for duplicate in document.duplicates[:MOST_SHOWN]:
         log.warning(
             f'{name}:{duplicate.last.line}: field "{dotted(duplicate.path)}" stands twice, first in line '
             f"{duplicate.first.line}; the last one counts"
         )
+    if len(document.duplicates) > MOST_SHOWN:
+        log.warning(f"{name}: {len(document.duplicates) - MOST_SHOWN} more fields stand twice; the last one counts")
     named = {"task": task, "dump_path": dump_path, "level": level, "step": step, "rank": rank, **overrides}
     raw, source, mistakes = put_arguments(name, document, named)
     return _settings(raw, source, mistakes, None if config_path is None else Path(config_path))
@@ -90,7 +93,7 @@ def read_file(config_path: StrPath | None) -> tuple[str, Document]:
     name = str(config_path)
     file = paths.check_readable_file(config_path, ".json")
     try:
-        data = file.read_bytes()
+        data = read_bounded(file, Budget(file, SETTINGS))
     except OSError as problem:
         raise PathError(f'file "{name}" cannot be read: {problem.strerror or problem}.') from problem
     document = jsonc.parse(data, name)
@@ -123,6 +126,8 @@ def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], conf
         mistakes.extend(cross_mistakes(common, cast(Section[FilterFields], section), source))
         if not common.broken & {"task", "level"}:
             warnings.extend(adjustment_warnings(common.fields, cast(FilterFields, section.fields), source))
+    else:
+        warnings.extend(unused_field_warnings(common.fields, active, source))
     for line in warnings:
         log.warning(line)
     mistakes.extend(_what_is_not_available(active, section.fields, load.fields, source))
@@ -201,6 +206,14 @@ def _what_is_not_available(active: str, section: Fields, load: LoadFields, sourc
         missing.append((("task",), f'task "{active}" is not available in this version; choose {able}'))
     if load.path:
         missing.append((("load",), "replacing module inputs is not available in this version; remove it"))
+    if isinstance(section, ValueFields):
+        rows = "is not available in this version: tensors are recorded whole; remove it"
+        missing += [((active, "slice"), f"recording some rows of tensors {rows}")] if section.slices else []
+        if section.request_id:
+            missing.append(((active, "request_id"), f"recording the rows of one request {rows}"))
+    if isinstance(section, TensorFields) and section.online_run_ut_recompute:
+        text = "computing calls again before they are sent is not available in this version; remove it"
+        missing.append(((active, "online_run_ut_recompute"), text))
     if isinstance(section, TensorFields) and section.bench_path:
         text = "comparing while recording is not available in this version; remove it"
         missing.append(((active, "bench_path"), text))
@@ -239,8 +252,6 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         own["summary_mode"] = mode
         own["device"] = section.device
         own["device_precision"] = section.precision or "high"
-        own["slice"] = tuple(TensorSlice(part.dim, part.begin, part.end, part.size) for part in section.slices)
-        own["request_id"] = section.request_id
     if isinstance(section, TensorFields) and section.online_run_ut:
         own["online"] = address_of(section, "client")
     if isinstance(section, LockstepFields):
@@ -273,6 +284,7 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         custom_op_namespaces=tuple(common.custom_op_namespaces),
         api_scope=common.api_scope,
         api_list_file=common.api_list_file,
+        custom_api_file=common.custom_api_file,
         optimizer=common.optimizer,
         strict_json=common.strict_json,
         record_root=common.record_root,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Literal, NoReturn
 from msprobe import log
 from msprobe.config.jsonc import Document, FieldPath
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError, PathError, ScopeError
+from msprobe.foreign.nearest import near_words
 
 MistakeKind = Literal["value", "scope", "path", "unavailable"]
 
@@ -21,6 +21,8 @@ _ERRORS: dict[MistakeKind, type[MsprobeError]] = {
     "unavailable": NotAvailableError,
 }
 _LONGEST_VALUE = 80
+#: Mistakes, and fields that stand twice, that are told one by one.
+MOST_SHOWN = 100
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def raise_mistakes(mistakes: Iterable[Mistake], name: str, error: type[MsprobeEr
     error = error or (_ERRORS[kinds.pop()] if len(kinds) == 1 else InvalidInputError)
     if len(lines) == 1:
         raise error(ended(str(lines[0])))
-    told = "".join(f"\n  {line}" for line in lines)
+    told = "".join(f"\n  {line}" for line in lines[:MOST_SHOWN])
+    told += f"\n  and {len(lines) - MOST_SHOWN} more" if len(lines) > MOST_SHOWN else ""
     in_arguments = sum(line.is_argument for line in lines)
     if in_arguments == len(lines):
         raise error(f"the arguments have {len(lines)} mistakes:{told}")
@@ -93,7 +96,8 @@ def raise_mistakes(mistakes: Iterable[Mistake], name: str, error: type[MsprobeEr
 def raise_in_one_line(mistakes: Iterable[Mistake], error: type[MsprobeError]) -> NoReturn:
     """Raise one error with all mistakes in one line, in the order of the file."""
     lines = sorted(dict.fromkeys(mistakes), key=lambda mistake: mistake.order)
-    raise error(ended("; ".join(map(str, lines))))
+    more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
+    raise error(ended("; ".join([*map(str, lines[:MOST_SHOWN]), *more])))
 
 
 def ended(sentence: str) -> str:
@@ -103,9 +107,14 @@ def ended(sentence: str) -> str:
 
 def warn_of_duplicates(source: Source) -> None:
     """One warning for each name that an object has twice."""
-    for twice in source.document.duplicates:
+    duplicates = source.document.duplicates
+    for twice in duplicates[:MOST_SHOWN]:
         first, last = twice.first.line, twice.last.line
         log.warning(f'{source.name}:{last}: field "{dotted(twice.path)}" is also in line {first}; this one counts.')
+    if len(duplicates) > MOST_SHOWN:
+        log.warning(
+            f"{source.name}: {len(duplicates) - MOST_SHOWN} more fields stand there twice; the last one counts."
+        )
 
 
 def shown(value: Any) -> str:
@@ -124,7 +133,7 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
     if not isinstance(word, str):
         return None
     by_lower = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(word.strip().lower(), by_lower, n=1)
+    found = near_words(word.strip().lower(), by_lower, n=1)
     return by_lower[found[0]] if found else None
 
 

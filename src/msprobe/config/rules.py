@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from msprobe.config.fields import CommonFields, FilterFields, StatisticsFields, TensorFields, ValueFields
+from msprobe.config.fields import (
+    CommonFields,
+    FilterFields,
+    StatisticsFields,
+    TensorFields,
+    ValueFields,
+    known_names,
+)
 from msprobe.config.mistakes import Mistake, Source, shown
 from msprobe.config.online import online_mistakes
 from msprobe.config.scope_patterns import API_EXAMPLE, MODULE_EXAMPLE, entry_kind, scope_kinds
@@ -34,6 +41,29 @@ def cross_mistakes(common: Section[CommonFields], section: Section[FilterFields]
     ]
 
 
+# The fields of the top level that tasks of the rooms above the recorder read; the others do nothing there.
+_USED: dict[str, frozenset[str]] = {
+    "grad_probe": frozenset(("task", "dump_path", "rank", "step", "existing")),
+    "free_benchmark": frozenset(
+        ("task", "dump_path", "rank", "step", "level", "enable_dataloader", "dump_enable", "extra_info", "api_scope",
+         "api_list_file", "existing", "compile")
+    ),
+}  # fmt: skip
+# What an online check alone reads.
+_ONLINE = ("nfs_path", "host", "port", "tls_path")
+
+
+def unused_field_warnings(common: CommonFields, task: str, source: Source) -> list[str]:
+    """One line for the fields of the top level that a task does not read, where they are not at their defaults."""
+    used = _USED.get(task)
+    if used is None:
+        return []
+    usual = CommonFields.model_validate({})
+    names = [name for name in known_names(CommonFields) if name not in used]
+    given = [name for name in names if getattr(common, name) != getattr(usual, name)]
+    return [f'{source.where((name,))}: has no effect with task "{task}"' for name in given]
+
+
 def adjustment_warnings(common: CommonFields, section: FilterFields, source: Source) -> list[str]:
     """One line for each thing asked for that will not be done as asked."""
     lines = []
@@ -52,6 +82,16 @@ def adjustment_warnings(common: CommonFields, section: FilterFields, source: Sou
         lines.append(f'{source.where(("async_dump",))}: has no effect with task "{common.task}"')
     if level == "debug" and isinstance(section, StatisticsFields) and section.tensor_list:
         lines.append(f"{source.where((common.task, 'tensor_list'))}: has no effect at level debug")
+    if isinstance(section, TensorFields):
+        usual = TensorFields.model_validate({})
+        given = [name for name in _ONLINE if getattr(section, name) not in (getattr(usual, name), "./")]
+        if given and not section.online_run_ut:
+            lines += [
+                f"{source.where((common.task, name))}: has no effect without online_run_ut: true" for name in given
+            ]
+        if section.diff_nums != usual.diff_nums:
+            where = source.where((common.task, "diff_nums"))
+            lines.append(f"{where}: has no effect, as this version does not compare while it records (bench_path)")
     return lines
 
 

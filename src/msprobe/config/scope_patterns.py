@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from msprobe.foreign.patterns import PatternError, compile_pattern
+
 EntryKind = Literal["api", "module"]
 
 # Prefixes of API entries in dumps of both frameworks, ours included. Users' own prefixes follow
@@ -81,8 +83,11 @@ def compile_list_item(item: str) -> ListPattern:
     if wrapped is None:
         return ListPattern(item)
     try:
-        return ListPattern(item, re.compile(wrapped[1]))
-    except (re.error, OverflowError, RecursionError) as problem:
+        return ListPattern(item, compile_pattern(wrapped[1], item).compiled)
+    except PatternError as refused:
+        problem = refused.__cause__
+        if problem is None:
+            raise ValueError(refused.reason) from refused
         column = getattr(problem, "pos", None)
         where = "" if column is None else f" (character {column + 1} inside the brackets)"
         reason = getattr(problem, "msg", None) or str(problem)

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from msprobe.config.fields import Fields, allowed, known_names
 from msprobe.config.jsonc import FieldPath
-from msprobe.config.mistakes import Mistake, Source, did_you_mean, nearest, shown
+from msprobe.config.mistakes import MOST_SHOWN, Mistake, Source, did_you_mean, nearest, shown
 
 FieldsT = TypeVar("FieldsT", bound=Fields)
 
@@ -65,10 +65,14 @@ def unknown_field_warnings(
     if not isinstance(raw, Mapping):
         return []
     names = tuple(known)
-    lines = []
+    lines: list[str] = []
+    more = 0
     for name in raw:
         # Names that begin with "_" or "$" are remarks and schema references, by custom.
         if name in names or name.startswith(("_", "$")) or (not path and name in _FORGOTTEN):
+            continue
+        if len(lines) >= MOST_SHOWN:
+            more += 1
             continue
         place = next((place for place, inner in elsewhere.items() if name in inner), None)
         hint = did_you_mean(name, names)
@@ -81,7 +85,7 @@ def unknown_field_warnings(
             )
             hint = f'; did you mean "{word}", which belongs {place}?' if word else ""
         lines.append(f"{source.where((*path, name))}: unknown field, ignored{hint}")
-    return lines
+    return [*lines, f"{source.name}: {more} more unknown fields, ignored"] if more else lines
 
 
 def _mistake(

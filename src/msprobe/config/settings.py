@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from msprobe.config.scope_patterns import ListPattern, compile_list
 from msprobe.errors import InvalidInputError
@@ -58,18 +58,6 @@ CompiledRegions = Literal["boundary", "eager"]
 
 TASKS: tuple[Task, ...] = get_args(Task)
 LEVELS: tuple[Level, ...] = get_args(Level)
-
-
-class TensorSlice(NamedTuple):
-    """A part of a tensor, recorded instead of the whole: ``begin`` to ``end`` (excluded) along ``dim``.
-
-    ``size``: only tensors whose extent along ``dim`` is this are cut; None cuts all that have the dimension.
-    """
-
-    dim: int
-    begin: int
-    end: int
-    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -177,7 +165,6 @@ class Settings:
     # Where MindSpore computes the statistics of kernels, and how precisely.
     device: Device = "host"
     device_precision: Precision = "high"
-    slice: tuple[TensorSlice, ...] = ()
     file_format: FileFormat | None = None
 
     # overflow_check and nan_check: stop after so many hits, -1 means never.
@@ -191,13 +178,14 @@ class Settings:
     # None: not asked for; api_scope decides alone.
     risk_level: RiskLevel | None = None
     custom_op_namespaces: tuple[str, ...] = ("_C_ascend",)
-    request_id: str | None = None
 
     # all: also calls that the list does not name; listed: only those it names. None: all for PyTorch; for MindSpore
     # listed, as there a call of the list inside of another one is not seen.
     api_scope: ApiScope | None = None
     # A list in place of the shipped one.
     api_list_file: str | None = None
+    # Functions of the user's own, which PyTorch's recorder records as calls: module -> names.
+    custom_api_file: str | None = None
     # Weights before and after an optimizer step, moments, hyper-parameters.
     # None: where the step happens between start and stop.
     optimizer: bool | None = None

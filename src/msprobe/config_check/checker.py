@@ -125,8 +125,13 @@ class ConfigChecker:
     def compare(bench_zip_path: str, cmp_zip_path: str, output_path: str, fmk: str = "pytorch") -> None:
         """Compare two packs, the trusted one first, and write result.xlsx and a page into the folder ``output_path``.
 
-        Raises PathError, InvalidInputError for packs that cannot be read and a folder that holds something else.
+        Packs know their framework; ``fmk`` must be the name of one all the same. Raises PathError, InvalidInputError
+        for packs that cannot be read, a folder that holds something else and another ``fmk``.
         """
+        if fmk not in ("pytorch", "mindspore"):
+            raise InvalidInputError(
+                f'ConfigChecker.compare(): fmk must be "pytorch" or "mindspore", found {fmk!r:.80}.'
+            )
         from msprobe.report.configuration.folder import compare_to_folder
         from msprobe.report.configuration.text import lines
 

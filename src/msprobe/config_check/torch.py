@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from msprobe.capture.torch.digest import of_tensor, xxh3
+from msprobe.capture.torch.module_calls import watch_module
 from msprobe.capture.torch.private import NOTING_FUNCTIONS
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.start_arguments import check_model
@@ -19,7 +20,7 @@ from msprobe.capture.torch.user_modules import is_training, modules, named_modul
 from msprobe.config_check.framework import Measured, Remove, Watched
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
-from msprobe.guard import attempt, guarded
+from msprobe.guard import attempt
 
 KEYS = ("max", "min", "mean", "norm")
 #: What wrappers put into the names of parameters; a compiled model has those of the model.
@@ -48,6 +49,24 @@ def _watched() -> tuple[Watched, ...]:
     )
 
 
+class _Passes:
+    """Tells of the passes of one model."""
+
+    def __init__(self, before: Before, after: Callable[[], None]) -> None:
+        self._before = before
+        self._after = after
+
+    def enter(self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """See :class:`msprobe.capture.torch.module_calls.Watcher`."""
+        if not _is_compiling():
+            self._before(tuple(args), kwargs)
+
+    def leave(self, module: nn.Module, result: Any, error: BaseException | None) -> None:
+        """See :class:`msprobe.capture.torch.module_calls.Watcher`."""
+        if error is None and not _is_compiling():
+            self._after()
+
+
 class _Torch:
     functions = _watched()
 
@@ -69,28 +88,8 @@ class _Torch:
         if getattr(model, "_compiled_call_impl", None) is not None:
             return _watch_compiled(model, before, after)
 
-        # Where a model is compiled later with these hooks in it, they are nothing in what is traced.
-        @guarded
-        def before_pass(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if not _is_compiling():
-                before(args, kwargs)
-
-        @guarded
-        def after_pass(_: nn.Module, __: Any, ___: Any) -> None:
-            if not _is_compiling():
-                after()
-
-        # First of all hooks: those of FSDP put the shards together.
-        handles = [
-            model.register_forward_pre_hook(before_pass, prepend=True, with_kwargs=True),
-            model.register_forward_hook(after_pass),
-        ]
-
-        def remove() -> None:
-            for handle in handles:
-                handle.remove()
-
-        return remove
+        # Ahead of all hooks: those of FSDP put the shards together.
+        return watch_module(model, _Passes(before, after), ahead=True).remove
 
     def may_compile(self, models: Sequence[nn.Module]) -> bool:
         # A compiled module in them keeps the one that it runs; what was compiled since the patches has ended these.

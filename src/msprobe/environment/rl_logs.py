@@ -6,7 +6,6 @@ The files and words are those of mindstudio-probe 26.2.
 from __future__ import annotations
 
 import ast
-import csv
 import io
 import json
 import os
@@ -14,10 +13,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from msprobe.environment.checkpoint.contents import small_file
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign import csv_cells, yaml_text
 from msprobe.paths import make_folder, write_atomically
 
 _STARTS = ("{'actor_rollout_ref':", '{"actor_rollout_ref":')
@@ -79,10 +77,7 @@ def verify_log(files: list[str], output: str) -> tuple[int, list[str]]:
         raise InvalidInputError(f'-vv takes a YAML file and then a log; "{files[0]}" is no .yaml file.')
     wanted = dict(_WANTED)
     if len(files) == 2:
-        try:
-            told = yaml.safe_load(small_file(files[0]))
-        except (yaml.YAMLError, RecursionError) as problem:
-            raise InvalidInputError(f'"{files[0]}" is no YAML file.') from problem
+        told = yaml_text.load(small_file(files[0]), files[0])
         if not isinstance(told, dict) or not told:
             raise InvalidInputError(f'"{files[0]}" must hold names and wanted values.')
         wanted = flatten(told)
@@ -230,7 +225,7 @@ def _write_json(path: str, tree: Any) -> None:
 
 def _write_csv(path: str, header: tuple[str, ...], rows: list[tuple[str, str, str, str]]) -> None:
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv_cells.writer(out, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
     write_atomically(path, out.getvalue().encode("utf-8-sig"))

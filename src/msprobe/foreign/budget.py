@@ -9,9 +9,11 @@ variable ``MSPROBE_LIMIT``, multiplies those of bytes, items and seconds; proces
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from msprobe.errors import InvalidInputError
@@ -55,8 +57,11 @@ def factor() -> float:
     Raises InvalidInputError where it is no finite number above 0.
     """
     text = os.environ.get(FACTOR_VARIABLE, "")
-    if not text.strip():
-        return 1.0
+    return factor_of(text) if text.strip() else 1.0
+
+
+def factor_of(text: str) -> float:
+    """A factor as users write it. Raises InvalidInputError where it is no number above 0 and at most 1e6."""
     try:
         number = float(text)
     except ValueError:
@@ -67,6 +72,28 @@ def factor() -> float:
             f"found {text[:40]!r}."
         )
     return number
+
+
+@contextlib.contextmanager
+def multiplied(text: str | None) -> Iterator[None]:
+    """All limits are multiplied by this factor, here and in processes that are started here; None: as they are.
+
+    Raises InvalidInputError for a factor that is none, that of the environment included.
+    """
+    if text is None:
+        factor()
+        yield
+        return
+    factor_of(text)
+    before = os.environ.get(FACTOR_VARIABLE)
+    os.environ[FACTOR_VARIABLE] = text
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(FACTOR_VARIABLE, None)
+        else:
+            os.environ[FACTOR_VARIABLE] = before
 
 
 class Budget:

@@ -6,6 +6,7 @@ descriptor, so that nothing can be exchanged between a look and the opening.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from typing import BinaryIO
@@ -16,6 +17,7 @@ from msprobe.foreign.budget import Budget
 StrPath = str | os.PathLike[str]
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_PIECE_BYTES = 1 << 20
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -50,7 +52,8 @@ def open_regular(path: StrPath, *, follow_links: bool = True) -> BinaryIO:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             raise PathError(f"{_shown(path)} is {_name_of(mode)}, not a regular file.")
-        return os.fdopen(descriptor, "rb")
+        # As os.fdopen makes it, without asking whether it is a terminal.
+        return io.BufferedReader(io.FileIO(descriptor, "rb"))
     except BaseException:
         os.close(descriptor)
         raise
@@ -64,10 +67,23 @@ def read_bounded(path: StrPath, budget: Budget, *, follow_links: bool = True) ->
         data = file.read(size + 1)
         if len(data) > size:  # it grows while it is read
             budget.spend_bytes(len(data) - size)
-            more = file.read(budget.bytes_left + 1)
-            budget.spend_bytes(len(more))
-            data += more
+            pieces = [data]
+            while piece := file.read(_PIECE_BYTES):  # room is made at once for all that is asked for
+                budget.spend_bytes(len(piece))
+                pieces.append(piece)
+            data = b"".join(pieces)
         return data
+
+
+def file_bytes(path: StrPath, budget: Budget | None = None, *, follow_links: bool = True) -> bytes:
+    """All bytes of a regular file within a budget. Raises PathError and BudgetError."""
+    try:
+        return read_bounded(path, Budget(path) if budget is None else budget, follow_links=follow_links)
+    except FileNotFoundError as problem:
+        raise PathError(f'file "{path}" does not exist.') from problem
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise PathError(f'file "{path}" cannot be read: {reason.lower()}.') from problem
 
 
 def is_regular(path: StrPath, *, follow_links: bool = True) -> bool:
@@ -77,6 +93,15 @@ def is_regular(path: StrPath, *, follow_links: bool = True) -> bool:
     except (OSError, ValueError):
         return False
     return stat.S_ISREG(mode)
+
+
+def size_of(path: StrPath, *, follow_links: bool = True) -> int:
+    """The bytes of a regular file; -1 where there is none, or it cannot be looked at."""
+    try:
+        status = os.stat(path, follow_symlinks=follow_links)
+    except (OSError, ValueError):
+        return -1
+    return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
 
 def _kind_of(path: StrPath) -> str:

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ from typing import Any, Literal
 
 from msprobe import log, paths
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.json_text import read_json
+from msprobe.foreign.patterns import compile_pattern
 from msprobe.grad_probe import layout
 from msprobe.grad_probe.comparison import RankComparison, compare_rank
 from msprobe.grad_probe.reading import RankFolder
@@ -163,7 +164,7 @@ def _partner(mapping: Mapped) -> Callable[[str], str]:
         raise InvalidInputError("mapping: names and what they become must be texts.")
     table = dict(mapping)
     try:
-        patterns = [(re.compile(name), new) for name, new in table.items()]
+        patterns = [(compile_pattern(name, "mapping"), new) for name, new in table.items()]
         for pattern, new in patterns:
             pattern.sub(new, "")
     except (re.error, IndexError) as problem:
@@ -181,10 +182,7 @@ def _partner(mapping: Mapped) -> Callable[[str], str]:
 
 def _read_mapping(path: str | Path) -> Mapping[str, str]:
     file = paths.check_readable_file(path, ".json", follow_symlink=True)
-    try:
-        found = json.loads(file.read_bytes())
-    except (OSError, ValueError) as problem:
-        raise InvalidInputError(f'mapping: "{file}" is no JSON file: {problem}.') from None
+    found = read_json(file)
     if not isinstance(found, dict):
         raise InvalidInputError(f'mapping: "{file}" must hold an object {{"name": "name in the second run"}}.')
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from msprobe import log
 from msprobe.grad_probe import layout
 from msprobe.grad_probe.comparison import RankComparison
-from msprobe.paths import FILE_MODE, create_folder
+from msprobe.paths import make_folder_in, write_atomically
 
 
 def draw(rank: RankComparison, folder: Path, with_parameters: bool) -> None:
@@ -24,7 +25,7 @@ def draw(rank: RankComparison, folder: Path, with_parameters: bool) -> None:
             "grad_compare: no pictures without matplotlib (pip install matplotlib); gradients.html shows all curves.",
         )
         return
-    create_folder(folder)
+    make_folder_in(folder.parent, folder.name)
     curves: list[tuple[str, list[float | None]]] = [("summary", [rank.summary(step) for step in rank.steps])]
     if with_parameters:
         curves = [(name, [rank.value(name, step) for step in rank.steps]) for name in rank.parameters] + curves
@@ -50,5 +51,6 @@ def _draw_one(
     axes.set_ylabel("similarities")
     # A dollar sign would begin a formula.
     axes.set_title(f"{name}_similarities".replace("$", r"\$"))
-    figure.savefig(file, format="png")
-    file.chmod(FILE_MODE)
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    write_atomically(file, content.getvalue(), fsync=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import time
 import uuid
@@ -13,6 +12,7 @@ from pathlib import Path
 from msprobe import __version__, log
 from msprobe.config.settings import GradientProbe, Settings
 from msprobe.errors import PathError
+from msprobe.foreign.nearest import near_words
 from msprobe.grad_probe import layout
 from msprobe.grad_probe.writer import Entry, StepFiles, StepWriter
 from msprobe.paths import create_folder, write_atomically
@@ -58,7 +58,7 @@ class Probe:
             return frozenset(names)
         for name in wanted:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+                near = near_words(name, names, n=3, cutoff=0.5)
                 near += [other for other in names if other.endswith(f".{name}") and other not in near][:3]
                 hint = f"; near it are {', '.join(near)}" if near else f"; it has {_some(names)}"
                 log.once(

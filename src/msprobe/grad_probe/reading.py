@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.budget import Budget
+from msprobe.foreign.csv_cells import plain_text
+from msprobe.foreign.opening import open_regular, read_bounded
 from msprobe.grad_probe import layout
+from msprobe.store.values import npy_header
 
 Array = NDArray[Any]
 #: Of a csv; a model of a million parameters' names has a fifth of it.
@@ -34,7 +39,7 @@ class StepRows:
         try:
             if file.stat().st_size > _LARGEST_CSV:
                 raise PathError(f'"{file}" has more than {_LARGEST_CSV} bytes; it is no summary of gradients.')
-            text = file.read_text("utf-8-sig")
+            text = read_bounded(file, Budget(file)).decode("utf-8-sig")
         except OSError as problem:
             raise PathError(f'"{file}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
         except UnicodeDecodeError:
@@ -49,7 +54,7 @@ class StepRows:
             raise InvalidInputError(f'"{file}": the first column must be param_name, found {found}.')
         for line in lines[1:]:
             if line:
-                self.rows.setdefault(line[0], dict(zip(header[1:], line[1:], strict=False)))
+                self.rows.setdefault(plain_text(line[0]), dict(zip(header[1:], line[1:], strict=False)))
 
     @property
     def has_checksums(self) -> bool:
@@ -98,16 +103,13 @@ def read_direction(file: Path) -> Array:
     """The direction in a file, mapped rather than read. Nothing that is pickled is loaded, and no size that a header
     tells is believed. Raises InvalidInputError for what is no direction: bool, int8 (ternary) or uint8 (packed).
     """
-    form = np.lib.format
     try:
-        with file.open("rb") as opened:
-            read_header = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}[
-                form.read_magic(opened)
-            ]
-            shape, is_fortran, dtype = read_header(opened)
+        with open_regular(file) as opened:
+            whole = os.fstat(opened.fileno()).st_size
+            shape, is_fortran, dtype = npy_header(opened)
             offset = opened.tell()
-        size = file.stat().st_size - offset
-    except (OSError, ValueError, EOFError, TypeError, KeyError, SyntaxError, RecursionError, MemoryError) as problem:
+            size = whole - offset
+    except (OSError, ValueError, MemoryError) as problem:
         raise InvalidInputError(f'"{file}" is no .npy file of a direction: {_one_line(problem)}.') from None
     if dtype not in (np.bool_, np.int8, np.uint8):
         raise InvalidInputError(f'"{file}": a direction must be bool, int8 or uint8, found {dtype}.')

@@ -12,7 +12,7 @@ from msprobe.grad_probe.page import page
 from msprobe.grad_probe.plots import draw
 from msprobe.grad_probe.rows import csv_bytes
 from msprobe.grad_probe.verdict import Problem
-from msprobe.paths import create_folder, write_atomically
+from msprobe.paths import create_folder, make_folder_in, write_atomically
 
 VERDICT_FILE = "verdict.csv"
 PAGE_FILE = "gradients.html"
@@ -38,7 +38,7 @@ def write_results(
     write_atomically(written[0], page(ranks, problems, notes).encode("utf-8", "backslashreplace"), fsync=False)
     for rank in ranks:
         own = folder(rank.rank)
-        create_folder(own)
+        make_folder_in(output, *own.relative_to(output).parts)
         if rank.differences or not any(rank.similarities.values()):
             lines = [["param_name", "step", "column", "first", "second"]]
             lines += [[one.parameter, str(one.step), one.column, one.one, one.other] for one in rank.differences]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import math
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from msprobe.config.settings import GradientLevel
+from msprobe.foreign import csv_cells
 
 BOM = b"\xef\xbb\xbf"
 #: What stands for NaN in a ternary direction.
@@ -53,8 +53,14 @@ def header(level: GradientLevel, bounds: Sequence[int | float], with_local: bool
 
 def csv_bytes(lines: Iterable[Sequence[object]]) -> bytes:
     """Lines as all csv files of the probe have them: UTF-8 with BOM, CRLF."""
+    rows = iter(lines)
+    header = list(itertools.islice(rows, 1))  # it has a column "=0"
+    return _encoded(itertools.chain(header, map(csv_cells.safe_row, rows)))
+
+
+def _encoded(rows: Iterable[Sequence[object]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows(lines)
+    csv_cells.writer(text, lineterminator="\r\n").write_safe_rows(rows)
     return BOM + text.getvalue().encode("utf-8", "backslashreplace")
 
 
@@ -63,7 +69,7 @@ def summary_csv(rows: Sequence[GradientRow], level: GradientLevel, bounds: Seque
     with_local = any(row.local_shape is not None for row in rows)
     lines: list[Sequence[object]] = [header(level, bounds, with_local)]
     for row in rows:
-        line: list[object] = [row.name]
+        line: list[object] = [csv_cells.safe_text(row.name)]  # the only text that is not ours
         if level == "L0":
             line.append(row.checksum)
         elif level == "L2":
@@ -72,4 +78,4 @@ def summary_csv(rows: Sequence[GradientRow], level: GradientLevel, bounds: Seque
         if with_local:
             line.append("" if row.local_shape is None else str(list(row.local_shape)))
         lines.append(line)
-    return csv_bytes(lines)
+    return _encoded(lines)

@@ -19,7 +19,7 @@ from msprobe.graph.merge.together import check_ranks
 from msprobe.graph.request import Request
 from msprobe.graph.vis_db import id_of, write_vis_db
 from msprobe.graph.vis_file import with_partners
-from msprobe.paths import make_folder
+from msprobe.paths import make_folder, make_folder_in
 
 Tell = Callable[[str], None]
 
@@ -112,7 +112,7 @@ def _additions(graphs: Sequence[Built]) -> list[list[dict[int, Any]]]:
 
 def _moved(folder: Path, output: Path) -> Path:
     """Move a merged dump to its place among the results."""
-    target = make_folder(output / folder.parent.name / folder.name)
+    target = make_folder_in(output, folder.parent.name, folder.name)
     for file in folder.iterdir():
         os.replace(file, target / file.name)
     return target

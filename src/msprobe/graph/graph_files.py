@@ -90,6 +90,13 @@ def read_graph_file(path: Path) -> GraphFile:
     raise InvalidInputError(f'"{path}" is no graph file: its name ends neither in .vis nor in .vis.db.')
 
 
+def names_of(found: object) -> tuple[str, ...]:
+    """A list of names, or of lines, as texts; none for what is empty. Raises ValueError for what is no list."""
+    if found and not isinstance(found, list):
+        raise ValueError(f"{str(found)[:40]!r} is no list of names")
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
 def without_prefixes(link: Iterable[Any]) -> tuple[str, ...]:
     """A link without the marks of sides (``N___``, ``B___``) that older files put before names."""
     return tuple(str(one).removeprefix("N___").removeprefix("B___") for one in link)
@@ -100,6 +107,6 @@ def _fields(found: Fields | str, name: str) -> Fields:
         return found
     try:
         read = json.loads(found) if found else {}
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise InvalidInputError(f"node {name!r}: its data is no readable JSON: {problem}.") from problem
     return read if isinstance(read, dict) else {}

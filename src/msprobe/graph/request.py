@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from msprobe import log
 from msprobe.compare.mapping_files import LayerMapping
 from msprobe.config.jsonc import parse
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.budget import SETTINGS, Budget
+from msprobe.foreign.opening import read_bounded
 from msprobe.graph.matching import Mode
 from msprobe.graph.merge.layout import Layout
 from msprobe.paths import StrPath
@@ -54,10 +55,8 @@ class CompareFile:
 def read_compare_file(path: StrPath) -> CompareFile:
     """Read compare.json; comments are allowed. Raises PathError or InvalidInputError."""
     name = os.fspath(path)
-    if os.path.exists(name) and not os.path.isdir(name) and not os.path.isfile(name):
-        raise PathError(f'cannot read compare file "{name}": it is not a regular file; give the path of a JSON file.')
     try:
-        text = Path(path).read_bytes()
+        text = read_bounded(path, Budget(path, SETTINGS))
     except FileNotFoundError:
         raise PathError(f'cannot read compare file "{name}": no such file.') from None
     except OSError as problem:

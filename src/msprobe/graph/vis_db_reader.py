@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from msprobe.errors import InvalidInputError, PathError
-from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
+from msprobe.errors import InvalidInputError
+from msprobe.foreign.database import Database, open_database
+from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, names_of, without_prefixes
 from msprobe.paths import StrPath
 
 # What is read; is_distributed came with 26.2 and is not.
@@ -22,6 +23,10 @@ _READ = {
     "tb_config": "graph_type task tool_tip micro_steps overflow_check node_colors".split(),
     "tb_stack": ["id", "stack_info"],
 }
+_CONFIG = _READ["tb_config"]
+_NAME, _STACK, _SOURCE, _FOLDER, _STEP, _RANK = map(
+    _READ["tb_nodes"].index, ("node_name", "stack_id", "data_source", "dump_data_dir", "step", "rank")
+)
 
 
 def read_vis_db(path: StrPath) -> GraphFile:
@@ -29,46 +34,36 @@ def read_vis_db(path: StrPath) -> GraphFile:
 
     It is opened read-only. Raises PathError if it is not there, InvalidInputError if it is no such database.
     """
-    place = Path(path)
-    if not place.is_file():
-        raise PathError(f'file "{path}" does not exist.')
     try:
-        database = sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            return _read(place, database)
-        finally:
-            database.close()
+        with open_database(path) as database:
+            return _read(Path(path), database)
     except sqlite3.Error as problem:
         raise InvalidInputError(f'"{path}" is no graph database: {problem}.') from problem
 
 
-def _read(path: Path, database: sqlite3.Connection) -> GraphFile:
-    database.row_factory = sqlite3.Row
+def _read(path: Path, database: Database) -> GraphFile:
     _check_columns(path, database)
-    config = database.execute("SELECT * FROM tb_config").fetchone()
+    config = next((dict(zip(_CONFIG, row, strict=True)) for row in database.rows(_CONFIG, "tb_config")), None)
     if config is None:
         raise InvalidInputError(f'"{path}" is no whole graph database: its table tb_config is empty.')
-    stacks = {row["id"]: row["stack_info"] for row in database.execute("SELECT id, stack_info FROM tb_stack")}
+    stacks = dict(database.rows(_READ["tb_stack"], "tb_stack"))
     read_stacks: dict[Any, tuple[str, ...]] = {}
     graphs: dict[tuple[int, int, str], dict[str, FileNode]] = {}
     folders: dict[tuple[int, int, str], Any] = {}
     order = "ORDER BY step, rank, data_source DESC, node_order"
-    for row in database.execute(f"SELECT {', '.join(_READ['tb_nodes'])} FROM tb_nodes {order}"):
-        place = (row["step"], row["rank"], row["data_source"])
-        stack = row["stack_id"]
+    for row in database.rows(_READ["tb_nodes"], "tb_nodes", order):
+        place, stack = (row[_STEP], row[_RANK], row[_SOURCE]), row[_STACK]
         try:
             if stack not in read_stacks:
                 read_stacks[stack] = tuple(_list(stacks.get(stack)))
             node = _node(row, read_stacks[stack])
         except (ValueError, TypeError, RecursionError) as problem:
-            raise InvalidInputError(
-                f'"{path}": the row of node {row["node_name"]!r} is broken: {problem}.'
-            ) from problem
+            raise InvalidInputError(f'"{path}": the row of node {row[_NAME]!r} is broken: {problem}.') from problem
         graphs.setdefault(place, {})[node.name] = node
-        folders[place] = row["dump_data_dir"]
+        folders[place] = row[_FOLDER]
     try:
         tips, colours = json.loads(config["tool_tip"] or "{}"), json.loads(config["node_colors"] or "null") or {}
-    except ValueError as problem:
+    except (ValueError, TypeError, RecursionError) as problem:
         raise InvalidInputError(f'"{path}": its table tb_config is broken: {problem}.') from problem
     return GraphFile(
         path=path,
@@ -85,11 +80,11 @@ def _read(path: Path, database: sqlite3.Connection) -> GraphFile:
     )
 
 
-def _check_columns(path: Path, database: sqlite3.Connection) -> None:
+def _check_columns(path: Path, database: Database) -> None:
     """Say what the tables lack: other versions, and other programs, have others."""
     lacking = []
     for table, wanted in _READ.items():
-        found = {row["name"] for row in database.execute(f"PRAGMA table_info({table})")}
+        found = database.columns(table)
         columns = [column for column in wanted if column not in found]
         if not found:
             lacking.append(f"the table {table}")
@@ -101,21 +96,24 @@ def _check_columns(path: Path, database: sqlite3.Connection) -> None:
         )
 
 
-def _node(row: sqlite3.Row, stack: tuple[str, ...]) -> FileNode:
+def _node(row: tuple[Any, ...], stack: tuple[str, ...]) -> FileNode:
+    _, name, kind, parent, children, index, overflow, micro_step, link, _, merged, communication, inputs, outputs = row[
+        :14
+    ]
     return FileNode(
-        name=row["node_name"],
-        kind=int(row["node_type"]),
-        parent=row["up_node"] or None,
-        children=tuple(_list(row["sub_nodes"])),
-        link=without_prefixes(_list(row["matched_node_link"])),
-        index=row["precision_index"],
-        overflow=row["overflow_level"],
-        micro_step=row["micro_step_id"],
+        name=str(name),
+        kind=int(kind),
+        parent=str(parent) if parent else None,
+        children=names_of(_list(children)),
+        link=without_prefixes(_list(link)),
+        index=index,
+        overflow=overflow,
+        micro_step=micro_step,
         stack=stack,
-        communication=json.loads(row["matched_distributed"] or "{}"),
-        inputs_read=row["input_data"] or "",
-        outputs_read=row["output_data"] or "",
-        merged=tuple(_list(row["parallel_merge_info"])),
+        communication=json.loads(communication or "{}"),
+        inputs_read=inputs or "",
+        outputs_read=outputs or "",
+        merged=names_of(_list(merged)),
     )
 
 

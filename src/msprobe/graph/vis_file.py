@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.json_text import parse_json
 from msprobe.graph.colours import colours_of, shown_index, tool_tip_of
-from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, without_prefixes
+from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, names_of, without_prefixes
 from msprobe.graph.node_kinds import ROOT
 from msprobe.graph.node_texts import NodeTexts, Source, Written, micro_steps_of
 from msprobe.paths import StrPath, write_atomically
@@ -145,9 +146,9 @@ def read_vis(path: StrPath) -> GraphFile:
         graphs.append(_graph(place, source, side, step, rank))
     tips = found.get("ToolTip")
     try:
-        tool_tip = json.loads(tips) if isinstance(tips, str) and tips else {}
+        tool_tip = parse_json(tips, path) if isinstance(tips, str) and tips else {}
         micro_steps = int(found.get("MicroSteps") or 0)
-    except (ValueError, TypeError) as problem:
+    except (ValueError, TypeError, OverflowError) as problem:
         raise InvalidInputError(f'"{path}": ToolTip or MicroSteps is broken: {problem}.') from problem
     return GraphFile(
         path=place,
@@ -196,12 +197,12 @@ def _node(name: str, one: dict[str, Any]) -> FileNode:
         name=name,
         kind=int(one.get("node_type") or 0),
         parent=None if up in (None, "None", "") else str(up),
-        children=tuple(one.get("subnodes") or ()),
-        link=without_prefixes(one.get("matched_node_link") or ()),
+        children=names_of(one.get("subnodes")),
+        link=without_prefixes(names_of(one.get("matched_node_link"))),
         index=data.get("precision_index"),
         overflow=data.get("overflow_level"),
         micro_step=int(one.get("micro_step_id") or 0),
-        stack=tuple(one.get("stack_info") or ()),
+        stack=names_of(one.get("stack_info")),
         communication=one.get("matched_distributed") or {},
         inputs_read=one.get("input_data") or {},
         outputs_read=one.get("output_data") or {},

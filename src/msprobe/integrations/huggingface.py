@@ -17,9 +17,9 @@ try:
 except ModuleNotFoundError as problem:
     if problem.name != "transformers":
         raise
-    raise ImportError(
-        "msprobe.integrations.huggingface needs transformers; install it: pip install 'msprobe[hf]'."
-    ) from None
+    from msprobe.distribution import install
+
+    raise ImportError(f"msprobe.integrations.huggingface needs transformers; install it: {install('hf')}.") from None
 
 from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.config_check.trainers import CheckedTraining

@@ -15,6 +15,7 @@ from typing import Any
 
 from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.config_check.trainers import CheckedTraining
+from msprobe.distribution import install
 from msprobe.guard import answers_user
 from msprobe.monitor.torch.trainers import MonitoredTraining
 
@@ -33,7 +34,7 @@ def _find_callback() -> Any:
         if problem.name not in ("lightning", "lightning.pytorch"):
             raise
         raise ImportError(
-            "msprobe.integrations.lightning needs lightning; install it: pip install 'msprobe[lightning]'."
+            f"msprobe.integrations.lightning needs lightning; install it: {install('lightning')}."
         ) from None
     return Callback
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.json_text import read_json
 from msprobe.lockstep.account import Account
 from msprobe.lockstep.reference import RecordedStep
 from msprobe.lockstep.regions import NAMES
@@ -75,7 +76,7 @@ def read(folder: StrPath) -> dict[str, Any]:
     files = sorted(Path(folder).glob("lockstep_rank*.json"))
     for path in files:
         try:
-            found = json.loads(path.read_bytes())
+            found = read_json(path)
             counts.update({str(word): int(count) for word, count in found["counts"].items()})
             for word, names in found["named"].items():
                 named.setdefault(str(word), []).extend(map(str, names))
@@ -84,7 +85,7 @@ def read(folder: StrPath) -> dict[str, Any]:
                 regions[int(step), rank] = [_region(one) for one in of_step]
             for step, named_so in found.get("pairs", {}).items():
                 pairs[int(step), rank] = {str(own): str(other) for own, other in named_so.items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
             raise InvalidInputError(f'"{path}" is no file of lockstep: {problem}.') from problem
     if not counts:
         raise InvalidInputError(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from msprobe.diagnose.findings import Verdict
+from msprobe.errors import MsprobeError
+from msprobe.foreign.json_text import read_json
 from msprobe.paths import StrPath
 from msprobe.store.reader import open_dump
 
@@ -20,10 +21,10 @@ def has_verdict(folder: StrPath) -> bool:
     """
     path = Path(folder) / _FILE
     try:
-        if next(Path(folder).glob("lockstep_rank*.json"), None) is None or path.stat().st_size > _MOST_BYTES:
+        if next(Path(folder).glob("lockstep_rank*.json"), None) is None:
             return False
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = read_json(path, most_bytes=_MOST_BYTES)
+    except (OSError, ValueError, MsprobeError):
         return False
     summary = found.get("summary") if isinstance(found, dict) else None
     return isinstance(summary, dict) and "lockstep" in summary

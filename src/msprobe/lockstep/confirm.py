@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 from msprobe.compare.entry_names import of_every_number, read_name
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Finding, Verdict
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError
+from msprobe.foreign.json_text import read_json
 from msprobe.paths import StrPath
 
 #: What a call of one side alone, a batch or a weight could be put right by was not recorded as the result of a call.
@@ -90,12 +90,7 @@ def _read(verdict: StrPath) -> tuple[Path, list[Any], Path]:
     path = Path(verdict)
     if path.is_dir():
         path /= "verdict.json"
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as problem:
-        raise PathError(f'verdict "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
-    except ValueError as problem:
-        raise InvalidInputError(f'"{path}" is no verdict: {problem}.') from problem
+    content = read_json(path)
     findings = content.get("findings") if isinstance(content, dict) else None
     if not isinstance(findings, list) or not isinstance(content.get("reference"), str):
         raise InvalidInputError(f'"{path}" is no verdict of two dumps: it has no findings or no reference.')

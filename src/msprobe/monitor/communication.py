@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Observer, Wants
+from msprobe.foreign.patterns import compile_pattern
 from msprobe.monitor.state import State
 
 _KINDS: frozenset[Kind] = frozenset(("collective",))
@@ -22,7 +22,7 @@ class Collectives(Observer):
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self._lines = [re.compile(pattern) for pattern in state.config.cc_distribution.lines]
+        self._lines = [compile_pattern(line, "cc_distribution").compiled for line in state.config.cc_distribution.lines]
         # Operation -> the stacks that it was called from, for `cc_log_only`.
         self.stacks: dict[str, list[list[str]]] = {}
 

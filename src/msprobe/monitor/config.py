@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +11,8 @@ from typing import Any
 from msprobe import log
 from msprobe.config.jsonc import parse
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.nearest import near_words
+from msprobe.foreign.patterns import PatternError, compile_pattern
 from msprobe.monitor.alerts.settings import AlertSettings, read_alert_settings
 from msprobe.monitor.operators import OPERATORS
 
@@ -143,7 +144,7 @@ _IN_TARGETS = frozenset(("input", "output", "input_grad", "output_grad"))
 
 def _near(word: object, known: Iterable[str]) -> str:
     """The nearest word that there is, as the end of a sentence."""
-    close = difflib.get_close_matches(str(word), known, 1)
+    close = near_words(str(word), known, 1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
@@ -209,6 +210,11 @@ def _communication(reading: _Reading, name: str, value: Any) -> Any:
         checked = (_texts if key == "cc_codeline" else _bool)(reading, f"{name}.{key}", inner)
         if checked is not _WRONG:
             found[words[key]] = checked
+    for line in found.get("lines", ()):
+        try:
+            compile_pattern(line, f"{name}.cc_codeline")
+        except PatternError as problem:
+            reading.mistakes.append((MonitorTypeError, problem.message.rstrip(".")))
     return Communication(**found)
 
 
@@ -240,7 +246,7 @@ def _ops(reading: _Reading, name: str, value: Any) -> Any:
         return _WRONG
     for one in value:
         if one not in OPERATORS and one not in ("shape", "dtype"):
-            close = difflib.get_close_matches(str(one), OPERATORS, 1)
+            close = near_words(str(one), OPERATORS, 1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             known = ", ".join(OPERATORS)
             reading.warnings.append(f"{name}: {one!r} is no operator{hint} and is left out; there are {known}")

@@ -13,6 +13,9 @@ import numpy as np
 
 from msprobe import log
 from msprobe.errors import PathError
+from msprobe.foreign.budget import Budget, Limits
+from msprobe.foreign.csv_cells import plain_text
+from msprobe.foreign.opening import read_bounded
 from msprobe.monitor.files import RunFolder, files_of
 from msprobe.paths import StrPath
 
@@ -20,8 +23,12 @@ _NAME = re.compile(
     r"(?P<quantity>[a-z][a-z0-9_]*?)_(?P<first>\d{1,15})-(?P<last>\d{1,15})(?:\.(?P<part>\d{1,6}))?\.csv", re.ASCII
 )
 _FIXED = ("vpp_stage", "name", "step", "micro_step", "shape", "dtype")
+_WHOLE = ("vpp_stage", "step", "micro_step")
 _NEEDED = ("vpp_stage", "name", "step")
 _MOST_BYTES = 8 << 30
+_MOST_COLUMNS = 1000
+#: Letters of a whole number of 64 bits, with its sign.
+_MOST_LETTERS = 18
 
 Floats = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 Steps = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -110,9 +117,16 @@ def read_table(path: StrPath) -> Table:
         kept, damaged = _rows(lines, header, columns)
     except csv.Error as problem:
         raise PathError(f'file "{path}" cannot be read: {problem}.') from None
+    quantity = name.quantity if name else path.stem
+    try:
+        table = _table(quantity, header, columns, kept)
+    except (ValueError, OverflowError):  # a number of more than 64 bits, or with two signs
+        whole = [columns[name] for name in _WHOLE if name in columns]
+        table = _table(quantity, header, columns, [row for row in kept if all(_is_whole(row[at]) for at in whole)])
+    damaged += len(kept) - len(table)
     if damaged:
         log.warning(f'file "{path}": {damaged} damaged lines are left out.')
-    return _table(name.quantity if name else path.stem, header, columns, kept)
+    return table
 
 
 def whole_length(data: bytes) -> int:
@@ -175,14 +189,15 @@ def _without_repeats(table: Table) -> Table:
 
 def _read(path: Path) -> bytes:
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES)
+        data = read_bounded(path, Budget(path, Limits(bytes=_MOST_BYTES)))
     except OSError as problem:
         raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from None
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def _columns(path: Path, header: list[str]) -> dict[str, int]:
+    if len(header) > _MOST_COLUMNS:
+        raise PathError(f'file "{path}" is no csv file of the monitor: it has {len(header)} columns.')
     columns = {name: at for at, name in enumerate(header)}
     missing = [name for name in _NEEDED if name not in columns]
     if missing and header:
@@ -197,7 +212,7 @@ def _rows(lines: Iterator[list[str]], header: list[str], columns: dict[str, int]
     if not header:
         return [], 0
     width = len(header)
-    whole = [columns[name] for name in ("vpp_stage", "step", "micro_step") if name in columns]
+    whole = [columns[name] for name in _WHOLE if name in columns]
     kept: list[list[str]] = []
     damaged = 0
     for cells in lines:
@@ -208,13 +223,21 @@ def _rows(lines: Iterator[list[str]], header: list[str], columns: dict[str, int]
     return kept, damaged
 
 
+def _is_whole(cell: str) -> bool:
+    return cell.removeprefix("-").isdecimal() and len(cell) <= _MOST_LETTERS
+
+
 def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list[list[str]]) -> Table:
     shared: dict[str, str] = {}
 
     def texts(name: str) -> list[str]:
         at = columns.get(name)
         # Files of features of layers have no such column.
-        return [""] * len(rows) if at is None else [shared.setdefault(row[at], row[at]) for row in rows]
+        if at is None:
+            return [""] * len(rows)
+        found = [shared.setdefault(row[at], row[at]) for row in rows]
+        safe = {text: plain_text(text) for text in shared if text[:1] == "'"}
+        return [safe.get(text, text) for text in found] if safe else found
 
     def numbers(name: str) -> list[int]:
         at = columns.get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
+from msprobe.foreign.csv_cells import safe_text
 from msprobe.monitor.measurements import BY_MICRO_STEP, Quantity, Row, StepMetrics
 
 LAST_COLUMNS = ("shape", "dtype")
@@ -120,7 +121,8 @@ def _shortest(cell: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A cell as the csv module of Python writes it."""
+    """A cell as the csv module of Python writes it, and no formula to a spreadsheet."""
+    text = safe_text(text)
     if any(character in text for character in ',"\n\r'):
         return '"' + text.replace('"', '""') + '"'
     return text

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from msprobe import __version__, log
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.foreign.json_text import read_json
 from msprobe.monitor.measurements import Run
 from msprobe.paths import StrPath, check_path_form, make_folder, write_atomically
 
@@ -213,9 +214,8 @@ def _write_about(folder: Path, about: Mapping[str, Any]) -> None:
 def _read_about(folder: Path) -> Mapping[str, Any]:
     """What ``run.json`` says; empty if there is none or it is not one of ours."""
     try:
-        with open(folder / RUN_FILE, "rb") as file:
-            found = json.loads(file.read(_MOST_BYTES_OF_RUN_FILE))
-    except (OSError, ValueError, RecursionError):
+        found = read_json(folder / RUN_FILE, most_bytes=_MOST_BYTES_OF_RUN_FILE)
+    except MsprobeError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msprobe import log
 from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Cadence, Observer, Wants
+from msprobe.foreign.nearest import near_words
 from msprobe.monitor.activations import Activations
 from msprobe.monitor.alerts.needs import unmeasured
 from msprobe.monitor.communication import Collectives
@@ -178,7 +178,7 @@ class Watch:
 
 
 def _near(target: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(target.rpartition(":")[2], names, 1)
+    close = near_words(target.rpartition(":")[2], names, 1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import io
 import os
@@ -10,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from msprobe import log
+from msprobe.foreign import csv_cells
 from msprobe.monitor import files
 from msprobe.monitor.alerts.alert import Alert
 from msprobe.monitor.alerts.sink import AlertSink, OnAlert
@@ -120,7 +120,7 @@ class Output:
         if self.folder is None:
             return
         text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
+        table = csv_cells.writer(text, lineterminator="\n")
         table.writerow(("module_name", "stack_info"))
         for name, lines in stacks.items():
             table.writerow((name, "\n".join(line.rstrip() for line in lines)))

@@ -26,6 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.json_text import parse_json
+from msprobe.foreign.opening import file_bytes, open_regular
 from msprobe.monitor.measurements import Row, Run, StepMetrics
 from msprobe.monitor.series import place_of
 from msprobe.paths import StrPath, create_file, write_atomically
@@ -169,7 +171,7 @@ class SketchSink:
         if self._ring is not None:
             return
         path = Path(run.folder, FILE_NAME)
-        whole = _whole_length(path.read_bytes()) if path.exists() else 0
+        whole = _whole_length(file_bytes(path)) if path.exists() else 0
         create_file(path, append=True).close()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
         os.ftruncate(self._descriptor, whole)
@@ -215,8 +217,9 @@ def read_sketches(path: StrPath) -> list[Sketch]:
     Raises PathError if it cannot be read, InvalidInputError if it is no file of sketches.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_FILE_BYTES)
+        with open_regular(path) as file:
+            # Python makes room at once for all that it is asked for.
+            data = file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
     except OSError as problem:
         raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from None
     found: dict[int, Sketch] = {}
@@ -224,7 +227,7 @@ def read_sketches(path: StrPath) -> list[Sketch]:
     try:
         for kind, content in _frames(data):
             if kind == _LAYOUT:
-                groups = tuple(Group(*entry) for entry in json.loads(content))
+                groups = tuple(Group(*entry) for entry in parse_json(content, path))
             else:
                 step, loss, rate, norm, batch = _HEAD.unpack_from(content)
                 numbers = np.frombuffer(content, "<f4", offset=_HEAD.size).reshape(len(groups), 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.errors import MsprobeError
+from msprobe.foreign.json_text import read_json
 from msprobe.monitor.config import MonitorConfig, checked_operators, load
 from msprobe.paths import write_atomically
 
@@ -43,11 +44,10 @@ class Switch:
         """Everything asked for is measured: say so in the file."""
         self._is_on = False
         try:
-            with open(self.path, encoding="utf-8") as file:
-                text = json.load(file)
+            text = read_json(self.path)
             text["dynamic_on"] = False
             write_atomically(self.path, json.dumps(text, indent=2, ensure_ascii=False).encode())
-        except (OSError, ValueError, MsprobeError) as error:
+        except (OSError, ValueError, TypeError, MsprobeError) as error:
             log.warning(f'Monitor: dynamic_on could not be set to false in "{self.path}": {error}')
         self._seen = self._changed_at()
 

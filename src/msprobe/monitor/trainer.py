@@ -12,6 +12,7 @@ from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep, TrainingListening
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.console import say
 from msprobe.guard import answers_user
 from msprobe.monitor.alerts.needs import unnoted
 from msprobe.monitor.alerts.sink import OnAlert
@@ -218,8 +219,14 @@ class Monitor:
         """What was measured last of activations and of their gradients: tag -> {operator: tensor, shape, dtype}."""
         return self._metrics_of("actv"), self._metrics_of("actv_grad")
 
-    def generate_wgrad_metrics(self, *ignored: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same of reduced and of unreduced gradients of parameters."""
+    def generate_wgrad_metrics(self, *given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same of reduced and of unreduced gradients of parameters. What is ``given`` (gradients, in 8.1.1) does
+        nothing, which a line says.
+        """
+        if given:
+            log.once(
+                "given gradients", "warning", "generate_wgrad_metrics(): its arguments do nothing; leave them out."
+            )
         return self._metrics_of("grad_reduced"), self._metrics_of("grad_unreduced")
 
     # ---------------------------------------------------------------- parts
@@ -381,7 +388,7 @@ class Monitor:
                 ' configuration asks for. Set print_struct to "continue" to go on training, or to false.'
             )
         if watch.collectives is not None:
-            print(watch.collectives.text(), flush=True)
+            say(watch.collectives.text(), flush=True)
             self.stop()
             raise MonitorStop(
                 "cc_log_only: the call stacks of the collectives of one step are printed above; the training is ended,"

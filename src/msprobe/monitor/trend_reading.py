@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from msprobe.errors import PathError
+from msprobe.foreign.budget import BudgetError
+from msprobe.foreign.database import Database, DatabaseError, open_database
+from msprobe.foreign.opening import is_regular
 from msprobe.monitor.csv_files import Table, merged, read_csv_tables
 from msprobe.monitor.csv_files import quantities_of as csv_quantities_of
 from msprobe.monitor.files import RunFolder
@@ -27,9 +28,9 @@ _PLACE = ("rank", "step", "target_id", "metric_id")
 def quantities_of(runs: Sequence[RunFolder]) -> list[str]:
     """The quantities that the runs have files or tables of. Raises PathError."""
     found = {name: None for run in runs for name in csv_quantities_of(run.path)}
-    for run in runs:
-        with closing(_open(run)) as base:
-            found.update((name, None) for name in _metrics(run, base).values())
+    for run in filter(has_database, runs):
+        with _open(run) as base:
+            found.update((name, None) for name in _metrics(base).values())
     return list(found)
 
 
@@ -51,35 +52,33 @@ def read_quantity(runs: Sequence[RunFolder], quantity: str, last_steps: int | No
 
 def has_database(run: RunFolder) -> bool:
     """True if the run was written as a database."""
-    return Path(run.path, FILE_NAME).is_file()
+    return is_regular(Path(run.path, FILE_NAME))
 
 
 def dtypes_of(run: RunFolder) -> set[str]:
     """The types of the tensors in the run's database. Raises PathError."""
+    if not has_database(run):
+        return set()
     try:
-        with closing(_open(run)) as base:
-            return {text for (text,) in base.execute(f"SELECT DISTINCT dtype FROM {TENSORS}") if text}
-    except sqlite3.Error:  # no database, or one that other tools have made
+        with open_database(Path(run.path, FILE_NAME), is_live=True) as base:
+            return {str(text) for (text,) in base.rows(["DISTINCT dtype"], TENSORS) if text}
+    except (sqlite3.Error, DatabaseError):  # no database, or one that other tools have made
         return set()
 
 
 def read_trend(run: RunFolder, quantity: str, last_steps: int | None = None) -> Table | None:
     """The rows of a quantity in the run's database; None if it has none. Raises PathError."""
-    try:
-        with closing(_open(run)) as base:
-            metric = next((at for at, name in _metrics(run, base).items() if name == quantity), None)
-            if metric is None:
-                return None
-            (text,) = base.execute(f"SELECT {identifier(quantity)} FROM global_stats").fetchone()
-            ops = tuple(filter(None, (text or "").split(",")))
-            first = 0
-            if last_steps is not None:
-                (last,) = base.execute("SELECT max_step FROM global_stats").fetchone()
-                first = int(last or 0) - last_steps + 1
-            rows = list(_rows(base, run.rank, metric, ops, first))
-            return _table(quantity, ops, rows, _targets(base), _tensors(base, metric))
-    except (sqlite3.Error, ValueError, TypeError) as problem:
-        raise PathError(f'database "{Path(run.path, FILE_NAME)}" cannot be read: {problem}.') from None
+    if not has_database(run):
+        return None
+    with _open(run) as base:
+        metric = next((at for at, name in _metrics(base).items() if name == quantity), None)
+        if metric is None:
+            return None
+        ((text, last),) = base.rows([identifier(quantity), "max_step"], "global_stats", "LIMIT 1")
+        ops = tuple(filter(None, str(text or "").split(",")))
+        first = 0 if last_steps is None else int(last or 0) - last_steps + 1
+        rows = list(_rows(base, run.rank, metric, ops, first))
+        return _table(quantity, ops, rows, _targets(base), _tensors(base, metric))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,51 +88,47 @@ class _Target:
     micro_step: int
 
 
-def _open(run: RunFolder) -> sqlite3.Connection:
+@contextmanager
+def _open(run: RunFolder) -> Iterator[Database]:
+    """The database of a run. What is wrong with it, also while it is used, is a PathError."""
     path = Path(run.path, FILE_NAME)
-    if not path.is_file():
-        return sqlite3.connect(":memory:")
-    base = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=10.0)
-    base.execute("PRAGMA trusted_schema = OFF")
-    return base
-
-
-def _metrics(run: RunFolder, base: sqlite3.Connection) -> dict[int, str]:
-    if not has_database(run):
-        return {}
     try:
-        return {
-            int(at): str(name) for at, name in base.execute("SELECT metric_id, metric_name FROM monitoring_metrics")
-        }
-    except sqlite3.Error as problem:
-        raise PathError(f'database "{Path(run.path, FILE_NAME)}" cannot be read: {problem}.') from None
+        with open_database(path, is_live=True) as base:
+            yield base
+    except BudgetError:
+        raise
+    except (sqlite3.Error, DatabaseError, ValueError, TypeError, LookupError, OverflowError) as problem:
+        reason = problem.message.rstrip(".") if isinstance(problem, DatabaseError) else problem
+        raise PathError(f'database "{path}" cannot be read: {reason}.') from None
 
 
-def _targets(base: sqlite3.Connection) -> dict[int, _Target]:
-    read = base.execute("SELECT target_id, target_name, vpp_stage, micro_step FROM monitoring_targets")
+def _metrics(base: Database) -> dict[int, str]:
+    return {int(at): str(name) for at, name in base.rows(["metric_id", "metric_name"], "monitoring_metrics")}
+
+
+def _targets(base: Database) -> dict[int, _Target]:
+    read = base.rows(["target_id", "target_name", "vpp_stage", "micro_step"], "monitoring_targets")
     return {at: _Target(str(name), int(stage), int(micro)) for at, name, stage, micro in read}
 
 
-def _tensors(base: sqlite3.Connection, metric: int) -> dict[int, tuple[str, str]]:
+def _tensors(base: Database, metric: int) -> dict[int, tuple[str, str]]:
     """Target -> shape and type; of files of other tools nothing is known."""
     try:
-        read = base.execute(f"SELECT target_id, shape, dtype FROM {TENSORS} WHERE metric_id = ?", (metric,))
+        read = base.rows(["target_id", "shape", "dtype"], TENSORS, "WHERE metric_id = ?", (metric,))
         return {at: (str(shape), str(dtype)) for at, shape, dtype in read}
-    except sqlite3.Error:
+    except (sqlite3.Error, DatabaseError):
         return {}
 
 
-def _rows(
-    base: sqlite3.Connection, rank: int, metric: int, ops: Sequence[str], first: int
-) -> Iterator[tuple[Any, ...]]:
-    columns = ", ".join((*_PLACE, *map(identifier, ops)))
+def _rows(base: Database, rank: int, metric: int, ops: Sequence[str], first: int) -> Iterator[tuple[Any, ...]]:
+    columns = (*_PLACE, *map(identifier, ops))
     after: tuple[int, ...] = (rank, first, -1, -1)
     while True:
-        found = base.execute(
-            f"SELECT {columns} FROM trend_data WHERE rank = ? AND (rank, step, target_id, metric_id) > (?, ?, ?, ?)"
-            f" AND metric_id = ? ORDER BY rank, step, target_id, metric_id LIMIT {_ROWS_AT_ONCE}",
-            (rank, *after, metric),
-        ).fetchall()
+        wanted = (
+            "WHERE rank = ? AND (rank, step, target_id, metric_id) > (?, ?, ?, ?)"
+            f" AND metric_id = ? ORDER BY rank, step, target_id, metric_id LIMIT {_ROWS_AT_ONCE}"
+        )
+        found = list(base.rows(columns, "trend_data", wanted, (rank, *after, metric)))
         yield from found
         if len(found) < _ROWS_AT_ONCE:
             return
@@ -148,7 +143,10 @@ def _table(
     tensors: dict[int, tuple[str, str]],
 ) -> Table:
     of = [targets[row[2]] for row in rows]
-    values = np.array([[_value(x) for x in row[4:]] for row in rows], dtype=np.float64).reshape(len(rows), len(ops))
+    # What a cell says: a tensor's NaN has no number there, and infinity one that no other has.
+    values = np.array([row[4:] for row in rows], dtype=np.float64).reshape(len(rows), len(ops))
+    infinite = np.abs(values) == INFINITE
+    values[infinite] = np.copysign(np.inf, values[infinite])
     kinds = [tensors.get(row[2], ("", "")) for row in rows]
     return Table(
         quantity,
@@ -162,10 +160,3 @@ def _table(
         [dtype for _, dtype in kinds],
         any(one.micro_step for one in of),
     )
-
-
-def _value(value: float | None) -> float:
-    """What a cell says: a tensor's NaN has no number there, and infinity one that no other has."""
-    if value is None:
-        return math.nan
-    return math.copysign(math.inf, value) if abs(value) == INFINITE else float(value)

@@ -17,6 +17,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from msprobe.errors import MsprobeError, PathError
+from msprobe.foreign.console import harmless
 from msprobe.monitor.alerts.analysis import read_alerts, read_details
 from msprobe.monitor.alerts.sink import FOLDER
 from msprobe.monitor.csv_files import Table, merged, quantities_of, read_table
@@ -157,7 +158,7 @@ def _ranks(states: Sequence[State]) -> Grid:
 def _curves(curves: Sequence[Curve]) -> Grid:
     grid = Grid(box=None, pad_edge=False, show_header=False)
     for curve in curves:
-        grid.add_row(Text(curve.name, style="dim"), spark(curve.values), _number(curve.values[-1]))
+        grid.add_row(Text(harmless(curve.name), style="dim"), spark(curve.values), _number(curve.values[-1]))
     return grid
 
 
@@ -186,7 +187,7 @@ def _tensors(state: State, top: int) -> RenderableType:
         is_wrong = not math.isfinite(row[-1]) or times > 10
         style = "dim" if not is_there else "red" if is_wrong else "yellow" if times > 3 else ""
         more = [_number(ratio_of.get(series.labels[at]))] if ratio_of else []
-        shown = Text(series.labels[at], overflow="ellipsis", no_wrap=True, style=style)
+        shown = Text(harmless(series.labels[at]), overflow="ellipsis", no_wrap=True, style=style)
         bars = spark(row, 24, series.present[at])
         known = not math.isnan(usual)
         grid.add_row(
@@ -223,7 +224,10 @@ def _alerts(folder: Path) -> RenderableType:
     except MsprobeError:  # none were written
         return Text("")
     lines = [Text(f"{len(alerts)} alerts, the last:", style="bold red")] if alerts else []
-    lines += [Text(str(alert.get("text") or alert.get("message", "")), style="red") for alert in alerts[-_MOST_ALERTS:]]
+    lines += [
+        Text(harmless(str(alert.get("text") or alert.get("message", ""))), style="red")
+        for alert in alerts[-_MOST_ALERTS:]
+    ]
     return Group(*lines)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import zlib
 from collections.abc import Callable, Sequence
 
 from msprobe.config.settings import FreeBenchmark
+from msprobe.foreign.nearest import near_words
 
 # A part of a name that can only be found before the number of a call.
 _OF_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -91,8 +91,8 @@ class ChosenCalls:
             by_last.setdefault(one.rpartition(".")[2], []).append(one)
         is_whole = key.partition(".")[0] in {one.partition(".")[0] for one in self.met}
         word = key.rpartition(".")[2]
-        alike = difflib.get_close_matches(word, by_last, n=3)
-        near = difflib.get_close_matches(key, self.met, n=3, cutoff=0.8) if is_whole else []
+        alike = near_words(word, by_last, n=3)
+        near = near_words(key, self.met, n=3, cutoff=0.8) if is_whole else []
         near += [one for last in alike for one in by_last[last]]
         near += [one for one in sorted(self.met) if word.lower() in one.lower()]
         return list(dict.fromkeys(near))[:_MOST_SHOWN]

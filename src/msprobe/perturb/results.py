@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import time
 from collections import Counter, defaultdict
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from msprobe import log, paths
+from msprobe.foreign import csv_cells
 
 #: Whether the call's own rounding explains a deviation; "not judged": nobody can tell.
 Verdict = Literal["risk", "explained by rounding", "not judged"]
@@ -188,5 +188,5 @@ class Results:
 
 def _line(cells: Iterable[object]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
+    csv_cells.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue().encode()

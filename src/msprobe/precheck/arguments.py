@@ -88,7 +88,7 @@ def argument_of(content: Any, depth: int = 0) -> Argument:
     if not isinstance(content, dict):
         return Plain(type(content).__name__, content)
     kind = content.get("type")
-    if kind in TENSOR_TYPES:
+    if isinstance(kind, str) and kind in TENSOR_TYPES:
         return _tensor_of(content, str(kind))
     if isinstance(kind, str):
         if "value" in content:
@@ -106,9 +106,9 @@ def _tensor_of(content: dict[str, Any], kind: str) -> TensorInfo:
     shape = content.get("shape")
     dtype = content.get("dtype")
     if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
-        raise UnreadableArgumentError(f"shape {shape!r} is no list of lengths")
+        raise UnreadableArgumentError(f"shape {shape!r:.200} is no list of lengths")
     if not isinstance(dtype, str):
-        raise UnreadableArgumentError(f"dtype {dtype!r} is no text")
+        raise UnreadableArgumentError(f"dtype {dtype!r:.200} is no text")
     stride = content.get("stride")
     if stride is not None and (
         not isinstance(stride, list) or len(stride) != len(shape) or not all(isinstance(n, int) for n in stride)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.foreign import csv_cells
 from msprobe.precheck.metrics import Metrics
 
 BLANK = " "
@@ -105,5 +105,5 @@ def direction_status(rows: Sequence[Judged], warning: str) -> str:
 def lines_of(rows: Sequence[Sequence[str]]) -> bytes:
     """Rows as the text of a csv file, each with a CRLF behind it."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    csv_cells.writer(text, lineterminator="\r\n").writerows(rows)
     return text.getvalue().encode("utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 from collections import Counter
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from msprobe.foreign import csv_cells
 from msprobe.precheck.compiler_rule import problem_of, root_mean_square
 from msprobe.precheck.metrics import Array
 
@@ -130,7 +130,7 @@ class CompileResult:
     def csv(self) -> bytes:
         """The report as a file."""
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\r\n")
+        writer = csv_cells.writer(text, lineterminator="\r\n")
         writer.writerows([HEADER, *(one.cells() for one in self.rows)])
         return text.getvalue().encode("utf-8")
 

@@ -9,6 +9,8 @@ from collections.abc import Container
 from pathlib import Path
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.csv_cells import plain_text
+from msprobe.foreign.opening import file_bytes
 from msprobe.paths import StrPath, check_readable_file
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.standards import Profile
@@ -29,8 +31,8 @@ class Table:
         self.path = Path(path)
         check_readable_file(path, ".csv", 1 << 33)
         try:
-            text = self.path.read_bytes().removeprefix(BOM).decode("utf-8")
-            rows = list(csv.reader(io.StringIO(text, newline="")))
+            text = file_bytes(self.path).removeprefix(BOM).decode("utf-8")
+            rows = [[plain_text(cell) for cell in row] for row in csv.reader(io.StringIO(text, newline=""))]
         except (OSError, UnicodeDecodeError, csv.Error) as problem:
             raise PathError(f'{option} "{path}" is no readable csv file: {problem}.') from None
         header = rows[0] if rows else []

@@ -32,7 +32,7 @@ class CannotGenerateError(ValueError):
 
 def generator_for(key: str, path: str, seed: int) -> np.random.Generator:
     """The generator of one tensor."""
-    digest = hashlib.blake2b(f"{key}\0{path}\0{seed}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{key}\0{path}\0{seed}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
 
 

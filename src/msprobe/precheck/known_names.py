@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from msprobe.capture.api_list import shipped_list
 
-#: Parts of a name that are never run: they read or write files, load code, or change what an object is.
-REFUSED = frozenset("load save compile from_file __reduce_ex__ __setstate__ __torch_function__ share_memory_".split())
+#: Parts of a name that are never run: they read or write files or memory, load code, call what they are given, change
+#: what an object is, or what the process does from then on.
+REFUSED = frozenset(
+    """load save compile export from_file load_library load_inline hub load_state_dict_from_url
+    __reduce__ __reduce_ex__ __setstate__ __getstate__ __torch_function__ __torch_dispatch__ __class__ __init__ __new__
+    __subclasshook__ __init_subclass__ __setattr__ __delattr__ __getattribute__ __dict__ __globals__ __dlpack__
+    share_memory_ module_load set_ set_data _from_blob from_blob frombuffer from_dlpack record_stream
+    apply_ map_ map2_ register_hook register_post_accumulate_grad_hook backward
+    _clear_non_serializable_cached_data manual_seed seed set_rng_state set_num_threads set_num_interop_threads
+    set_default_device set_default_dtype set_default_tensor_type set_printoptions set_grad_enabled set_deterministic
+    use_deterministic_algorithms set_warn_always set_flush_denormal set_float32_matmul_precision""".split()
+)
 # Beginnings of ``namespace_operator`` that are never run: the interpreter's own, and those that need other ranks.
 _REFUSED_OPERATORS = (
     *("prim_", "aten_save", "aten_from_file", "debugprims_", "profiler_", "export_", "debug_mode_ops_"),

@@ -13,6 +13,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.executors import Executor, Fault, executor_of
 from msprobe.precheck.job import MINDSPORE_ATOL, Answer, Task
+from msprobe.precheck.known_names import REFUSED
 from msprobe.precheck.metrics import Array
 
 RESULT_HEADER = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
@@ -36,6 +37,9 @@ _TENSOR_APIS = frozenset(
 def is_checked(key: str) -> bool:
     """True for calls that are checked; the others have no row."""
     prefix, _, rest = key.partition(".")
+    parts = rest.split(".")[:-1]
+    if any(not part.isidentifier() or part in REFUSED for part in parts):
+        return False
     return prefix in _API_TYPES or (prefix == "Tensor" and rest.rpartition(".")[0] in _TENSOR_APIS)
 
 

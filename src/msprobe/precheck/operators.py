@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.budget import SETTINGS, Budget
+from msprobe.foreign.opening import read_bounded
 from msprobe.paths import StrPath, check_readable_file
 
 _ALLOWED = ("forward", "backward", "description")
@@ -20,13 +22,10 @@ def read_operators(path: StrPath) -> dict[str, tuple[str, str]]:
 
     All mistakes are told at once. Raises PathError or InvalidInputError.
     """
-    import yaml
+    from msprobe.foreign import yaml_text
 
     file = check_readable_file(path, (".yaml", ".yml"))
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable YAML file: {" ".join(str(problem).split())}.') from None
+    content = yaml_text.load(read_bounded(file, Budget(path, SETTINGS)), path)
     given = content.get("operators") if isinstance(content, dict) else None
     if not isinstance(given, dict) or not given:
         raise InvalidInputError(f'"{path}" must have "operators", an object of at least one operator.')

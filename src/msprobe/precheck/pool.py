@@ -8,18 +8,16 @@ import os
 import queue
 import selectors
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from msprobe import log
+from msprobe.children import starting
 from msprobe.errors import MsprobeError, NotAvailableError
 from msprobe.precheck import mindspore_rows
 from msprobe.precheck.executors import executor_of
@@ -43,8 +41,7 @@ class Worker:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._python = executor_of(task.candidate).python or ""
-        self._bridge: tempfile.TemporaryDirectory[str] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: starting.Process | None = None
         self._is_ready = False
         self._rest = b""
 
@@ -97,17 +94,11 @@ class Worker:
             raise self._obituary() from None
 
     def _start(self) -> None:
-        program = self._python or sys.executable
         try:
-            self._process = subprocess.Popen(
-                [program, "-m", "msprobe.precheck.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": self._modules()},
-            )
+            self._process = starting.start_module("msprobe.precheck.worker", python=self._python)
         except OSError as problem:
             raise NotAvailableError(
-                f'"{program}" cannot be run: {(problem.strerror or str(problem)).lower()}; '
+                f'"{self._python or sys.executable}" cannot be run: {(problem.strerror or str(problem)).lower()}; '
                 "python:PATH is the python of an environment, as /venv/bin/python."
             ) from None
         self._rest, self._is_ready = b"", False
@@ -115,15 +106,6 @@ class Worker:
             self._write(self._task.to_json())
         except WorkerFailedError as problem:
             raise NotAvailableError(f"a worker did not start: {problem}") from None
-
-    def _modules(self) -> str:
-        """Where the worker finds modules: where we do; in another environment only msprobe is brought along."""
-        if not self._python:
-            return os.pathsep.join(path for path in sys.path if path)
-        if self._bridge is None:
-            self._bridge = tempfile.TemporaryDirectory(prefix="msprobe-")
-            os.symlink(Path(__file__).resolve().parents[1], Path(self._bridge.name, "msprobe"))
-        return self._bridge.name
 
     def _line(self, timeout: float) -> bytes:
         """The next line. Raises WorkerFailedError."""
@@ -149,10 +131,7 @@ class Worker:
         """How the process ended."""
         process, self._process = self._process, None
         assert process is not None
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        starting.close(process)
         status = process.wait()
         if status < 0:
             name = signal.Signals(-status).name
@@ -166,13 +145,10 @@ class Worker:
             return
         if kill:
             process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        starting.close(process)
         try:
             process.wait(10)
-        except subprocess.TimeoutExpired:
+        except starting.TimeoutExpired:
             process.kill()
             process.wait()
 

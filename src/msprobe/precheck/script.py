@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.file_names import FileNames, file_name
+from msprobe.foreign.json_text import read_json
+from msprobe.foreign.known_words import is_known_constant, is_known_dtype
 from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.arguments import (
     Argument,
@@ -110,7 +113,7 @@ def write_script(requests: Requests, request: ScriptRequest) -> Path:
         if request.propagation == "backward"
         else None,
     }
-    path = make_folder(request.output) / f"{call.key}.{request.propagation}.py"
+    path = make_folder(request.output) / file_name(f"{call.key}.{request.propagation}.py")
     write_atomically(path, text_of(content, requests.framework).encode())
     return path
 
@@ -195,9 +198,9 @@ def _autocast_of(call: ApiCall) -> str | None:
 
 
 def _near(name: str, keys: list[str]) -> str:
-    import difflib
+    from msprobe.foreign.nearest import near_words
 
-    found = difflib.get_close_matches(name, keys, 3) or [key for key in keys if name.lower() in key.lower()][:3]
+    found = near_words(name, keys, 3) or [key for key in keys if name.lower() in key.lower()][:3]
     return f"did you mean {', '.join(found)}?".rstrip("?") if found else f"it has {len(keys)} others"
 
 
@@ -207,6 +210,7 @@ class _Maker:
     def __init__(self, requests: Requests, call: ApiCall, request: ScriptRequest) -> None:
         self._requests, self._call, self._request = requests, call, request
         self._bytes = 0
+        self._names = FileNames()
 
     def args(self) -> list[Any]:
         nodes = [self.node(value, str(place)) for place, value in enumerate(self._call.args)]
@@ -224,9 +228,17 @@ class _Maker:
         assert isinstance(argument, Plain)
         if argument.kind in ("int", "bool", "str", "NoneType"):
             return argument.value
+        if not is_known_constant(argument.kind, argument.value):
+            raise InvalidInputError(
+                f"{self._call.key}, argument {path}: {str(argument.value)[:80]!a} is no {argument.kind} that is known."
+            )
         return {"kind": argument.kind, "value": argument.value}
 
     def _tensor(self, info: TensorInfo, path: str) -> dict[str, Any]:
+        if not is_known_dtype(info.dtype):
+            raise InvalidInputError(
+                f"{self._call.key}, argument {path}: {info.dtype[:80]!a} is no type of elements that is known."
+            )
         domain = domain_of(self._call, path, info)
         is_narrow = domain.name == "labels" and info.dtype in NARROW_LABELS and self._requests.framework != "mindspore"
         found: dict[str, Any] = {
@@ -245,7 +257,7 @@ class _Maker:
         data = np.ascontiguousarray(array).tobytes()
         self._bytes += len(data)
         if self._request.in_files or self._bytes > _MOST_EMBEDDED_BYTES:
-            name = f"{self._call.key}.{path}.bin"
+            name = self._names.of(f"{self._call.key}.{path}.bin")
             write_atomically(make_folder(self._request.output) / name, data)
             found["file"] = name
         else:
@@ -302,10 +314,7 @@ class OpConfig:
 def load_op_config(path: StrPath) -> OpConfig:
     """Read ``config_op.json``; all mistakes are told at once. Raises PathError or InvalidInputError."""
     file = check_readable_file(path, ".json")
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable JSON file: {problem}.') from None
+    content = read_json(file)
     if not isinstance(content, dict):
         raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(content).__name__}.')
     mistakes = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from msprobe.config.other_tasks import RunUtFields
 from msprobe.config.sections import Section, read_section, unknown_field_warnings
 from msprobe.config.settings import Online
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.nearest import near_words
 from msprobe.precheck.selection import Selection
 
 _GROUPS = ("functional", "tensor", "torch", "torch_npu")
@@ -83,7 +83,8 @@ def _unknown_apis(fields: RunUtFields, title: str, source: Source) -> Iterator[M
     for word, names in lists.items():
         for place, name in enumerate(names):
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
+                # Comparing stops by itself where very many names are wrong.
+                near = near_words(name, known, 1)
                 hint = f"; did you mean {shown(near[0])}?" if near else ""
                 text = f"found {shown(name)}, which is no API of support_wrap_ops.yaml ({', '.join(_GROUPS)}){hint}"
                 yield source.mistake((title, word, place), text)

@@ -25,6 +25,7 @@ from msprobe.precheck.standalone_places import (
     units_taken_over,
 )
 from msprobe.precheck.standalone_side import Side
+from msprobe.precheck.standalone_types import CONSTANTS, constant_of, dtype_of
 
 PASS_UP_TO, WARNING_UP_TO = 32.0, 128.0
 # the same for half types where each element is computed by itself: kernels do so in single precision
@@ -34,6 +35,22 @@ _LEAST = {torch.float32: -126, torch.float16: -14, torch.bfloat16: -126, torch.f
 # rtol, small value, and its absolute tolerance: the constants of scripts of mindstudio-probe 8.1.1
 _LIMITS = {torch.float16: (1e-3, 1e-3, 1e-5), torch.bfloat16: (4e-3, 1e-3, 1e-5)}
 _OTHER_LIMITS = (1e-6, 1e-6, 1e-9)
+
+
+@dataclass
+class Sides:
+    """Who runs the call. ``function`` is what they call, ``reference`` what the reference does, which computes the
+    same in double precision; ``dtype``: another type of float arguments; ``autocast``: that of the recorded call;
+    ``kernel``: the same by a kernel of the CPU that is not in question, whose rounding passes; None for none.
+    """
+
+    device: Side
+    control: Side | None
+    function: Callable[..., Any]
+    reference: Callable[..., Any]
+    dtype: torch.dtype | None = None
+    autocast: torch.dtype | None = None
+    kernel: Callable[..., Any] | None = None
 
 
 class Call:
@@ -72,15 +89,15 @@ class Call:
             return complex(*value)
         if kind == "float":
             return float(value)
-        if kind in ("torch.dtype", "torch.memory_format", "torch.layout"):
-            return getattr(torch, str(value).rpartition(".")[2])
+        if kind in CONSTANTS:
+            return constant_of(kind, value)
         if kind == "torch.device":
             return torch.device("cpu")
         return value
 
     def tensor(self, info: dict[str, Any]) -> torch.Tensor:
         """A tensor: its values are embedded, in a file beside the script, or drawn between the recorded extremes."""
-        dtype, shape = getattr(torch, info["dtype"]), info["shape"]
+        dtype, shape = dtype_of(info["dtype"]), info["shape"]
         if "stored" in info:
             tensor = stored(info, self.folder).to(dtype, copy=True)
         else:
@@ -119,7 +136,7 @@ def stored(info: dict[str, Any], folder: Path) -> torch.Tensor:
         values: torch.Tensor = info["values"]
         return values
     data = base64.b64decode(info["data"]) if "data" in info else (folder / info["file"]).read_bytes()
-    dtype = getattr(torch, info["stored"])
+    dtype = dtype_of(info["stored"])
     flat = torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
     return flat.reshape(info["shape"])
 
@@ -369,22 +386,6 @@ def metrics(device: torch.Tensor, bench: torch.Tensor, standard: str) -> list[tu
 def share(bad: torch.Tensor, of: torch.Tensor) -> float:
     """The part of ``of`` that is bad."""
     return float((bad & of).sum()) / max(int(of.sum()), 1)
-
-
-@dataclass
-class Sides:
-    """Who runs the call. ``function`` is what they call, ``reference`` what the reference does, which computes the
-    same in double precision; ``dtype``: another type of float arguments; ``autocast``: that of the recorded call;
-    ``kernel``: the same by a kernel of the CPU that is not in question, whose rounding passes; None for none.
-    """
-
-    device: Side
-    control: Side | None
-    function: Callable[..., Any]
-    reference: Callable[..., Any]
-    dtype: torch.dtype | None = None
-    autocast: torch.dtype | None = None
-    kernel: Callable[..., Any] | None = None
 
 
 class CannotRunError(Exception):

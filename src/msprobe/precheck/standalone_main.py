@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,7 @@ import torch
 
 from msprobe.precheck.standalone import Call, CannotRunError, Sides, check, run, stored, wide
 from msprobe.precheck.standalone_side import DTYPES, FAULTS, WORDS, Side, function_of, loaded, reference_function
+from msprobe.precheck.standalone_types import dtype_of
 
 MOST_EMBEDDED_BYTES = 1 << 20
 # The dimensions of one length that are made smaller together: all, or those at one place, counted from the last one.
@@ -123,8 +126,17 @@ def written(info: dict[str, Any], target: Path) -> dict[str, Any]:
     if len(data) <= MOST_EMBEDDED_BYTES:
         return {**plain, "data": base64.b64encode(data).decode()}
     file = target.with_suffix(f".{len(list(target.parent.glob(f'{target.stem}.*.bin')))}.bin")
-    file.write_bytes(data)
+    replace_file(file, data)
     return {**plain, "file": file.name}
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file in the place of what has its name: a link there is replaced, and not followed."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    Path(name).chmod(0o640)
+    Path(name).replace(path)
 
 
 def groups(content: dict[str, Any]) -> list[Group]:
@@ -150,6 +162,8 @@ def main(content: dict[str, Any], path: str) -> int:
     if options.inject is None:
         # A fault is that of the device it was put into, and of no other one that is asked for.
         options.inject = content.get("inject") or "" if options.device == (content.get("device") or "") else ""
+    if options.minimize and not Path(path).is_file():
+        parser.error("--minimize writes a smaller script, of the file of this one: run it as a file")
     folder = Path(path).resolve().parent
     trusted = reference_of(content, folder) if options.load and not options.reference else None
     try:
@@ -179,7 +193,8 @@ def main(content: dict[str, Any], path: str) -> int:
         least = minimize({**content, **chosen_options(options)}, sides, folder)
         target = Path(path).with_suffix(".min.py")
         least = each_tensor(least, lambda info: written(info, target))
-        target.write_text(Path(path).read_text(encoding="utf-8").partition("\nCALL = ")[0] + ending(least), "utf-8")
+        text = Path(path).read_text(encoding="utf-8").partition("\nCALL = ")[0] + ending(least)
+        replace_file(target, text.encode())
         print(f"Smallest failing call: {least['api']} with shapes {shapes([least['args'], least['kwargs']])}: {target}")
     elif options.minimize:
         print(
@@ -245,8 +260,8 @@ def sides_of(content: dict[str, Any], options: argparse.Namespace) -> Sides:
         control=Side(options.control) if options.control else None,
         function=function,
         reference=chosen_reference(content, options, function),
-        dtype=getattr(torch, DTYPES[options.dtype]) if options.dtype else device.dtype,
-        autocast=getattr(torch, content["autocast"]) if content.get("autocast") else None,
+        dtype=dtype_of(DTYPES[options.dtype]) if options.dtype else device.dtype,
+        autocast=dtype_of(content["autocast"]) if content.get("autocast") else None,
         # What a user registers may be what is wrong, on the CPU, too.
         kernel=None if options.load or content["type"] in ("Ops", "Function") else function,
     )
@@ -275,5 +290,5 @@ def chosen_options(options: argparse.Namespace) -> dict[str, Any]:
 def ending(content: dict[str, Any]) -> str:
     """The call, and the start."""
     text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
-    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, __file__))\n'
+    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, globals().get("__file__", "")))\n'
     return f"\nCALL = json.loads('{text}')\n\n{start}"

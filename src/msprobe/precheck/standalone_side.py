@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import math
 import sys
 import warnings
@@ -17,6 +18,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
+
+from msprobe.precheck.standalone_types import dtype_of
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32"}
 DTYPES |= {"fp64": "float64", "double": "float64"}
@@ -66,9 +69,9 @@ class Side:
         elif word == "compile":
             self.compiled = True
         elif name == "dtype" and value in DTYPES:
-            self.dtype = getattr(torch, DTYPES[value])
+            self.dtype = dtype_of(DTYPES[value])
         elif name == "autocast" and DTYPES.get(value) in ("bfloat16", "float16"):
-            self.autocast = getattr(torch, DTYPES[value])
+            self.autocast = dtype_of(DTYPES[value])
         else:
             raise ValueError(f"{text!r}: {word!r} is not known; allowed behind a device, each with a +: {WORDS}")
         return ""
@@ -189,9 +192,32 @@ def loaded(what: str) -> Any:
         torch.ops.load_library(what)  # type: ignore[no-untyped-call]
         return None
     if what.endswith(".py"):
-        sys.path.insert(0, str(Path(what).resolve(strict=True).parent))
-        return importlib.import_module(Path(what).stem)
+        return loaded_file(Path(what).resolve(strict=True))
     return importlib.import_module(what) if what else None
+
+
+def loaded_file(path: Path) -> Any:
+    """Import a file by its path. Its folder is searched for modules behind all others: the user has named the file, and
+    not what else lies beside it.
+    """
+    plain, own = path.stem, f"loaded_{path.stem}"
+    for known in (sys.modules.get(plain), sys.modules.get(own)):
+        if known is not None and getattr(known, "__file__", None) == str(path):
+            return known
+    is_free = plain.isidentifier() and plain not in sys.modules and importlib.util.find_spec(plain) is None
+    name = plain if is_free else own
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no file of Python")
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def reference_function(text: str) -> Callable[..., Any]:
@@ -242,10 +268,22 @@ def operator_of(name: str) -> Callable[..., Any]:
     """The operator of ``torch.ops`` that is recorded as ``namespace_operator``."""
     for place in (place for place, letter in enumerate(name) if letter == "_" and place):
         found: Any = getattr(getattr(torch.ops, name[:place]), name[place + 1 :], None)
-        if type(found).__name__ == "OpOverloadPacket":
+        if type(found).__name__ == "OpOverloadPacket" and computes(found):
             operator: Callable[..., Any] = found
             return operator
     raise LookupError(f"torch has no operator that is recorded as Ops.{name}; name what registers it with --load")
+
+
+def computes(packet: Any) -> bool:
+    """True for an operator of tensors. What takes none and gives none acts on the process, and what takes the name of a
+    file reads or writes it.
+    """
+    schemas = [getattr(packet, name)._schema for name in packet.overloads()]
+    named = {argument.name for schema in schemas for argument in schema.arguments if "str" in str(argument.type)}
+    types = [str(one.type) for schema in schemas for one in (*schema.arguments, *schema.returns)]
+    # A dictionary of tensors is what a context of the process holds.
+    of_tensors = any("Tensor" in text and "Dict" not in text for text in types)
+    return of_tensors and not any(word in name for name in named for word in ("file", "path", "url", "command"))
 
 
 def class_of(name: str, module: Any) -> Any:

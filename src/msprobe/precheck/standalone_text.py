@@ -7,24 +7,43 @@ import json
 from importlib.resources import files
 from typing import Any
 
+_FUTURE = "from __future__ import annotations\n"
+# What is named in an annotation stands before it. The first one cleans the places of modules.
+_FIRST = "standalone_first.py"
 _PARTS = {
-    "pytorch": ("standalone.py", "standalone_side.py", "standalone_places.py", "standalone_main.py"),
+    "pytorch": (
+        *("standalone_types.py", "standalone_side.py", "standalone_places.py", "standalone.py", "standalone_main.py"),
+    ),
     "mindspore": ("mindspore/standalone.py",),
 }
+# The one whose first lines say what the script is.
+_HEAD = {"pytorch": "standalone.py", "mindspore": "mindspore/standalone.py"}
 
 
 def text_of(content: dict[str, Any], framework: str = "pytorch") -> str:
     """The script of the call that is described, for ``pytorch`` or ``mindspore``."""
-    names = _PARTS.get(framework, _PARTS["pytorch"])
+    framework = framework if framework in _PARTS else "pytorch"
+    names = _PARTS[framework]
     if content["type"] == "NPU":  # what the reference computes in place of kernels of torch_npu
         names = (*names[:-1], "torch/fused.py", names[-1])
-    first, *rest = (files("msprobe.precheck").joinpath(name).read_text("utf-8") for name in names)
-    # What further parts say of themselves is of this package.
-    own = "\n".join(part.partition("from __future__ import annotations\n")[2] for part in rest)
-    lines = _without_own_imports(f"{first}\n{own}")
+    head = _source(_HEAD[framework]).partition(_FUTURE)[0]
+    # What the parts say of themselves is of this package. `from __future__` is an import, which none may come before
+    # the places of modules are clean; Python demands that it comes first.
+    first = _source(_FIRST).partition("import sys\n")
+    own = "\n".join(_source(name).partition(_FUTURE)[2] for name in names)
+    lines = _without_own_imports(f"{head}{first[1]}{first[2]}\n{own}")
+    return f"{''.join(lines)}{ending(content)}"
+
+
+def ending(content: dict[str, Any]) -> str:
+    """The call, and the start: the last lines of a script."""
     text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
-    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, __file__))\n'
-    return f"{''.join(lines)}\nCALL = json.loads('{text}')\n\n{start}"
+    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, globals().get("__file__", "")))\n'
+    return f"\nCALL = json.loads('{text}')\n\n{start}"
+
+
+def _source(name: str) -> str:
+    return files("msprobe.precheck").joinpath(name).read_text("utf-8")
 
 
 def _without_own_imports(text: str) -> list[str]:

@@ -180,10 +180,11 @@ def ratios_of(api: str, profile: Profile) -> Ratios:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[str, Standard]:
-    import yaml
+    from msprobe.foreign import yaml_text
 
     text = files("msprobe.precheck").joinpath("api_standards.yaml").read_text(encoding="utf-8")
-    return {str(name): standard for standard, names in yaml.safe_load(text).items() for name in names}
+    groups = yaml_text.load(text, "api_standards.yaml")
+    return {str(name): standard for standard, names in groups.items() for name in names}
 
 
 def standard_of(api: str) -> Standard:

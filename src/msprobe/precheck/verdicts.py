@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.json_text import read_json
 from msprobe.paths import StrPath, check_readable_file
 from msprobe.precheck.modules import pass_of
 from msprobe.precheck.requests import BACKWARD, FORWARD, Requests
@@ -64,10 +64,7 @@ def key_of(entry: str) -> tuple[str, str] | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable JSON file: {problem}.') from None
+    content = read_json(path)
     if not isinstance(content, dict):
         raise InvalidInputError(f'"{path}" is no verdict: it must hold a JSON object.')
     return content

@@ -1,4 +1,4 @@
-"""A process that checks calls: ``python -m msprobe.precheck.worker``. It reads its task and then names of calls from
+"""A process that checks calls, which ``pool`` starts. It reads its task and then names of calls from
 stdin, a line of JSON each, and answers each with another. Its first line says that it is ready, or why it is not. A
 line ``{"dump": PATH}`` says that the next calls are of another dump, and has the same answer.
 """
@@ -92,7 +92,3 @@ def _why(problem: MsprobeError | ImportError) -> str:
         f"{sys.executable} cannot import {problem.name or problem}; a check needs the framework of its dump there, and "
         "numpy, orjson, PyYAML and xxhash."
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

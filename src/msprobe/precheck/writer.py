@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.csv_cells import plain_text
 from msprobe.paths import FILE_MODE, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER, lines_of
 
@@ -184,6 +185,7 @@ def _whole_rows(path: Path) -> list[list[str]]:
         raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
     whole = data[: data.rfind(b"\n") + 1].removeprefix(BOM)
     try:
-        return list(csv.reader(io.StringIO(whole.decode("utf-8"), newline="")))
+        rows = csv.reader(io.StringIO(whole.decode("utf-8"), newline=""))
+        return [[plain_text(cell) for cell in row] for row in rows]
     except (UnicodeDecodeError, csv.Error) as problem:
         raise InvalidInputError(f'"{path}" is no csv file of a check: {problem}.') from problem

@@ -27,7 +27,7 @@ __all__ = [
 
 # Names that scripts of other versions import from here, and what does their work.
 _NOT_YET = {
-    "random_save": "saving random states",
+    "random_save": "listing calls of random functions (packs of ConfigChecker list them: docs/config_check.md)",
     "set_fx_dump_config": "dumping FX graphs",
     "set_ge_dump_config": "dumping GE graphs",
     "acl_save": "saving tensors inside an ACL graph",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import time
@@ -15,9 +14,10 @@ from msprobe.diagnose.code_mapping.dumped_kernels import VALUES, find_dump_files
 from msprobe.diagnose.code_mapping.graph_texts import read_graphs
 from msprobe.diagnose.code_mapping.joining import Join, Tally, check_statistics
 from msprobe.diagnose.code_mapping.kernel_lookup import KernelCode
+from msprobe.foreign import csv_cells
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.report.csv_table import write_csv
-from msprobe.report.workbook import Column, safe_text
+from msprobe.report.workbook import Column
 
 FILE_PATH, CODE_STACK, SCOPE_NAME = "File Path", "Code Stack", "Scope Name"
 _BLOCK_ROWS = 256
@@ -107,14 +107,14 @@ def _extend(file: Path, rows: Iterator[tuple[list[str], KernelCode | None]]) -> 
 def _extended(rows: Iterator[tuple[list[str], KernelCode | None]]) -> Iterator[bytes]:
     """The file with the two columns; those of an earlier mapping are replaced."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv_cells.writer(text, lineterminator="\n")
     header, _ = next(rows)
     mapped = [cell.strip() for cell in header[-2:]] == [CODE_STACK, SCOPE_NAME]
     width = len(header) - 2 if mapped else len(header)
     writer.writerow([*header[:width], CODE_STACK, SCOPE_NAME])
     cells = _cells()
     for number, (row, code) in enumerate(rows):
-        writer.writerow([*row[:width], *map(safe_text, cells(code))])
+        writer.writerow([*row[:width], *cells(code)])
         if number % _BLOCK_ROWS == 0:
             yield text.getvalue().encode("utf-8")
             text.seek(0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from msprobe.diagnose.findings import Finding, Verdict
+from msprobe.foreign.console import harmless, say
 from msprobe.report import phrases
 from msprobe.report.blocks import Block, Field, Table, finding_blocks
 from msprobe.report.counts import counts
@@ -209,8 +210,7 @@ def _print_lines(render: Callable[[int], Iterable[Line]]) -> None:
         styles = {"bad": "bold red", "good": "bold green", "heading": "bold", "strong": "bold", "dim": "dim", "": ""}
         console = Console(highlight=False, soft_wrap=True)
         for line in render(width):
-            console.print(Text(line.text, styles[line.style]))
+            console.print(Text(harmless(line.text), styles[line.style]))
         return
-    encoding = sys.stdout.encoding or "utf-8"
     for line in render(width):
-        print(line.text.encode(encoding, "backslashreplace").decode(encoding))
+        say(line.text)

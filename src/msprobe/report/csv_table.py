@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
+from msprobe.foreign import csv_cells
+from msprobe.foreign.csv_cells import safe_text
 from msprobe.paths import StrPath, write_atomically
-from msprobe.report.workbook import Cell, Column, Sheet, safe_text
+from msprobe.report.workbook import Cell, Column, Sheet
 
 _INFINITIES = {float("inf"): " inf", float("-inf"): " -inf"}
 
@@ -26,10 +27,10 @@ def write_csv_sheet(path: StrPath, sheets: Iterable[Sheet]) -> None:
 
 def _pieces(header: Sequence[str], blocks: Iterable[Sequence[Column]]) -> Iterator[bytes]:
     held = io.StringIO()
-    writer = csv.writer(held, lineterminator="\n")
+    writer = csv_cells.writer(held, lineterminator="\n")
     writer.writerow(header)
     for block in blocks:
-        writer.writerows(zip(*map(_safe, block), strict=True))
+        writer.write_safe_rows(zip(*map(_safe, block), strict=True))
         yield held.getvalue().encode("utf-8", "backslashreplace")
         held.seek(0)
         held.truncate()

@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from msprobe.distribution import install
 from msprobe.errors import NotAvailableError
 
 if TYPE_CHECKING:
@@ -73,9 +74,7 @@ class Format(NamedTuple):
     def check_available(self) -> None:
         """Raises NotAvailableError if its package is not installed."""
         if self.package and importlib.util.find_spec(self.package) is None:
-            raise NotAvailableError(
-                f"{self.flag} needs {self.package}, which is not installed: pip install 'msprobe[{self.extra}]'."
-            )
+            raise NotAvailableError(f"{self.flag} needs {self.package}, which is not installed: {install(self.extra)}.")
 
 
 _ROWS = "compare_result{part}"

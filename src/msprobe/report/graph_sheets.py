@@ -26,7 +26,7 @@ from msprobe.compare.problems import InvalidPathError
 from msprobe.compare.single_points import PointPair, pair_points
 from msprobe.compare.table import STATISTIC_MEASURES
 from msprobe.errors import MsprobeError
-from msprobe.paths import StrPath, check_output_folder, make_folder
+from msprobe.paths import StrPath, check_output_folder, make_folder, make_folder_in
 from msprobe.report.csv_table import write_csv
 from msprobe.report.workbook import Cell, Sheet, write_workbook
 from msprobe.statistics_table import OF_BOTH_SIDES
@@ -145,7 +145,7 @@ def compare_points(
     written = []
     for place, pairs in pair_points(Path(candidate), Path(reference), names or {}).items():
         rows = [_point_row(pair, compare_array_files(pair.candidate, pair.reference)) for pair in pairs]
-        path = make_folder(folder / place) / "result.csv"
+        path = make_folder_in(folder, str(place)) / "result.csv"
         write_csv(path, POINT_COLUMNS, [_transposed(rows, len(POINT_COLUMNS))])
         log.info(f"written: {path}")
         written.append(path)

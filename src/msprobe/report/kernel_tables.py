@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from msprobe.compare.kernel_arrays import Row, cosine
+from msprobe.foreign import csv_cells
 from msprobe.paths import write_atomically
 from msprobe.report.phrases import clean
 from msprobe.store.kernel_files.acl_dump import KernelFile
@@ -28,7 +28,7 @@ _MOST_ROWS = 16
 def comparison_csv(rows: Iterable[Row]) -> bytes:
     """The table of a comparison: the columns of 8.1.1 and ours behind them, as CSV with a byte-order mark."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv_cells.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
         numbers = (row.mean, row.reference_mean, row.same_crc, row.max_error, row.max_relative_error)
@@ -39,9 +39,7 @@ def comparison_csv(rows: Iterable[Row]) -> bytes:
 
 
 def _cell(text: str | None) -> str:
-    found = "N/A" if text is None else clean(text)
-    # A spreadsheet would take it for a formula.
-    return f"'{found}" if found[:1] in tuple("=+-@") else found
+    return "N/A" if text is None else clean(text)
 
 
 def _number(value: Any) -> str:

@@ -20,6 +20,7 @@ from typing import IO, cast
 from xml.sax.saxutils import escape
 
 from msprobe.errors import PathError
+from msprobe.foreign.csv_cells import safe_text
 from msprobe.paths import FILE_MODE, StrPath
 
 Cell = float | int | str | None
@@ -55,8 +56,6 @@ _ESCAPE = re.compile("_(?=x[0-9A-Fa-f]{4}_)")
 # Most texts are names and numbers, which need none of this.
 _PLAIN = re.compile(r"[\w\[(](?:[\w.,:%\[\]() -]*[\w.,:%\[\]()])?", re.ASCII)
 _SHOWN = re.compile(r"<(?:t|v|t xml:space=\"preserve\")>([^<]*)<")
-_FORMULA = tuple("=+-@%＝＋－＠％")
-_NUMERIC = re.compile(r"[+-]?(?:inf|nan|[0-9.]+(?:e[+-]?[0-9]+)?)%?\t?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -97,19 +96,6 @@ def write_workbook(path: StrPath, sheets: Iterable[Sheet]) -> None:
     except OSError as problem:
         reason = (problem.strerror or str(problem)).lower()
         raise PathError(f'cannot write file "{Path(target)}": {reason}.') from problem
-
-
-def safe_text(text: str) -> str:
-    """The text, with an apostrophe in front if a spreadsheet that reads it from CSV would run it.
-
-    A NUL becomes the sign for "cannot be shown": readers of CSV stop at it, and Python 3.10 does not write it.
-
-    >>> safe_text("=cmd|x"), safe_text("-inf\\t"), safe_text("Torch.add")
-    ("'=cmd|x", '-inf\\t', 'Torch.add')
-    """
-    if text.startswith(_FORMULA) and not _NUMERIC.fullmatch(text):
-        text = f"'{text}"
-    return text.replace("\0", "\ufffd")
 
 
 def _write(file: IO[bytes], sheets: Iterable[Sheet]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.nearest import near_words
 from msprobe.report.phrases import clean
 from msprobe.results.columns import STEPS, TENSORS
 from msprobe.results.notebook import more_rows, table_html
@@ -83,7 +83,7 @@ class Part(Tabular, Mapping[str, Record]):
 
     def __getitem__(self, name: str) -> Record:
         if name not in self._part:
-            near = difflib.get_close_matches(str(name), self._part.names(), 1)
+            near = near_words(str(name), self._part.names(), 1)
             raise KeyError(f"no record {name!r} in {self!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return Record(name, self._part.record(name), self._part)
 

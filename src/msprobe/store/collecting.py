@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign import links
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.store.reader import Dump, open_dumps
 
@@ -53,6 +54,7 @@ def collect(folders: Sequence[StrPath], output: StrPath) -> Collected:
         above = make_folder(target if step is None else target / f"step{step}")
         part = dump.folder(step, rank).resolve()
         os.symlink(part, above / (f"rank{rank}" if isinstance(rank, int) else rank), target_is_directory=True)
+    links.mark(make_folder(target))
     steps = list(dict.fromkeys(step for step, _ in there))
     ranks = sorted({rank for _, rank in there}, key=lambda rank: (isinstance(rank, str), rank))
     missing = {step: lacking for step in steps if (lacking := _missing(there, step, ranks))}

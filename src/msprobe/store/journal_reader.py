@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe.errors import PathError
+from msprobe.foreign.opening import open_regular
 from msprobe.store.journal import HEAD, HEAD_BYTES, LARGEST_RECYCLED, MAGIC, START, START_BYTES, digest
 
 _GENERATION_IN_NAME = re.compile(r".*-([0-9a-f]+)\.journal")
@@ -41,7 +42,7 @@ class JournalReader:
         self.path = path
         self.damage = Damage()
         try:
-            with open(path, "rb") as file:
+            with open_regular(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 self.data: mmap.mmap | bytes
                 if size > LARGEST_RECYCLED:

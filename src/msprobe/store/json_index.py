@@ -3,7 +3,7 @@
 Files written with ``indent=1``, ours and those of mindstudio-probe, show their structure by the blanks at the
 beginning of each line, for a JSON string holds no line break. One pass over the mapped file finds all
 records; each is parsed when it is asked for. Memory is that of the names, whatever the size of the file.
-Other forms of JSON are parsed as a whole.
+Of other forms of JSON each value is parsed to find where it ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import mmap
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,15 @@ from weakref import WeakValueDictionary
 import orjson
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.budget import Budget, BudgetError
+from msprobe.foreign.json_places import JsonPlaces, Member
+from msprobe.foreign.json_text import long_numbers
+from msprobe.foreign.opening import open_regular
 from msprobe.store import layout
 
 _DATA = b'\n "data": {'
 _DATA_END = re.compile(rb"\n \}")
 _KEY = re.compile(rb'\n  ("(?:[^"\\]|\\.)*"): ')
-# What cannot be indexed is parsed as a whole, and takes some five times its size in memory.
-_MOST_BYTES_AT_ONCE = 1 << 32
 
 
 class Places:
@@ -129,18 +131,15 @@ def _read_index(path: Path) -> JsonIndex:
         index = _index(text, start)
         if index is not None:
             return index
-    if len(text) >= _MOST_BYTES_AT_ONCE:
-        raise InvalidInputError(
-            f'"{path}" has {len(text)} bytes and is cut off, or not written with an indent of 1; '
-            f"such a file is read below {_MOST_BYTES_AT_ONCE} bytes."
-        )
-    return _parse_whole(path, bytes(text))
+    return _scanned(path, text)
 
 
 def _read_partial(path: Path) -> JsonIndex:
     try:
         return _read_index(path)
-    except InvalidInputError:
+    except BudgetError:
+        raise
+    except InvalidInputError as broken:
         text = _map(path)
         data = text.find(_DATA)
         start = data + len(_DATA)
@@ -148,20 +147,21 @@ def _read_partial(path: Path) -> JsonIndex:
         last = max((match.start() for match in _KEY.finditer(text, start)), default=start) if data >= 0 else start
         places = _places(text, start, last - 1) if last > start else None
         try:
-            header = json.loads(text[:data].rstrip().removesuffix(b",") + b"}")
+            header = json.loads(text[:data].rstrip().removesuffix(b",") + b"}") if data >= 0 else None
         except (ValueError, RecursionError):
-            raise
-        if places is None:
-            raise
+            header = None
+        if places is None or not isinstance(header, dict):
+            raise broken
         return JsonIndex(header, {"complete": False}, places, text)
 
 
 def load_json(path: Path) -> Any:
     """The content of a JSON file, with bare NaN and infinities; errors as in :func:`read_index`."""
-    text = _map(path)
-    if len(text) >= _MOST_BYTES_AT_ONCE:
-        raise InvalidInputError(f'"{path}" has {len(text)} bytes; it must have fewer than {_MOST_BYTES_AT_ONCE}.')
-    return parse(bytes(text), path)
+    text = bytes(_map(path))
+    budget = Budget(path)
+    budget.spend_bytes(len(text))
+    budget.spend_items(text.count(b",") + text.count(b"[") + text.count(b"{"))
+    return parse(text, path)
 
 
 def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
@@ -172,7 +172,8 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
         pass
     # Bare NaN and infinities, lone surrogates: what Python writes and strict JSON does not know.
     try:
-        return json.loads(text.decode("utf-8", "surrogatepass"))
+        found = text.decode("utf-8", "surrogatepass")
+        return json.loads(found, parse_int=long_numbers(found))
     except json.JSONDecodeError as problem:
         where = f"line {problem.lineno}, column {problem.colno}" if not offset else f"byte {offset + problem.pos}"
         reason = f"{problem.msg.lower().removesuffix(' at')} at {where}"
@@ -187,10 +188,7 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
 
 def _map(path: Path) -> mmap.mmap | bytes:
     try:
-        # Asked before it is opened: opening a pipe waits for someone to write.
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise PathError(f'"{path}" is not a regular file.')
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size == 0:
                 return b""
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -244,52 +242,48 @@ def _places(text: mmap.mmap | bytes, start: int, end: int) -> Places | None:
     return Places.of(names, starts, [*ends[1:], end])
 
 
-def _parse_whole(path: Path, text: bytes) -> JsonIndex:
-    piece_of: Callable[[Any], bytes] = _piece
-    try:
-        found = orjson.loads(text)
-    except ValueError:
-        # In the words of Python, which strict JSON does not know.
-        found, piece_of = parse(text, path), _piece_of_python
-    if not isinstance(found, dict):
-        raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(found).__name__}.')
+def _scanned(path: Path, text: mmap.mmap | bytes) -> JsonIndex:
+    """The index of a file in any form of JSON."""
+    budget = Budget(path)
+    if json.detect_encoding(text[:4]) != "utf-8":  # a byte order mark, or two or four bytes a letter
+        budget.spend_bytes(len(text))
+        try:
+            text = bytes(text).decode(json.detect_encoding(text[:4])).encode()
+        except UnicodeError as problem:
+            raise InvalidInputError(f'"{path}" is no readable JSON: {problem}.') from problem
+    json_places = JsonPlaces(text, path, budget)
+    found = {member.name: member for member in json_places.whole()}
     data = found.pop("data", None)
+    places = Places()
     if data is None:
-        found, data = _extracted(found)
-    if data is None:
-        raise InvalidInputError(f'"{path}" is no dump.json: it has no "data"; give the dump.json of a step and rank.')
-    if not isinstance(data, dict):
-        raise InvalidInputError(f'"{path}": "data" must be an object, found {_kind(data)}.')
-    ours = found.pop("msprobe", {})
-    pieces, places, position = [], Places(), 0
-    for name, record in data.items():
-        piece = piece_of(record)
-        pieces.append(piece)
-        places.add(name, 0, position, position + len(piece))
-        position += len(piece)
-    return JsonIndex(found, ours if isinstance(ours, dict) else {}, places, b"".join(pieces))
+        header, places = _extracted(path, found, text)
+    else:
+        if text[data.start : data.start + 1] != b"{":
+            value = parse(text[data.start : data.end], path, ', "data",', data.start)
+            raise InvalidInputError(f'"{path}": "data" must be an object, found {_kind(value)}.')
+        for name, start, end in json_places.members(data.start):
+            places.add(name, 0, start, end)
+        header = _values(path, found, text)
+    ours = header.pop("msprobe", {})
+    return JsonIndex(header, ours if isinstance(ours, dict) else {}, places, text)
 
 
-def _extracted(found: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _values(path: Path, members: dict[str, Member], text: mmap.mmap | bytes) -> dict[str, Any]:
+    return {name: parse(text[start:end], path, f", {name!r},", start) for name, start, end in members.values()}
+
+
+def _extracted(path: Path, members: dict[str, Member], text: mmap.mmap | bytes) -> tuple[dict[str, Any], Places]:
     """Header and records of a file of single calls, as op_generate of mindstudio-probe writes it: without ``data``."""
-    records = {name: value for name, value in found.items() if name.endswith((".forward", ".backward"))}
-    if not records or not all(isinstance(value, dict) for value in records.values()):
-        return found, None
-    header = {name: value for name, value in found.items() if name not in records}
-    if '"data_name"' in json.dumps(records):
+    records = {name: one for name, one in members.items() if name.endswith((".forward", ".backward"))}
+    if not records or any(text[one.start : one.start + 1] != b"{" for one in records.values()):
+        raise InvalidInputError(f'"{path}" is no dump.json: it has no "data"; give the dump.json of a step and rank.')
+    header = _values(path, {name: one for name, one in members.items() if name not in records}, text)
+    if any(text.find(b'"data_name"', one.start, one.end) >= 0 for one in records.values()):
         header.setdefault("dump_data_dir", layout.TENSOR_FOLDER)
-    return header, records
-
-
-def _piece(record: Any) -> bytes:
-    try:
-        return orjson.dumps(record)
-    except TypeError:  # nested deeper than it writes
-        return _piece_of_python(record)
-
-
-def _piece_of_python(record: Any) -> bytes:
-    return json.dumps(record).encode()
+    places = Places()
+    for name, start, end in records.values():
+        places.add(name, 0, start, end)
+    return header, places
 
 
 def _kind(value: object) -> str:

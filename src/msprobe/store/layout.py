@@ -157,10 +157,15 @@ def remove(folder: Path) -> bool:
     if not found:
         return False
     _remove(found)
+    remove_empty(folder)
+    return True
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove the folder of a rank, that of its tensors and that of its step, as far as they are empty."""
     for empty in (folder / TENSOR_FOLDER, folder, folder.parent):
         with contextlib.suppress(OSError):
             empty.rmdir()
-    return True
 
 
 def _remove(files: Iterable[Path]) -> None:

@@ -28,6 +28,7 @@ from typing import Protocol, TypeVar
 
 from msprobe import log
 from msprobe.errors import PathError
+from msprobe.foreign.opening import open_regular
 from msprobe.paths import StrPath, create_folder
 from msprobe.store import file_systems, heartbeat, layout, locks, processes
 from msprobe.store.processes import Owner
@@ -307,7 +308,7 @@ def _owner_in(text: bytes) -> Owner | None:
 
 def _look(path: Path, from_end: bool) -> tuple[Owner | None, float]:
     """The owner that a file tells, and when the file was changed last."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         status = os.fstat(file.fileno())
         if from_end:
             file.seek(max(0, status.st_size - _LOOKED_AT_BYTES))

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.foreign import links
+from msprobe.foreign.file_names import is_inside
+from msprobe.paths import MAX_NAME_LENGTH
 from msprobe.store import entries, json_index, layout
 from msprobe.store.journal_reader import JournalGone, JournalReader
 
 if TYPE_CHECKING:
     from msprobe.store.columns import Columns
+
+
+_STEP = re.compile(r"step\d+")
 
 
 class DumpPart:
@@ -40,6 +48,7 @@ class DumpPart:
         self.path = folder / (layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE)
         #: Files of values that were asked for (:meth:`array`) and could not be read, by their names.
         self.unread: dict[str, None] = {}
+        self._is_folder_checked = False
         self._begin()
         try:
             self._read()
@@ -137,12 +146,21 @@ class DumpPart:
         folder = self.folder / layout.TENSOR_FOLDER
         if "/" in data_name and "\0" not in data_name:
             return self._path_inside(data_name)
-        if not data_name or "\0" in data_name or data_name in (".", ".."):
-            raise InvalidInputError(f'"{self.path}": data_name {data_name!r} is not the name of a file.')
+        if not data_name or "\0" in data_name or data_name in (".", "..") or not _can_be_a_name(data_name):
+            raise InvalidInputError(f'"{self.path}": data_name {_shown(data_name)} is not the name of a file.')
         path = folder / data_name
-        if path.is_symlink() and path.resolve().parent != folder.resolve():
-            raise InvalidInputError(f'"{path}" is a symbolic link that leads out of the dump.')
+        if path.is_symlink():
+            links.check_link(path, self._root)
+        if not self._is_folder_checked:
+            links.check_link(folder, self._root)
+            self._is_folder_checked = True
         return path
+
+    @cached_property
+    def _root(self) -> Path:
+        """The folder of the dump, beyond which no link leads: that of all steps, where this is in one of them."""
+        real = self.folder.resolve()
+        return real.parent.parent if _STEP.fullmatch(real.parent.name) else real
 
     def _path_inside(self, given: str) -> Path:
         """The file of a name that is a path: by its last part where that is beside, else where it says, if that is in
@@ -151,12 +169,11 @@ class DumpPart:
         name = given.rpartition("/")[2]
         if name not in ("", ".", "..") and (beside := self.tensor_path(name)).is_file():
             return beside
-        path = Path(given)
-        if path.is_absolute() and path.resolve().is_relative_to(self.folder.resolve()):
-            return path.resolve()
+        if os.path.isabs(given) and is_inside(self.folder, given):
+            return Path(os.path.realpath(given))
         raise InvalidInputError(
-            f'"{self.path}": data_name {given!r} is not the name of a file in the folder of the dump, and nothing '
-            f'else is read; put the file into "{self.folder / layout.TENSOR_FOLDER}".'
+            f'"{self.path}": data_name {_shown(given)} is not the name of a file in the folder of the dump, and '
+            f'nothing else is read; put the file into "{self.folder / layout.TENSOR_FOLDER}".'
         )
 
     def has_tensor(self, data_name: str) -> bool:
@@ -189,6 +206,7 @@ class DumpPart:
     def _read(self) -> None:
         journals = [path for path in layout.journals(self.folder) if path.name.startswith(f"{self.kind}-")]
         if os.path.lexists(self.path):
+            links.check_link(self.path, self._root)
             index = self._index = json_index.read_index(self.path, self.partial)
             self.header, self.ours = dict(index.header), dict(index.ours)
             self.complete = index.ours.get("complete", True) is True
@@ -260,7 +278,7 @@ class DumpPart:
                 if len(group) != 2 or not all(isinstance(half, list) for half in group):
                     raise InvalidInputError(f'"{path}": {key!r} must hold a list of names and a list of frames.')
                 self._frames[key] = group[1]
-                stack_of.update(dict.fromkeys(group[0], key))
+                stack_of.update(dict.fromkeys((name for name in group[0] if isinstance(name, str)), key))
             else:  # the older form: entry to frames
                 self._frames[key] = group
                 stack_of[key] = key
@@ -275,7 +293,21 @@ class DumpPart:
         path = self.folder / name
         if self.kind == "debug" or not os.path.lexists(path):
             return {}
+        links.check_link(path, self._root)
         found = json_index.load_json(path)
         if not isinstance(found, dict):
             raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(found).__name__}.')
         return found
+
+
+def _can_be_a_name(text: str) -> bool:
+    """Whether the system takes it as the name of a file."""
+    try:
+        return len(os.fsencode(text)) <= MAX_NAME_LENGTH
+    except UnicodeEncodeError:  # half of a character
+        return False
+
+
+def _shown(text: str) -> str:
+    """A text of a file for a message: all of it, unless it is long or cannot be printed."""
+    return repr(text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}")

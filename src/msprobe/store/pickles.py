@@ -4,19 +4,34 @@ What a pickle calls by name becomes a :class:`Name`; an object of it an :class:`
 and state.
 A table of rebuilders (``torch_rebuild``) makes tensors' descriptions of those it knows. Sizes, numbers of
 instructions and of containers have limits, and nothing larger than the file is allocated for what the file claims.
+A pickle may say one thing many times in two bytes each (its memo): whatever is copied, hashed or looked through is
+counted, and may come to some multiple of the bytes that were read. So may what is returned when all of it is written
+out, as whoever walks through it does where one object stands in many places.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_MOST_INSTRUCTIONS = 30_000_000
+from msprobe.foreign.budget import factor
+
+_MOST_INSTRUCTIONS = 30_000_000  # times the factor of the user, as are the next
 _MOST_CONTAINERS = 8_000_000
 _MOST_INTEGER_BYTES = 1024
 _MOST_KEY_DEPTH = 4
+#: Items and bytes that may be copied, hashed and looked through for each byte of the pickle, and at least.
+_MOST_FOR_A_BYTE = 16
+_FREE = 1 << 16
+#: The same of all values and letters of the result, when it is written out.
+_MOST_UNFOLDED_FOR_A_BYTE = 32
+_FREE_UNFOLDED = 1 << 20
+# The hash of a whole number is the number itself below this; above, many numbers have one hash.
+_LARGEST_KEY = (1 << 61) - 1
+# -1 and -2 have one hash, so of n numbers there are 2**n tuples that have one.
+_MOST_NEGATIVE_KEYS = 10_000
 
 
 class PickleError(ValueError):
@@ -41,12 +56,12 @@ class Opaque:
     """An object of a class that is not known here: its name, what it was called with, and its state."""
 
     name: Name
-    arguments: Any = ()
-    state: Any = None
+    arguments: Any = field(default=(), repr=False)
+    state: Any = field(default=None, repr=False)
     #: What was put into it as into a dict.
-    items: dict[Any, Any] = field(default_factory=dict)
+    items: dict[Any, Any] = field(default_factory=dict, repr=False)
     #: What was put into it as into a list.
-    elements: list[Any] = field(default_factory=list)
+    elements: list[Any] = field(default_factory=list, repr=False)
 
 
 Rebuild = Callable[..., Any]
@@ -66,7 +81,11 @@ def read_pickle(
     """
     machine = _Machine(data, rebuild, persistent, start)
     try:
-        return machine.run(), machine.position
+        found = machine.run()
+        most = _FREE_UNFOLDED + _MOST_UNFOLDED_FOR_A_BYTE * (machine.position - start)
+        if machine.is_shared or machine.letters_again > most:
+            _check_unfolded(found, most)
+        return found, machine.position
     except PickleError:
         raise
     except (IndexError, struct.error, TypeError, KeyError, ValueError, OverflowError, RecursionError) as problem:
@@ -84,16 +103,22 @@ class _Machine:
         start: int,
     ) -> None:
         self.data = data
-        self.position = start
+        self.start = self.position = start
+        self.spent = 0
+        self.negative_keys = 0
+        #: Whether a container stands in several places, and how many letters of texts do.
+        self.is_shared = False
+        self.letters_again = 0
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.rebuild = rebuild
         self.persistent = persistent
         self.containers = 0
+        self.many = factor()
 
     def run(self) -> Any:
         data, size, operations = self.data, len(self.data), _OPERATIONS
-        for _ in range(_MOST_INSTRUCTIONS):
+        for _ in range(int(_MOST_INSTRUCTIONS * self.many)):
             if self.position >= size:
                 raise PickleError("its pickle ends too early")
             code = data[self.position]
@@ -104,7 +129,13 @@ class _Machine:
             if operation is None:
                 raise PickleError(f"its pickle has the instruction {code:#04x}, which no checkpoint needs")
             operation(self)
-        raise PickleError(f"its pickle has more than {_MOST_INSTRUCTIONS} instructions")
+        raise PickleError(f"its pickle has more than {_MOST_INSTRUCTIONS} instructions; --limit 10 allows more")
+
+    def spend(self, count: int) -> None:
+        """Count items and bytes that are copied, hashed or looked through beyond reading the pickle."""
+        self.spent += count
+        if self.spent > _FREE + _MOST_FOR_A_BYTE * (self.position - self.start):
+            raise PickleError("its pickle repeats what it holds too often")
 
     def take(self, count: int) -> memoryview:
         end = self.position + count
@@ -130,8 +161,8 @@ class _Machine:
 
     def contain(self, value: Any) -> None:
         self.containers += 1
-        if self.containers > _MOST_CONTAINERS:
-            raise PickleError(f"its pickle has more than {_MOST_CONTAINERS} containers")
+        if self.containers > _MOST_CONTAINERS * self.many:
+            raise PickleError(f"its pickle has more than {_MOST_CONTAINERS} containers; --limit 10 allows more")
         self.stack.append(value)
 
     def to_mark(self) -> list[Any]:
@@ -169,9 +200,9 @@ class _Machine:
         self.stack.append(Name(module, name))
 
     def make(self, name: Any, arguments: Any) -> None:
-        if not isinstance(name, Name) or not isinstance(arguments, (tuple, list)):
+        if not isinstance(name, Name) or not isinstance(arguments, tuple):
             raise PickleError("its pickle calls what is no name")
-        self.contain(self.made(name, tuple(arguments)))
+        self.contain(self.made(name, arguments))
 
     def made(self, name: Name, arguments: tuple[Any, ...]) -> Any:
         if name.full in _OF_TYPE:
@@ -184,6 +215,11 @@ class _Machine:
         rebuild = self.rebuild.get(name.full)
         if rebuild is None:
             return Opaque(name, arguments)
+        cost = len(arguments)
+        for one in arguments:
+            if type(one) in _SIZED:
+                cost += len(one)
+        self.spend(cost)
         return rebuild(*arguments)
 
     def build(self) -> None:
@@ -192,6 +228,9 @@ class _Machine:
         if isinstance(target, Opaque):
             target.state = state
         elif hasattr(target, "with_state"):
+            for one in (state, *(state if isinstance(state, tuple) else ())):
+                if type(one) in _SIZED:
+                    self.spend(len(one))
             target.with_state(state)
 
     def put_items(self, items: list[Any]) -> None:
@@ -201,7 +240,8 @@ class _Machine:
         if not isinstance(target, dict) or len(items) % 2:
             raise PickleError("its pickle puts pairs into what is no dict")
         for place in range(0, len(items), 2):
-            target[_key(items[place])] = items[place + 1]
+            key = items[place]
+            target[key if type(key) is str else self.key(key)] = items[place + 1]
 
     def append(self, items: list[Any]) -> None:
         target = self.stack[-1]
@@ -211,12 +251,30 @@ class _Machine:
             raise PickleError("its pickle appends to what is no list")
         target.extend(items)
 
+    def key(self, value: Any, depth: int = 0) -> Any:
+        """The value, if it can be a key without more ado: hashing a tuple goes through all of it, each time."""
+        if isinstance(value, tuple):
+            if depth >= _MOST_KEY_DEPTH:
+                raise PickleError("its pickle has keys that are nested too deep")
+            self.spend(len(value))
+            for item in value:
+                self.key(item, depth + 1)
+        elif isinstance(value, int):
+            if not -_LARGEST_KEY < value < _LARGEST_KEY:
+                raise PickleError("its pickle has a number of more than 61 bits for a key")
+            self.negative_keys += depth > 0 and value < 0
+            if self.negative_keys > _MOST_NEGATIVE_KEYS:
+                raise PickleError(f"its pickle has more than {_MOST_NEGATIVE_KEYS} numbers below 0 in keys")
+        elif not isinstance(value, (str, float, bytes, Name, Opaque, type(None))):
+            raise PickleError(f"its pickle has a {type(value).__name__} for a key")
+        return value
+
     def add(self) -> None:
         items = self.to_mark()
         target = self.stack[-1]
         if not isinstance(target, set):
             raise PickleError("its pickle adds to what is no set")
-        target.update(map(_key, items))
+        target.update(map(self.key, items))
 
     def pairs(self) -> None:
         items = self.to_mark()
@@ -244,7 +302,17 @@ class _Machine:
         self.stack.append(self.persistent(self.stack.pop()))
 
     def recall(self, index: int) -> None:
-        self.stack.append(self.memo[index])
+        value = self.memo[index]
+        kind = type(value)
+        if kind is str:
+            self.letters_again += len(value)
+        elif kind in _SHARED:
+            self.is_shared = True
+        self.stack.append(value)
+
+    def again(self) -> None:
+        self.is_shared = True
+        self.stack.append(self.stack[-1])
 
     def keep(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
@@ -276,16 +344,39 @@ _U1, _U2, _I4, _U4, _U8 = (struct.Struct(form) for form in ("<B", "<H", "<i", "<
 _FLOAT = struct.Struct(">d")
 
 
-def _key(value: Any, depth: int = 0) -> Any:
-    """The value, if it can be a key without more ado: hashing a tuple goes as deep as the tuple does."""
-    if isinstance(value, tuple):
-        if depth >= _MOST_KEY_DEPTH:
-            raise PickleError("its pickle has keys that are nested too deep")
-        for item in value:
-            _key(item, depth + 1)
-    elif not isinstance(value, (str, int, float, bytes, Name, Opaque, type(None))):
-        raise PickleError(f"its pickle has a {type(value).__name__} for a key")
-    return value
+_SIZED = frozenset((str, bytes, tuple, list, dict, set, frozenset))
+
+
+def _check_unfolded(root: Any, most: int) -> None:
+    """Raise PickleError if the tree has more values and letters than ``most`` when it is written out."""
+    sizes: dict[int, int] = {}
+    todo: list[tuple[Any, bool]] = [(root, False)]
+    while todo:
+        node, is_ready = todo.pop()
+        if not isinstance(node, _CONTAINERS):
+            continue
+        inner = _inner(node)
+        if is_ready:
+            size = 1
+            for one in inner:
+                size += len(one) if isinstance(one, (str, bytes)) else sizes.get(id(one), 1)
+            sizes[id(node)] = min(size, most + 1)
+        elif id(node) not in sizes:
+            sizes[id(node)] = 1  # until it is known; for what holds itself, it counts once
+            todo.append((node, True))
+            todo.extend((one, False) for one in inner if isinstance(one, _CONTAINERS))
+    if sizes.get(id(root), 1) > most:
+        raise PickleError("its pickle repeats what it holds too often")
+
+
+def _inner(node: Any) -> Iterable[Any]:
+    if isinstance(node, Opaque):
+        return (node.arguments, node.state, node.items, node.elements)
+    return (*node.keys(), *node.values()) if isinstance(node, dict) else node
+
+
+_CONTAINERS = (dict, list, tuple, set, frozenset, Opaque)
+_SHARED = frozenset((*_CONTAINERS, bytes))
 
 
 def _pop(machine: _Machine) -> None:
@@ -298,7 +389,7 @@ _OPERATIONS: dict[int, Callable[[_Machine], Any]] = {
         "(": lambda m: m.stack.append(_MARK),
         "0": _pop,
         "1": lambda m: m.to_mark(),
-        "2": lambda m: m.stack.append(m.stack[-1]),
+        "2": lambda m: m.again(),
         "N": lambda m: m.stack.append(None),
         "\x88": lambda m: m.stack.append(True),
         "\x89": lambda m: m.stack.append(False),
@@ -325,7 +416,7 @@ _OPERATIONS: dict[int, Callable[[_Machine], Any]] = {
         "}": lambda m: m.contain({}),
         ")": lambda m: m.stack.append(()),
         "\x8f": lambda m: m.contain(set()),
-        "\x91": lambda m: m.contain(frozenset(map(_key, m.to_mark()))),
+        "\x91": lambda m: m.contain(frozenset(map(m.key, m.to_mark()))),
         "l": lambda m: m.contain(m.to_mark()),
         "d": lambda m: m.pairs(),
         "t": lambda m: m.contain(tuple(m.to_mark())),

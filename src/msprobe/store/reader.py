@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign import links
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store import layout
 from msprobe.store.part import DumpPart
@@ -140,6 +141,7 @@ def open_dump(path: StrPath) -> Dump:
         raise _no_dump(given, f'"{given}" does not exist.', f"Give the folder of a dump or its {layout.DUMP_FILE}.")
     try:
         folders, hollow = _folders(given)
+        _check_links(given, [folder.path for folder in folders])
     except OSError as problem:
         raise PathError(f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
     if not folders:
@@ -189,6 +191,15 @@ def _folders(given: Path) -> tuple[list[_Folder], list[_Folder]]:
         in_steps = _ranks_in(given, int(match.group(1)) if match else None)
         with_dump = [folder for folder in in_steps if _kinds(folder.path)]
     return with_dump, [folder for folder in in_steps if folder not in with_dump and _has_remains(folder.path)]
+
+
+def _check_links(given: Path, folders: list[Path]) -> None:
+    """Raises InvalidInputError where a folder of a step or of a rank is a link out of the dump."""
+    suspects = [place for place in dict.fromkeys([*(one.parent for one in folders), *folders]) if place.is_symlink()]
+    suspects = [place for place in suspects if given in place.parents]
+    if suspects and not any(map(links.is_marked, (given, given.absolute().parent))):
+        for place in suspects:
+            links.check_link(place, given)
 
 
 def _has_remains(folder: Path) -> bool:

@@ -44,7 +44,7 @@ def start(folder: str, kind: layout.Kind, first: bytes) -> journal.Journal:
             return spare
         except OSError:
             # On another file system, or removed with its folder.
-            _remove(spare)
+            remove(spare)
     return journal.create(path, generation, first)
 
 
@@ -56,7 +56,7 @@ def retire(done: journal.Journal) -> None:
             if len(spares.kept) < _MOST_KEPT:
                 spares.kept.append((time.monotonic(), done))
                 return
-    _remove(done)
+    remove(done)
 
 
 def forget_after_fork() -> None:
@@ -77,11 +77,12 @@ def _remove_idle(at_least: float) -> float | None:
         spares.kept = [(since, spare) for since, spare in spares.kept if now - since < at_least]
         left = spares.kept[0][0] + at_least - now if spares.kept else None
     for spare in idle:
-        _remove(spare)
+        remove(spare)
     return left
 
 
-def _remove(done: journal.Journal) -> None:
+def remove(done: journal.Journal) -> None:
+    """Take away a journal of which nothing is needed any more, at once."""
     with contextlib.suppress(OSError):
         os.unlink(done.path)
     with contextlib.suppress(OSError):

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import errno
 import functools
-import io
 import mmap
 import os
-import struct
 import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.archives import Archive
+from msprobe.foreign.budget import factor
+from msprobe.foreign.opening import open_regular
 from msprobe.paths import StrPath
 from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, Array, ElementType, to_meant
 from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
@@ -32,8 +33,10 @@ _MOST_DESCRIPTION_BYTES = 1 << 24
 _MOST_COMMON_BYTES = 1 << 10  # a description of a plain tensor has a few hundred
 _ENCRYPTED = 1
 _MOST_DIMENSIONS = 64  # torch's own limit; numpy 1 reads 32 of them
-_MOST_REPEATED = 1 << 28  # elements of a tensor that says of itself that it repeats its few (an expanded one)
-_LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
+_MOST_ORDER_BYTES = 16
+# Elements of a tensor that says of itself that it repeats its few (an expanded one), and times that it does so.
+_MOST_REPEATED = 1 << 24
+_MOST_TIMES = 4
 _MAPPED_FROM_BYTES = 1 << 16
 
 
@@ -70,16 +73,52 @@ def read_values(path: StrPath, dtype: str | None = None, shape: tuple[int, ...] 
 
 def read_npy(path: StrPath) -> TensorValues:
     """Read a ``.npy`` file; one with Python objects is refused."""
-    size = _size_of(path)
     try:
-        array = np.load(path, mmap_mode="r" if size >= _MAPPED_FROM_BYTES else None, allow_pickle=False)
-    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable .npy file: {_one_line(problem)}.') from problem
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            shape, is_fortran, dtype = npy_header(file)
+            offset, count, order = file.tell(), prod(shape), "F" if is_fortran else "C"
+            if offset + count * dtype.itemsize > size:
+                raise ValueError(f"it has {size} bytes, and is said to have the shape {list(shape)}")
+            array: Array
+            if count == 0:
+                array = np.empty(shape, dtype)
+            elif size < _MAPPED_FROM_BYTES:
+                array = np.frombuffer(bytearray(file.read(count * dtype.itemsize)), dtype).reshape(shape, order=order)  # type: ignore[call-overload]
+            else:
+                array = np.memmap(file, dtype, "r", offset, shape, order)  # type: ignore[call-overload]
+    except FileNotFoundError as problem:
+        raise _missing(path) from problem
     except OSError as problem:
         raise _unreadable(path, problem) from problem
-    if not isinstance(array, np.ndarray):
-        raise InvalidInputError(f'"{path}" is an archive of arrays, not a .npy file.')
+    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as problem:
+        raise InvalidInputError(f'"{path}" is no readable .npy file: {_one_line(problem)}.') from problem
     return TensorValues(array, array.dtype.name)
+
+
+def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether it is in Fortran's order, and type of a ``.npy`` file, which is read up to its
+    values. Raises ValueError for what is no such file.
+    """
+    if file.read(2) == b"PK":
+        raise ValueError("it is an archive of arrays")
+    file.seek(0)
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"its version {version} is not known")
+    # Version 3 differs from 2 in the encoding of names of fields, which no tensor has.
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, is_fortran, dtype = read(file)
+    except OSError:
+        raise
+    except Exception as problem:  # what parsers of Python's texts raise, TokenError among them
+        raise ValueError(f"its header cannot be read ({type(problem).__name__})") from problem
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    if not dtype.itemsize or len(shape) > _MOST_DIMENSIONS or any(not 0 <= one < 1 << 62 for one in shape):
+        raise ValueError(f"it is said to have elements of {dtype.itemsize} bytes in the shape {list(shape)[:8]}")
+    return shape, is_fortran, dtype
 
 
 def read_bin(path: StrPath, dtype: str, shape: tuple[int, ...]) -> TensorValues:
@@ -95,7 +134,7 @@ def read_bin(path: StrPath, dtype: str, shape: tuple[int, ...]) -> TensorValues:
             f'"{path}" has {_size_of(path)} bytes; a {dtype} tensor of shape {list(shape)} has {wanted}.'
         )
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             data = _bytes_at(file, 0, wanted)
     except OSError as problem:
         raise _unreadable(path, problem) from problem
@@ -104,18 +143,18 @@ def read_bin(path: StrPath, dtype: str, shape: tuple[int, ...]) -> TensorValues:
 
 def read_pt(path: StrPath) -> TensorValues:
     """Read the one plain tensor of a ``.pt`` file that torch (1.6 or later) or msprobe wrote."""
-    _size_of(path)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             if file.read(4) != b"PK\3\4":
                 raise InvalidInputError(
                     f'"{path}" is not a zip archive as torch 1.6 or later writes it; only torch can read it.'
                 )
-            with zipfile.ZipFile(file) as archive:
-                return _read_archive(path, file, archive)
-    except InvalidInputError:
+            return _read_archive(path, file, Archive(file, path))
+    except (InvalidInputError, PathError):
         raise
     except Exception as problem:
+        if isinstance(problem, FileNotFoundError):
+            raise _missing(path) from problem
         # EINVAL: a place in the archive that no file has.
         if isinstance(problem, OSError) and problem.errno != errno.EINVAL:
             raise _unreadable(path, problem) from problem
@@ -123,8 +162,8 @@ def read_pt(path: StrPath) -> TensorValues:
         raise InvalidInputError(f'"{path}" is no readable .pt file: {_one_line(problem)}.') from problem
 
 
-def _read_archive(path: StrPath, file: io.BufferedReader, archive: zipfile.ZipFile) -> TensorValues:
-    entries = {entry.filename: entry for entry in archive.infolist()}
+def _read_archive(path: StrPath, file: BinaryIO, archive: Archive) -> TensorValues:
+    entries = archive.entries
     described = [name for name in entries if name == "data.pkl" or name.endswith("/data.pkl")]
     if len(described) != 1:
         raise InvalidInputError(f'"{path}" holds no data.pkl, so it is no .pt file.')
@@ -133,8 +172,8 @@ def _read_archive(path: StrPath, file: io.BufferedReader, archive: zipfile.ZipFi
         raise InvalidInputError(f'"{path}": the description (data.pkl) is too large for a plain tensor.')
     order = "little"
     if root + "byteorder" in entries:
-        order = _content(file, archive, entries[root + "byteorder"]).decode()
-    text = _content(file, archive, entries[described[0]])
+        order = _content(archive, entries[root + "byteorder"], _MOST_ORDER_BYTES).decode()
+    text = _content(archive, entries[described[0]], _MOST_DESCRIPTION_BYTES)
     found = (_described if len(text) <= _MOST_COMMON_BYTES else _described.__wrapped__)(text)
     if not isinstance(found, _Tensor):
         what = found.name.full if isinstance(found, Opaque) else type(found).__name__
@@ -142,17 +181,17 @@ def _read_archive(path: StrPath, file: io.BufferedReader, archive: zipfile.ZipFi
     found.check()
     name = f"{root}data/{found.storage.key}"
     if name not in entries:
-        raise InvalidInputError(f'"{path}": the values ({name}) are missing.')
+        raise InvalidInputError(f'"{path}": the values ({name[:80]!r}) are missing.')
     entry = entries[name]
     kind = found.kind
     nbytes = found.storage.count * found.storage.kind.bytes
     if entry.file_size < nbytes:
         raise InvalidInputError(f'"{path}": the values have {entry.file_size} bytes, the description says {nbytes}.')
     if entry.compress_type == zipfile.ZIP_STORED:
-        start = _start_of(file, entry)
-        data = _bytes_at(file, start, nbytes)
+        data: bytes | memoryview = _bytes_at(file, archive.start_of(entry), nbytes)
     else:
-        data = archive.read(name)
+        archive.check_ratio()
+        data = archive.read(entry, nbytes)
     flat = np.frombuffer(data, _stored(kind, order), count=nbytes // kind.bytes)
     array: Array
     if prod(found.shape) == 0:
@@ -163,15 +202,15 @@ def _read_archive(path: StrPath, file: io.BufferedReader, archive: zipfile.ZipFi
     return _finish(array, kind)
 
 
-def _content(file: io.BufferedReader, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """As ``archive.read`` has it, in a third of its time for what is not compressed."""
+def _content(archive: Archive, entry: zipfile.ZipInfo, most: int) -> bytes:
+    """As the archive reads it, in a third of its time for what is not compressed."""
     if (
         entry.compress_type != zipfile.ZIP_STORED
         or entry.flag_bits & _ENCRYPTED
         or entry.file_size > _MOST_COMMON_BYTES
     ):
-        return archive.read(entry)
-    content = bytes(_bytes_at(file, _start_of(file, entry), entry.file_size))
+        return archive.read(entry, most)
+    content = bytes(_bytes_at(archive.file, archive.start_of(entry), entry.file_size))
     if zlib.crc32(content) != entry.CRC:
         raise zipfile.BadZipFile(f"bad CRC-32 for file {entry.filename!r}")
     return content
@@ -183,18 +222,7 @@ def _described(text: bytes) -> Any:
     return read_pickle(memoryview(text), _FUNCTIONS, _storage_of)[0]
 
 
-def _start_of(file: io.BufferedReader, entry: zipfile.ZipInfo) -> int:
-    """Where the content of a stored entry begins: behind its local header, whose length the directory does
-    not tell.
-    """
-    file.seek(entry.header_offset)
-    fields = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
-    if fields[0] != b"PK\3\4":
-        raise ValueError("the directory points to no entry")
-    return int(entry.header_offset + _LOCAL_HEADER.size + fields[9] + fields[10])
-
-
-def _bytes_at(file: io.BufferedReader, start: int, length: int) -> bytes | memoryview:
+def _bytes_at(file: IO[bytes], start: int, length: int) -> bytes | memoryview:
     if os.fstat(file.fileno()).st_size < start + length:
         raise ValueError("the file ends before its values do")
     if length < _MAPPED_FROM_BYTES:
@@ -248,8 +276,12 @@ class _Tensor:
         last = self.offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
         if last >= available:
             raise ValueError(f"the tensor reaches to element {last} of a storage of {available}")
-        if prod(self.shape) > max(available, _MOST_REPEATED):
-            raise ValueError("the tensor repeats its elements too often")
+        count = prod(self.shape)
+        if count > available and count > max(_MOST_REPEATED, _MOST_TIMES * available) * factor():
+            raise ValueError(
+                f"the tensor repeats its elements too often ({prod(self.shape)} of {available}); if you trust it, "
+                "raise the limits with --limit 10"
+            )
 
 
 _UNTYPED = ElementType("bytes", 1, "UntypedStorage", "u1", "u1")
@@ -310,10 +342,14 @@ def _size_of(path: StrPath) -> int:
         if not os.path.isfile(path):
             if os.path.exists(path):
                 raise PathError(f'"{path}" is not a regular file.')
-            raise PathError(f'tensor file "{path}" does not exist.')
+            raise _missing(path)
         return os.stat(path).st_size
     except OSError as problem:
         raise _unreadable(path, problem) from problem
+
+
+def _missing(path: StrPath) -> PathError:
+    return PathError(f'tensor file "{path}" does not exist.')
 
 
 def _unreadable(path: StrPath, problem: OSError) -> PathError:

@@ -65,11 +65,11 @@ def _beside(given: Path) -> str:
     if steps and (_STEP.fullmatch(missing.name) or _RANK.fullmatch(missing.name)):
         shown = ", ".join(steps[:20]) + (", ..." if len(steps) > 20 else "")
         return f'"{parent}" has {shown}.'
-    import difflib
+    from msprobe.foreign.nearest import near_words
 
     there = {entry.name: entry for entry in parent.iterdir() if not entry.name.startswith(".")}
     lower = {name.lower(): name for name in sorted(there)}
-    likely = difflib.get_close_matches(missing.name.lower(), lower, n=5, cutoff=0.6)
+    likely = near_words(missing.name.lower(), lower, n=5, cutoff=0.6)
     # Of names that look like it, one that leads to a dump.
     for name in likely:
         path = _join(parent, lower[name]) / rest

@@ -291,10 +291,15 @@ class DumpWriter:
                 self._close()
 
     def give_up(self) -> None:
-        """End without files: what was recorded is not wanted."""
+        """End without files: what was recorded is not wanted. Folders that are empty then go as well."""
         with self._lock:
-            if self._journal is not None and self._problem is None:
-                layout.prepare(self._folder, "clean", os.path.basename(self._journal.path))
+            source = self._journal
+            if source is not None and self._problem is None:
+                layout.prepare(self._folder, "clean", os.path.basename(source.path))
+                self._journal = None
+                recycling.remove(source)
+                ownership.release(self._folder)
+                layout.remove_empty(self._folder)
             self._files.clear()
             self._close()
 

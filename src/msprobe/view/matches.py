@@ -9,7 +9,8 @@ import json
 import threading
 from pathlib import Path
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError
+from msprobe.foreign.json_text import read_json
 from msprobe.paths import check_readable_file, write_atomically
 
 SUFFIX = ".vis.config"
@@ -29,13 +30,11 @@ class Matches:
         if not self.file.exists():
             return {}
         try:
-            found = json.loads(check_readable_file(self.file, SUFFIX, MOST_BYTES).read_bytes())
-        except (ValueError, RecursionError) as problem:
+            found = read_json(check_readable_file(self.file, SUFFIX, MOST_BYTES))
+        except InvalidInputError as problem:
             raise InvalidInputError(
                 f'"{self.file}" is not the JSON of pairs made by hand; repair or remove it.'
             ) from problem
-        except OSError as problem:
-            raise PathError(f'"{self.file}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
         if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
             raise InvalidInputError(f'"{self.file}" must hold an object of names; repair or remove it.')
         return found

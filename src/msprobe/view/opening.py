@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.foreign.json_text import read_json
 from msprobe.lockstep import comparing
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store.reader import Dump, open_dump, open_dumps
@@ -65,6 +65,7 @@ def _opened_source(paths: Sequence[StrPath], progress: Progress | None, wanted: 
     if any(map(_is_graph, paths)):
         if len(paths) > 1:
             raise InvalidInputError("graph files hold both sides already; give one path.")
+        _demand_none(wanted)
         from msprobe.view.vis import open_graph_files
 
         return open_graph_files(Path(paths[0]))
@@ -74,10 +75,16 @@ def _opened_source(paths: Sequence[StrPath], progress: Progress | None, wanted: 
     verdict = _verdict_file(Path(paths[0]))
     if verdict is not None:
         return _from_results(verdict, progress, wanted)
-    given = [name for name, value in (("--noise", wanted.noise), ("--layout", wanted.layout)) if value is not None]
+    _demand_none(wanted)
+    return checked(_opened_alone(paths[0]), progress)
+
+
+def _demand_none(wanted: Wanted) -> None:
+    """Raises InvalidInputError for what is wanted of a comparison alone."""
+    of_two = {"--noise": wanted.noise, "--layout": wanted.layout, "--jobs": wanted.jobs}
+    given = [name for name, value in of_two.items() if value is not None]
     if given:
         raise InvalidInputError(f"{' and '.join(given)}: only for a comparison; give two dumps, or leave it out.")
-    return checked(_opened_alone(paths[0]), progress)
 
 
 def _opened_alone(path: StrPath) -> Dump:
@@ -173,10 +180,7 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
     """The dumps that a result names, compared or checked again: the page needs them, not only what was said of them."""
     from msprobe.paths import check_readable_file
 
-    try:
-        found = json.loads(check_readable_file(file, ".json", _MOST_VERDICT_BYTES, follow_symlink=True).read_bytes())
-    except (ValueError, RecursionError, OSError) as problem:
-        raise InvalidInputError(f'"{file}" is no readable JSON: it is no result of msprobe.') from problem
+    found = read_json(check_readable_file(file, ".json", _MOST_VERDICT_BYTES, follow_symlink=True))
     keys = ("candidate", "reference") if file.name == VERDICT_FILES[0] else ("dump",)
     overflow = isinstance(found, dict) and "_propagation" in found
     if overflow:
@@ -200,6 +204,8 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
             "give the dumps themselves: msprobe view CANDIDATE REFERENCE."
         )
     dumps = open_dumps(paths)
+    if overflow or len(dumps) == 1:
+        _demand_none(wanted)
     if overflow:
         return _first_overflow(dumps[0], found, progress)
     return compared(dumps[0], dumps[1], progress, wanted) if len(dumps) == 2 else checked(dumps[0], progress)

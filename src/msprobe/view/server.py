@@ -1,14 +1,14 @@
 """The server of the page: HTTP on this machine, for whoever has the token.
 
-The page itself is public (it holds nothing of a run); all that is asked of ``/api/`` needs the token in a header, which
-no other page of a browser can send along. Nothing is kept between two questions: several tabs and users do not disturb
-each other. Each question is answered in a thread of its own.
+The page itself is public (it holds nothing of a run); all that is asked of ``/api/`` needs the cookie that the token of
+the address is exchanged for, or the token in a header (:mod:`msprobe.view.entrance`). Nothing is kept between two
+questions: several tabs and users do not disturb each other. Each question is answered in a thread of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
-import hmac
 import json
 import re
 import secrets
@@ -25,25 +25,29 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from msprobe import log
 from msprobe.errors import MsprobeError
+from msprobe.view.entrance import Entrance
 from msprobe.view.page_files import Page
 from msprobe.view.source import NoSuchThingError, Source
 from msprobe.view.unchanged import ChangedError
 
-TOKEN_HEADER = "x-msprobe-token"
-_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 #: A question is short: a name or two.
 MOST_QUESTION_BYTES = 1 << 16
+#: It comes within so many seconds.
+QUESTION_SECONDS = 10.0
 _COMPRESSED_FROM = 1024
 #: Compressed answers of whole places that stay in memory, bytes.
 _MOST_ANSWER_BYTES = 64 << 20
-_NUMBER = re.compile(r"-?\d{1,9}")
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_MOST_NUMBER = 10**9 - 1
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 #: Scripts, styles and questions of this server alone; pictures also of what the page draws itself.
 POLICY = (
@@ -80,7 +84,8 @@ def application(source: Source, token: str, page: Page, hosts: tuple[str, ...] =
     routes.append(Route("/", _file(page, "index.html"), methods=["GET"]))
     routes += [Route(f"/{name}", _file(page, name), methods=["GET"]) for name in page.names]
     app = Starlette(routes=routes, exception_handlers={404: _nothing_here, 405: _nothing_here})
-    return _Guard(app, token, (*_HOSTS, *hosts))
+    app.router.redirect_slashes = False  # an address that is none is answered, and not sent on to another one
+    return _Guard(app, Entrance(token, hosts))
 
 
 async def _nothing_here(request: Request, problem: Exception) -> Response:
@@ -89,12 +94,13 @@ async def _nothing_here(request: Request, problem: Exception) -> Response:
 
 
 class _Guard:
-    """Refuses questions without the token, for another host, or from another page; sets the headers of all answers."""
+    """Refuses questions without the token, for another host, or from another page; exchanges the token of the first
+    request for a cookie.
+    """
 
-    def __init__(self, inner: ASGIApp, token: str, hosts: tuple[str, ...]) -> None:
+    def __init__(self, inner: ASGIApp, entrance: Entrance) -> None:
         self._inner = inner
-        self._token = token.encode()
-        self._hosts = {host.lower() for host in hosts}
+        self._entrance = entrance
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -102,31 +108,27 @@ class _Guard:
             return
         if scope["type"] != "http":
             return
-        problem = self._problem(scope)
+        port = (scope.get("server") or ("", 0))[1] or 0
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        problem = self._entrance.problem(scope.get("scheme", "http"), scope["method"], scope["path"], headers, port)
         if problem:
             await _refusal(403, problem)(scope, receive, send)
             return
+        cookie = None
+        if scope["path"] == "/" and scope["method"] == "GET":
+            try:
+                cookie = self._entrance.cookie_for(scope.get("query_string", b""), port)
+            except ValueError:
+                await _refusal(400, "the address has too many fields.")(scope, receive, send)
+                return
+        if cookie is not None:
+            # Without a fragment of its own: the browser keeps what the page has put there.
+            found = Response(status_code=303, headers={**_HEADERS, "Location": "./", "Cache-Control": "no-store"})
+            if cookie:
+                found.headers["Set-Cookie"] = cookie
+            await found(scope, receive, send)
+            return
         await self._inner(scope, receive, send)
-
-    def _problem(self, scope: Scope) -> str:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
-        if _without_port(host) not in self._hosts:
-            return "this server answers under the name of this machine alone; open the address that msprobe printed."
-        origin = headers.get(b"origin")
-        if origin is not None and origin.decode("latin-1") != f"{scope.get('scheme', 'http')}://{host}":
-            return "another page asks; only the page of this server may."
-        if headers.get(b"sec-fetch-site", b"none") == b"cross-site" and scope["path"].startswith("/api/"):
-            return "another page asks; only the page of this server may."
-        if scope["path"].startswith("/api/"):
-            given = headers.get(TOKEN_HEADER.encode(), b"")
-            if not hmac.compare_digest(given, self._token):
-                return "the token is missing or wrong; open the address that msprobe printed."
-        return ""
-
-
-def _without_port(host: str) -> str:
-    return re.sub(r":\d+$", "", host).lower()
 
 
 class _Questions:
@@ -206,20 +208,33 @@ def _answer(ask: Answer, request: Request) -> Response:
     except MsprobeError as problem:
         return _refusal(_status_of(problem), problem.message)
     except Exception as problem:
-        return _refusal(500, f"a mistake of msprobe: {type(problem).__name__}: {problem}; run it with --debug.")
+        # What it says may hold paths and values: it is for the console of who has started the server.
+        log.error(f"view: a mistake of msprobe: {type(problem).__name__}: {problem}")
+        return _refusal(500, f"a mistake of msprobe, {type(problem).__name__}; its console says more.")
     return _compressed(request, found)
 
 
 def _matched(source: Source) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        body = b""
-        async for piece in request.stream():
-            body += piece
-            if len(body) > MOST_QUESTION_BYTES:
-                return _refusal(400, f"the question has more than {MOST_QUESTION_BYTES} bytes.")
+        try:
+            body = await asyncio.wait_for(_body(request), QUESTION_SECONDS)
+        except asyncio.TimeoutError:
+            return _refusal(408, f"the question has not come within {QUESTION_SECONDS:g} seconds.")
+        if body is None:
+            return _refusal(400, f"the question has more than {MOST_QUESTION_BYTES} bytes.")
         return await run_in_threadpool(_answer, lambda _: _match(source, body), request)
 
     return answer
+
+
+async def _body(request: Request) -> bytes | None:
+    """What is asked; None if it is too long."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_QUESTION_BYTES:
+            return None
+    return body
 
 
 def _match(source: Source, body: bytes) -> Any:
@@ -230,7 +245,12 @@ def _match(source: Source, body: bytes) -> Any:
     if not isinstance(asked, dict):
         raise _BadQuestionError("the question must be a JSON object.")
     index, candidate, reference = asked.get("index"), asked.get("candidate"), asked.get("reference")
-    if type(index) is not int or not isinstance(candidate, str) or not isinstance(reference, (str, type(None))):
+    if (
+        type(index) is not int
+        or abs(index) > _MOST_NUMBER
+        or not isinstance(candidate, str)
+        or not isinstance(reference, (str, type(None)))
+    ):
         raise _BadQuestionError("index must be a whole number, candidate a name, reference a name or null.")
     return source.match(index, candidate, reference, asked.get("with_children") is True)
 
@@ -273,7 +293,7 @@ def _file(page: Page, name: str) -> Callable[[Request], Awaitable[Response]]:
     """A file of the page. Only those that the package has are there: no path is taken from an address."""
 
     async def answer(request: Request) -> Response:
-        headers = {**_HEADERS, "Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
+        headers = {**_HEADERS, "Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
         return Response(page.read(name), headers=headers, media_type=page.type_of(name))
 
     return answer

@@ -10,6 +10,7 @@ import threading
 import webbrowser
 from collections.abc import Callable
 
+from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.view.page_files import Page
 from msprobe.view.source import Source
@@ -23,7 +24,7 @@ def check_available() -> None:
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise NotAvailableError(
-            f"the page needs {' and '.join(missing)}, which {verb} not installed: pip install 'msprobe[view]'. "
+            f"the page needs {' and '.join(missing)}, which {verb} not installed: {install('view')}. "
             "Without them, --html FILE writes the page as one file."
         )
 
@@ -79,6 +80,7 @@ def serve(source: Source, listening: socket.socket, token: str, host: str, ready
     """Answer until Ctrl-C (or SIGTERM). ``ready`` is called when the first question can be asked."""
     import uvicorn
 
+    from msprobe.view.connections import TimedProtocol
     from msprobe.view.server import application
 
     app = application(source, token, Page(), names_of(host))
@@ -91,7 +93,7 @@ def serve(source: Source, listening: socket.socket, token: str, host: str, ready
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=1 << 16,
         limit_concurrency=256,
-        http="h11",
+        http=TimedProtocol,
         ws="none",
     )
     server = uvicorn.Server(config)

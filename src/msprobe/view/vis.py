@@ -31,6 +31,7 @@ from msprobe.view.steps_source import StepsSource
 SUFFIXES = (".vis", ".vis.db")
 #: Step and rank; None and ``rank`` where a file does not tell them.
 _At = tuple[int | None, int | str]
+_SOURCES = ("NPU", "Bench")
 _MODULE, _CALL = 0, 1
 _TASKS = {"summary": "statistics", "md5": "statistics", "all": "tensor", "structure": "structure"}
 _NO_VERDICT = "a graph file tells no verdict: msprobe compare of the dumps does, and msprobe view of them shows it"
@@ -56,6 +57,10 @@ class GraphFiles(StepsSource):
             for graph in file.graphs:
                 at = graph.step, "rank" if graph.rank is None else graph.rank
                 place = self._graphs.setdefault(at, {})
+                if graph.source not in _SOURCES:
+                    raise InvalidInputError(
+                        f'"{file.path}" has a graph of {graph.source[:60]!r}; allowed: {" and ".join(_SOURCES)}.'
+                    )
                 if graph.source in place:
                     raise InvalidInputError(
                         f'"{file.path}" and "{place[graph.source][0].path}" both hold {_words(*at)}; give one of them.'
@@ -241,7 +246,10 @@ def _is_root(node: FileNode) -> bool:
     return node.parent is None and node.name == "DefaultModel"
 
 
-def _slots(name: str, fields: Mapping[str, Mapping[str, Any]]) -> list[Slot]:
+def _slots(name: str, fields: object) -> list[Slot]:
+    """Of what a file says of a node's inputs or outputs; nothing where that is no object."""
+    if not isinstance(fields, Mapping):
+        return []
     return [(slot.removeprefix(f"{name}."), _leaf(one)) for slot, one in fields.items() if isinstance(one, Mapping)]
 
 

@@ -98,6 +98,20 @@ def function() -> None:
 one = Tensor("one")
 ONE = {"type": "Tensor", "name": "one"}
 
+
+class Proxy:
+    """Makes up any attribute, can be called, and has no truth value: as where `torch.fx` traces a model."""
+
+    def __getattr__(self, name: str) -> Proxy:
+        return Proxy()
+
+    def __call__(self) -> Proxy:
+        return Proxy()
+
+    def __bool__(self) -> bool:
+        raise TypeError("symbolically traced variables cannot be used as inputs to control flow")
+
+
 ENCODINGS: dict[str, tuple[Any, Any]] = {
     "None": (None, None),
     "True": (True, typed("bool", True)),
@@ -141,6 +155,7 @@ ENCODINGS: dict[str, tuple[Any, Any]] = {
     "method": ("".join, typed("function", "str.join")),
     "class": (dict, typed("function", "builtins.dict")),
     "partial": (functools.partial(function), None),
+    "a stand-in of a trace": (Proxy(), None),
     "enum": (Colour.RED, typed("enum", "Colour.RED")),
     "int enum": (Level.HIGH, typed("enum", "Level.HIGH")),
     "flag": (Flag.A, typed("enum", "Flag.A")),

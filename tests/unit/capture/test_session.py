@@ -446,6 +446,15 @@ def test_after_a_fork_the_child_records_nothing(tmp_path: Path, session: Session
     assert writer is not None
 
 
+def test_after_a_fork_the_child_writes_nothing_that_was_waiting(tmp_path: Path, session: Session) -> None:
+    session.before_publish.append(lambda: record_one(session, "waiting"))
+    session.start()
+    session.leave_to_parent()
+    session.stop()
+    session.close()
+    assert not (tmp_path / "dump").exists()
+
+
 def test_whole_tensors_are_kept_of_the_entries_that_are_named(tmp_path: Path) -> None:
     assert make(tmp_path, task="tensor").saves("anything")
     assert not make(tmp_path).saves("anything")

@@ -10,6 +10,7 @@ import pytest
 import msprobe
 from msprobe.capture import native
 from msprobe.cli import commands, main
+from msprobe.foreign.budget import FACTOR_VARIABLE, BudgetError
 
 HEAVY = "{'torch', 'pydantic', 'rich', 'numpy', 'orjson', 'yaml', 'mindspore'}"
 
@@ -214,3 +215,53 @@ def test_a_reader_that_leaves_early_is_no_error(monkeypatch: pytest.MonkeyPatch)
     assert writer.wait(60) == 1
     assert writer.stderr.read() == b""
     writer.stderr.close()
+
+
+def test_the_limit_is_an_option_of_every_command_before_and_behind_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(FACTOR_VARIABLE, raising=False)
+    (tmp_path / "dump.json").write_text('{"data": {' + ", ".join(f'"r{n}": {{}}' for n in range(300)) + "}}")
+    assert main(["summary", str(tmp_path)]) == 0
+    for words in (["--limit", "1e-6", "summary", str(tmp_path)], ["summary", str(tmp_path), "--limit=1e-6"]):
+        capsys.readouterr()
+        assert main(words) == 2
+        assert "--limit" in capsys.readouterr().err
+        assert FACTOR_VARIABLE not in os.environ
+
+
+@pytest.mark.parametrize("factor", ["0", "-1", "nan", "many", "inf", ""])
+def test_a_limit_that_is_no_factor_is_wrong_usage(factor: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([f"--limit={factor}", "summary", "."], ["summary", ".", f"--limit={factor}"]):
+        wrong_usage(words, capsys)
+
+
+def test_a_limit_of_the_environment_that_is_no_factor_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FACTOR_VARIABLE, "many")
+    assert main(["view", "."]) == 2
+    assert FACTOR_VARIABLE in capsys.readouterr().err
+
+
+def test_the_help_of_every_command_has_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in commands.AVAILABLE:
+        with pytest.raises(SystemExit):
+            main([name, "-h"])
+        assert "--limit" in capsys.readouterr().out, name
+
+
+@pytest.mark.parametrize("problem", [MemoryError(), RecursionError(), OverflowError("int too large"), BudgetError("x")])
+def test_what_only_an_input_can_cause_is_a_sentence(
+    problem: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(_: object) -> int:
+        raise problem
+
+    monkeypatch.setattr(commands.load("view"), "execute", execute)
+    assert main(["view", "."]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("msprobe: ")
+    assert err.count("\n") == 1
+    with pytest.raises(type(problem)):
+        main(["view", ".", "--debug"])

@@ -56,12 +56,15 @@ def test_the_script_is_run_with_the_configuration_and_its_status_returned(calls:
 
 def test_options_override_the_configuration(calls: list[Any]) -> None:
     options = ["--config", "c", "--task", "tensor", "--level", "mix", "--dump-path", "d", "--first-step", "100"]
-    words = ["-f", "pytorch", "run", *options, "t.py"]
+    words = ["-f", "pytorch", "run", *options, "--step-on", "call:train_step", "t.py"]
     assert main(words) == 7
-    assert calls == [(("c", ["t.py"]), {"task": "tensor", "level": "mix", "dump_path": "d", "first_step": 100})]
+    given = {"task": "tensor", "level": "mix", "dump_path": "d", "first_step": 100, "step_on": "call:train_step"}
+    assert calls == [(("c", ["t.py"]), given)]
 
 
-@pytest.mark.parametrize("words", [["--level", "L9"], ["--first-step", "-1"], ["--first-step", "two"]])
+@pytest.mark.parametrize(
+    "words", [["--level", "L9"], ["--first-step", "-1"], ["--first-step", "two"], ["--step-on", "sunday"]]
+)
 def test_an_option_that_is_wrong_ends_with_2_as_the_help_says(
     words: list[str], calls: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,7 +103,7 @@ def test_missing_torch_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Refuse(), *sys.meta_path])
     assert main(["run", "train.py"]) == 1
-    assert "pip install 'msprobe[torch]'" in capsys.readouterr().err
+    assert "pip install 'msprobe-debugger[torch]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--level", "L9", "t.py"], ["--task", "foo", "t.py"], ["--lever", "L0"]])

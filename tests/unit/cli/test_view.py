@@ -15,7 +15,7 @@ from msprobe.errors import NotAvailableError
 from msprobe.view import serving
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str | Path, status: int = 1) -> str:
+def said(capsys: pytest.CaptureFixture[str], *words: str | Path, status: int = 2) -> str:
     assert cli.main(["view", *map(str, words)]) == status
     told = capsys.readouterr()
     assert told.out == ""
@@ -83,11 +83,11 @@ def test_a_folder_of_something_else_is_answered_with_all_that_it_could_hold(
         ([], 2, "give what to show: a dump (its folder, or a dump.json), two dumps"),
         (["a", "b", "c"], 2, "give one path, or two dumps (candidate and reference); found 3"),
         (["a", "--host", ""], 2, "--host: the address to listen on is empty"),
-        ([""], 1, "is empty; give a path"),
-        (["x" * 300], 1, "the limit is 255"),
-        (["{candidate}", "--noise", "{reference}"], 1, "--noise: only for a comparison; give two dumps"),
-        (["{candidate}", "{reference}", "--noise", "{reference}"], 1, "is compared itself; give a second healthy run"),
-        (["{candidate}", "{reference}", "--noise", "nothing"], 1, '"nothing" does not exist'),
+        ([""], 2, "is empty; give a path"),
+        (["x" * 300], 2, "the limit is 255"),
+        (["{candidate}", "--noise", "{reference}"], 2, "--noise: only for a comparison; give two dumps"),
+        (["{candidate}", "{reference}", "--noise", "{reference}"], 2, "is compared itself; give a second healthy run"),
+        (["{candidate}", "{reference}", "--noise", "nothing"], 2, '"nothing" does not exist'),
     ],
 )
 def test_bad_input_is_answered_in_one_sentence(
@@ -132,7 +132,7 @@ def test_a_missing_package_is_named_before_the_work(
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
     words = said(capsys, tmp_path / "nothing")
-    assert "needs uvicorn, which is not installed: pip install 'msprobe[view]'" in words
+    assert "needs uvicorn, which is not installed: pip install 'msprobe-debugger[view]'" in words
     with pytest.raises(NotAvailableError):
         serving.check_available()
 

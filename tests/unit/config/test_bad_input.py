@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from msprobe.config.fields import TASK_SECTIONS, CommonFields, known_names
 from msprobe.config.load import load_settings
 from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, LoadFields
+from msprobe.config.settings import ProbeTask, Task
 from msprobe.core.common.exceptions import FileCheckException, MsprobeException, ScopeException
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError, PathError, ScopeError
 
@@ -433,14 +435,29 @@ class TestNotAvailable:
                 "load",
             ),
             (tensor(summary_mode="md5", bench_path="/dump", diff_nums=2), "tensor.bench_path"),
+            (statistics(slice=[{"dim": 0, "begin": 0, "end": 2}]), "statistics.slice"),
+            (tensor(slice=[{"dim": -1, "begin": 0, "end": 8, "size": 64}]), "tensor.slice"),
+            (statistics(request_id="r1"), "statistics.request_id"),
+            (tensor(request_id="0"), "tensor.request_id"),
         ],
     )
     def test_additions_of_other_tools_are_named(self, content, field, load):
         with pytest.raises(NotAvailableError, match=rf'field "{field}": .* not available in this version'):
             load(content)
 
+    def test_arguments_are_refused_as_fields_are(self, load):
+        with pytest.raises(NotAvailableError, match=r'argument "slice": .*recorded whole; remove it'):
+            load({}, slice=[{"dim": 0, "begin": 0, "end": 2}])
+        with pytest.raises(NotAvailableError, match=r'argument "request_id": .*remove it'):
+            load({}, task="tensor", request_id="r1")
+
     def test_those_that_are_switched_off_do_not_matter(self, load):
-        loaded = load({"load": {"path": ""}, **tensor(online_run_ut=False, bench_path="", host="", port=-1)})
+        loaded = load(
+            {
+                "load": {"path": ""},
+                **tensor(online_run_ut=False, bench_path="", host="", port=-1, slice=[], request_id=""),
+            }
+        )
         assert loaded.task == "tensor"
 
 
@@ -493,15 +510,31 @@ CONTENTS = st.fixed_dictionaries(
 )
 
 
+# What settings that could be loaded may have as their task: also those of the rooms above the recorder.
+LOADED = {*get_args(Task), *get_args(ProbeTask)}
+
+
+def outcome(content, load):
+    """The task of what was loaded, or what was said against it."""
+    try:
+        return load(content).task
+    except MsprobeError as problem:
+        return str(problem)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(content=CONTENTS)
 def test_any_content_gives_settings_or_an_error_of_ours(content, load, monkeypatch):
     monkeypatch.setenv("MSPROBE_LOG_LEVEL", "4")
-    try:
-        outcome = load(content).task
-    except MsprobeError as problem:
-        outcome = str(problem)
-    assert outcome in TASK_SECTIONS or "field " in outcome
+    found = outcome(content, load)
+    assert found in LOADED or "field " in found
+
+
+@pytest.mark.parametrize("task", sorted(SECTIONS))
+def test_each_task_with_all_defaults_gives_settings_or_an_error_of_ours(task, load):
+    # What is drawn is seldom right in all fields at once, so that no task may depend on being drawn.
+    found = outcome({"task": task}, load)
+    assert found in LOADED or "field " in found
 
 
 def test_path_errors_and_value_errors_are_different_classes():

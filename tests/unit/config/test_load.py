@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from msprobe.config.load import load_settings
-from msprobe.config.settings import LEVELS, TASKS, Settings, TensorSlice
+from msprobe.config.settings import LEVELS, TASKS, Settings
 
 API = "Functional.relu.0.forward"
 API_END = "Ops.mine.scale.0.backward"
@@ -179,19 +179,12 @@ class TestValidForms:
                     "list": ["relu", "name-regex(^Torch)"],
                     "tensor_list": ["linear"],
                     "summary_mode": "xor",
-                    "slice": [
-                        {"dim": 0, "begin": 1, "end": 5},
-                        {"dim": -1, "begin": 0, "end": 8, "size": 64},
-                    ],
-                    "request_id": "r1",
                 }
             }
         )
         assert settings.api_list == ("relu", "name-regex(^Torch)")
         assert settings.tensor_list == ("linear",)
         assert settings.summary_mode == "xor"
-        assert settings.slice == (TensorSlice(0, 1, 5), TensorSlice(-1, 0, 8, 64))
-        assert settings.request_id == "r1"
         assert [pattern.matches("Torch.relu.0.forward") for pattern in settings.list_patterns()] == [
             True,
             True,

@@ -210,10 +210,17 @@ def test_labels_that_are_the_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("masks", "reduction", "wrong"), [((3, 6), "mean", True), ((3, 6), "sum", False), ((5, 5), "mean", False)]
+    ("masks", "reduction", "updates", "wrong"),
+    [((3, 6), "mean", 0, True), ((3, 6), "sum", 0, False), ((5, 5), "mean", 0, False), ((3, 6), "mean", 1, False)],
 )
-def test_a_mean_of_means(tmp_path: Path, masks: tuple[int, int], reduction: str, wrong: bool) -> None:
-    data: dict[str, Any] = {}
+def test_a_mean_of_means(tmp_path: Path, masks: tuple[int, int], reduction: str, updates: int, wrong: bool) -> None:
+    """``updates``: whether the program has changed a weight between the two."""
+    data: dict[str, Any] = {
+        f"Module.m.Linear.forward.{number}": module(
+            [some(70, 2, 4)], some(71 + number, 2, 4), parameters={"weight": some(90 + number * updates, 4, 4)}
+        )
+        for number in range(2)
+    }
     for number, real in enumerate(masks):
         tokens = {**some(10 * number + 2, 2, 4), "dtype": "torch.int64"}
         labels = {**some(10 * number + 3, 2, 4), "dtype": "torch.int64"}

@@ -140,6 +140,19 @@ def test_training_in_eval_mode_is_found(tmp_path: Path) -> None:
     assert result.findings == (), "nothing depends on the mode"
 
 
+def test_a_look_at_gradients_in_eval_mode_before_the_training_pass_is_meant(tmp_path: Path) -> None:
+    """As where inputs are moved against the model."""
+    model = Decoder()
+
+    def after_a_look(tokens: Tensor) -> Tensor:
+        model.eval()
+        torch.autograd.grad(model(tokens, tokens), model.places.weight)
+        model.train()
+        return tokens
+
+    assert named(checked(tmp_path, model, labels=after_a_look)) == []
+
+
 def test_a_part_that_is_frozen_between_two_steps_is_found(tmp_path: Path) -> None:
     result = checked(tmp_path, before=lambda model, step: model.mix.requires_grad_(step < 1))
     assert ("frozen", 1, False) in named(result)

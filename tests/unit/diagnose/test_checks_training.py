@@ -184,6 +184,27 @@ def test_gradients_that_are_not_cleared_show_beside_a_large_one(tmp_path: Path, 
     assert "not cleared" in finding.message
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["micro-batches", "passes at two places"])
+def test_gradients_that_are_cleared_between_two_passes(tmp_path: Path, moves: bool) -> None:
+    """Where a weight is moved between them, as in sharpness-aware minimisation, the first pass only says where to."""
+    random = np.random.default_rng(5)
+    data: dict[str, Any] = {}
+    held = {}
+    for n in range(5):
+        name = f"Module.m{n}.Linear"
+        for number in range(2):
+            weight = some(10 * n + number * moves, 50, 40, requires_grad=True)
+            data[f"{name}.forward.{number}"] = module([some(60, 2, 40)], some(61, 2, 50), parameters={"weight": weight})
+        passes = [random.standard_normal((50, 40)) + random.uniform(-1, 1) for _ in range(2)]
+        for number, made in enumerate(passes):
+            data[f"{name}.parameters_grad.{number}"] = {"weight": [of(made, f"xxh3:{n}{number}")]}
+        data[f"{name}.parameters_grad"] = {"weight": [of(passes[1], f"xxh3:{n}1")]}
+        held[f"m{n}.weight"] = (some(10 * n, 50, 40), of(passes[1], f"xxh3:{n}1"), some(70 + n, 50, 40))
+    data["Optimizer.SGD.0.forward"] = optimizer(held)
+    write(tmp_path, data)
+    assert bool(found(tmp_path, "clearing")) != moves
+
+
 def test_weights_that_are_nan_before_and_after_are_not_left_alone(tmp_path: Path) -> None:
     bad = {**tensor(4, value=math.nan), "requires_grad": True, "nan": 4}
     weights = {"a": (bad, some(2, 4), bad), "b": (some(3, 4), some(4, 4), some(5, 4))}

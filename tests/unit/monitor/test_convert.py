@@ -184,7 +184,7 @@ def test_an_existing_database_is_replaced_and_kept_when_it_fails(base: Path, tmp
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("[", "cannot be read as JSON"), ("[]", "must be an object"), ('{"a": 1}', "'a' must be a text")]
+    ("text", "said"), [("[", "no readable JSON"), ("[]", "must be an object"), ('{"a": 1}', "'a' must be a text")]
 )
 def test_a_bad_mapping_is_named(base: Path, tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "map.json").write_text(text)

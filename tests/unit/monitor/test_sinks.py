@@ -74,7 +74,7 @@ def test_a_missing_package_is_named_with_the_way_to_it(
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(NotAvailableError, match=rf"pip install 'msprobe\[{module}\]'"):
+    with pytest.raises(NotAvailableError, match=rf"pip install 'msprobe-debugger\[{module}\]'"):
         sink().open(begun(tmp_path))
     writer = Writer(begun(tmp_path), [sink()])
     writer.put(gradients(0))

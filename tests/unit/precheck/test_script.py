@@ -234,10 +234,12 @@ def made(dump: Path, api: str, *words: object) -> Path:
 def test_a_script_does_all_that_its_device_is_asked_for(
     dump: Path, device: str, status: int, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    (dump.parent / "kernels_of_tests.py").write_text(
+    kernels = dump.parent / "kernels"
+    kernels.mkdir()
+    (kernels / "kernels_of_tests.py").write_text(
         "def enlarged(function, args, kwargs):\n    return function(*args, **kwargs) * 1.1\n"
     )
-    monkeypatch.syspath_prepend(str(dump.parent))
+    monkeypatch.syspath_prepend(str(kernels))
     script = made(dump, "Functional.linear.0", "--device", device)
     monkeypatch.setattr(sys, "argv", [str(script)])
     with pytest.raises(SystemExit) as ending:

@@ -122,7 +122,7 @@ def test_a_format_whose_package_is_missing_is_refused_before_the_work(
     done = command_line.call("compare", dumps / "a", dumps / "b", "--haiku", "-o", dumps / "o")
     assert done.returncode == 2
     assert done.stderr == (
-        "msprobe: --haiku needs no_such_package, which is not installed: pip install 'msprobe[poems]'.\n"
+        "msprobe: --haiku needs no_such_package, which is not installed: pip install 'msprobe-debugger[poems]'.\n"
     )
     assert not (dumps / "o").exists()
 

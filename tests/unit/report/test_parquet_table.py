@@ -15,7 +15,7 @@ from msprobe.report.parquet_table import write_parquet
 
 def test_without_polars_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(NotAvailableError, match=r"pip install 'msprobe\[compare\]'"):
+    with pytest.raises(NotAvailableError, match=r"pip install 'msprobe-debugger\[compare\]'"):
         write_parquet(tmp_path / "rows.parquet", ["a"], [[[1.0]]])
     assert list(tmp_path.iterdir()) == []
 

@@ -166,6 +166,28 @@ def test_files_without_stacks_and_parents(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["dump.json"]
 
 
+def test_a_step_that_is_given_up_leaves_nothing(folder: Path) -> None:
+    writer = DumpWriter(folder, HEADER)
+    writer.put("a", 1)
+    writer.give_up()
+    assert not folder.exists()
+    assert not folder.parent.exists()
+
+
+def test_a_step_that_is_given_up_leaves_what_others_have_beside_it(folder: Path) -> None:
+    other = DumpWriter(folder.parent / "rank1", HEADER)
+    other.put("a", 1)
+    writer = DumpWriter(folder, HEADER)
+    writer.put("a", 1)
+    writer.give_up()
+    other.publish(final=True)
+    assert [path.name for path in folder.parent.iterdir()] == ["rank1"]
+    again = DumpWriter(folder, HEADER)
+    again.put("b", 1)
+    again.publish(final=True)
+    assert load(folder / "dump.json")["data"] == {"b": 1}
+
+
 def test_our_own_facts_take_what_the_header_adds(folder: Path) -> None:
     writer = DumpWriter(folder, HEADER | {"msprobe": {"torch": "2.13.0"}})
     writer.put("a", 1)

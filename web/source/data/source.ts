@@ -26,13 +26,11 @@ export interface Source {
 export class Server implements Source {
   readonly single = false;
 
-  constructor(private readonly token: string) {}
-
   private async ask<T>(question: string, body?: unknown): Promise<T> {
-    const headers: Record<string, string> = { "X-Msprobe-Token": this.token };
-    const request: RequestInit = { headers, cache: "no-store" };
+    // The browser has a cookie from the first request, whose address had the token; no script can read it.
+    const request: RequestInit = { credentials: "same-origin", cache: "no-store" };
     if (body !== undefined) {
-      headers["Content-Type"] = "application/json";
+      request.headers = { "Content-Type": "application/json" };
       request.method = "POST";
       request.body = JSON.stringify(body);
     }

@@ -132,7 +132,7 @@ class CellHooks:
         finally:
             thread.muted -= 1
 
-    def leave(self, name: str, cell: nn.Cell, result: Any) -> None:
+    def leave(self, name: str, cell: nn.Cell, result: Any, error: BaseException | None = None) -> None:
         """The cell has run."""
         thread = self.session.thread
         if thread.muted or not self.session.recording:

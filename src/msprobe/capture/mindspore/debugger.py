@@ -58,10 +58,12 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     ) -> None:
         """Read and check the configuration; nothing is attached yet.
 
-        Arguments go before fields of the file. ``overrides``: further fields of config.json, by name. ``opt`` is not
-        used; scripts for earlier tools give it. Raises InvalidInputError, ScopeError, PathError or NotAvailableError;
-        all mistakes of a file in one message.
+        Arguments go before fields of the file. ``overrides``: further fields of config.json, by name. ``opt`` does
+        nothing, which a line says; scripts for earlier tools give it. Raises InvalidInputError, ScopeError, PathError
+        or NotAvailableError; all mistakes of a file in one message.
         """
+        if opt is not None:
+            log.once("opt", "warning", "PrecisionDebugger(): opt does nothing: optimizers are found by themselves.")
         if self._is_second(config_path, task, dump_path, level, step, overrides):
             return
 

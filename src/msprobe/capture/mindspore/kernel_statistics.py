@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 
 from msprobe import log
 from msprobe.capture.mindspore.kernel_config import NET_NAME, USUAL_KINDS
+from msprobe.foreign import csv_cells
 from msprobe.paths import write_atomically
 from msprobe.store.dtypes import Array
 
@@ -84,7 +84,7 @@ def summarise(folder: Path, kinds: Sequence[str] = USUAL_KINDS) -> None:
             continue
         file = iteration / STATISTIC_FILE
         lines = io.StringIO()
-        writer = csv.writer(lines, lineterminator="\n")
+        writer = csv_cells.writer(lines, lineterminator="\n")
         if not file.exists():
             writer.writerow([*_HEAD, *(title for title, _ in chosen)])
         for one in found:

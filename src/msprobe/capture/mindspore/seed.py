@@ -35,7 +35,9 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> N
 
     ``rm_dropout``: dropout becomes the identity: ``ops.Dropout``, ``Dropout2D``, ``Dropout3D`` and ``mint.nn.Dropout``
     keep every element, ``mint.nn.functional.dropout`` gives back what it gets. **This changes the training, on
-    purpose.** Objects that exist already, and names imported earlier, are not reached. The last call counts: with
+    purpose.** It is the default, as in mindstudio-probe 8.1.1; in 26.2 the default is False: say which one you mean
+    where both are in use. Objects that exist already, and names imported earlier, are not reached. The last call
+    counts: with
     ``rm_dropout=False`` an earlier change is undone.
 
     Raises InvalidInputError if ``seed`` is not an int from 0 to 2**32 - 1 or one of the others is not a bool.
@@ -60,7 +62,7 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> N
         _remove_dropouts()
     log.info(
         f"seed_all: seed {seed}, deterministic kernels {'on' if mode else 'off'}, "
-        f"dropout {'removed' if rm_dropout else 'kept'}."
+        f"dropout {'removed (as by default; rm_dropout=False keeps it)' if rm_dropout else 'kept'}."
     )
 
 

@@ -30,6 +30,7 @@ def check_settings(settings: Settings) -> None:
         buffers=settings.buffers,
         risk_level=settings.risk_level is not None,
         compile=settings.compile != "boundary",
+        custom_api_file=settings.custom_api_file is not None,
     )
 
 
@@ -44,6 +45,7 @@ def check_dynamic_settings(settings: Settings) -> None:
         )
     _tell(
         "In the dynamic graph of MindSpore",
+        async_dump=settings.async_dump,
         device=settings.device != "host",
         file_format=settings.file_format == "bin",
         check_mode=settings.check_mode != "all",
@@ -142,7 +144,6 @@ def _tell_of_kernels(settings: Settings, compiler: Backend) -> None:
     _tell(
         "For the kernels of a static graph",
         scope=bool(settings.scope),
-        slice=bool(settings.slice),
         tensor_list=bool(settings.tensor_list),
         device=settings.device != "host" and not calculated,
         file_format=settings.file_format == "bin" and not as_whole,

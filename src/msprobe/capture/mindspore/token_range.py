@@ -39,7 +39,7 @@ class TokenRange:
         if self.calls == self.first:
             self.recorder.start(self.model, self.named, self.rank)
 
-    def leave(self, name: str, cell: nn.Cell, result: Any) -> None:
+    def leave(self, name: str, cell: nn.Cell, result: Any, error: BaseException | None = None) -> None:
         """The model has run."""
         if self.calls == self.last:
             self.recorder.stop()

@@ -20,6 +20,7 @@ from multiprocessing import process, spawn
 from typing import Any
 
 from msprobe import log
+from msprobe.children import starting
 
 # What launchers tell a rank in its environment. accelerate starts a single process without a rank.
 _TOLD = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "ACCELERATE_MIXED_PRECISION")
@@ -41,6 +42,8 @@ class ChildProcesses:
     def __init__(self, words: Sequence[str], follow: Follow) -> None:
         self.words = list(words)
         self.started = False
+        # Further Python scripts that were started, which are no ranks.
+        self.others: dict[str, int] = {}
         self._follow = follow
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
@@ -75,6 +78,10 @@ class ChildProcesses:
                     changed = recorded_command(asked.get("args"), asked.get("env"), self.words)
             if changed is None:
                 original(popen, *given, **named)
+                with contextlib.suppress(Exception):
+                    script = script_of(asked.get("args"))
+                    if script is not None:
+                        self.others[script] = self.others.get(script, 0) + 1
                 return
             self.started = True
             if "args" in named:
@@ -170,9 +177,25 @@ def recorded_command(
     if place is None:
         return None
     target = [os.fspath(word) for word in command[place:]]
-    if os.path.basename(target[0]) == "msprobe" or target[:2] == ["-m", "msprobe"]:
+    if starting.is_own_command(target):
         return None
-    return [*command[:place], "-m", "msprobe", "run", *words, "--", *command[place:]]
+    return [*command[:place], *starting.command("msprobe.cli", "run")[1:], *words, "--", *command[place:]]
+
+
+def script_of(command: Any) -> str | None:
+    """The file of a script that ``command`` runs with this Python; None for anything else, also for what comes with
+    packages (workers of a compiler) and for what is recorded by itself.
+    """
+    if not isinstance(command, (list, tuple)) or not command or not _is_this_python(command[0]):
+        return None
+    place = _script_place(command)
+    if place is None or command[place] == "-m":
+        return None
+    path = os.path.abspath(os.fspath(command[place]))
+    is_installed = any(f"{os.sep}{name}{os.sep}" in path for name in ("site-packages", "dist-packages"))
+    if is_installed or os.path.basename(path) == "msprobe" or not path.endswith(".py"):
+        return None
+    return path
 
 
 def _is_this_python(word: Any) -> bool:

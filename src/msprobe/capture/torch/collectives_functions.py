@@ -18,10 +18,14 @@ from typing import Any
 # What to do with a call: (the function as it was before, positional arguments, keyword arguments) -> its
 # result.
 Observer = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+# What the entrance of a function calls with (positional arguments, keyword arguments).
+Entrance = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+# Makes an entrance of the function as it was before.
+MakeEntrance = Callable[[Callable[..., Any]], Entrance]
 
 # Number of a function -> what its code calls while it is watched. Never shrinks: a thread that was about to
 # make the call when the function was let go ends up at the original.
-ENTRANCES: list[Callable[[tuple[Any, ...], dict[str, Any]], Any]] = []
+ENTRANCES: list[Entrance] = []
 
 # Frames between the caller of a watched function and its observer.
 FRAMES_OF_ENTRANCE = 2
@@ -64,13 +68,14 @@ class _Watched:
             return self.original(*args, **kwargs)
         return observer(self.original, args, kwargs)
 
-    def attach(self, observer: Observer) -> None:
+    def attach(self, observer: Observer | None, make: MakeEntrance | None = None) -> None:
         function = self.function
         if function.__code__ is self.entrance:
             raise RuntimeError(f"{function.__qualname__} is watched already")
         if function.__code__ is not self.own_code:
             self._learn()
         self.observer = observer
+        ENTRANCES[self.number] = self.call if make is None else make(self.original)
         if self.signature is not None:
             function.__dict__["__signature__"] = self.signature
         function.__code__ = self.entrance
@@ -82,6 +87,7 @@ class _Watched:
         if self.signature is not None and function.__dict__.get("__signature__") is self.signature:
             del function.__dict__["__signature__"]
         self.observer = None
+        ENTRANCES[self.number] = self.call
 
 
 def _signature(function: types.FunctionType) -> inspect.Signature | None:
@@ -119,27 +125,39 @@ class FunctionCalls:
     """A set of functions whose calls are observed between attach and detach."""
 
     def __init__(self) -> None:
-        self._wanted: dict[types.FunctionType, Observer] = {}
+        self._wanted: dict[types.FunctionType, tuple[Observer | None, MakeEntrance | None]] = {}
         self._attached: list[_Watched] = []
 
     def add(self, function: Any, observer: Observer) -> bool:
         """Observe ``function``; False if it is no Python function (its code cannot be exchanged)."""
         if not isinstance(function, types.FunctionType):
             return False
-        self._wanted.setdefault(function, observer)
+        self._wanted.setdefault(function, (observer, None))
+        return True
+
+    def add_around(self, function: Any, make: MakeEntrance) -> bool:
+        """Have ``make(original)`` called with ``(args, kwargs)`` in place of ``function``; False as for :meth:`add`."""
+        if not isinstance(function, types.FunctionType):
+            return False
+        self._wanted.setdefault(function, (None, make))
         return True
 
     def attach(self) -> None:
         """Observe from now on."""
         if self._attached:
             return
-        for function, observer in self._wanted.items():
+        for function, (observer, make) in self._wanted.items():
             watched = _known.get(function)
             if watched is None:
                 watched = _known[function] = _Watched(function)
             with contextlib.suppress(RuntimeError, ValueError):
-                watched.attach(observer)
+                watched.attach(observer, make)
                 self._attached.append(watched)
+
+    @property
+    def is_attached(self) -> bool:
+        """True between attach and detach."""
+        return bool(self._attached)
 
     def detach(self) -> None:
         """Give all functions their own code back."""

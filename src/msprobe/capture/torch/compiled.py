@@ -25,7 +25,14 @@ from torch.autograd.function import BackwardCFunction
 from msprobe import log
 from msprobe.capture.torch import private
 from msprobe.capture.torch.compiled_modules import CompiledModules
-from msprobe.capture.torch.compiler import CompilerImport, RegionWatch, leave_our_code_alone, never_compile
+from msprobe.capture.torch.compiler import (
+    ImportWatch,
+    RegionWatch,
+    compiler_import,
+    leave_our_code_alone,
+    never_compile,
+    torch_imports,
+)
 from msprobe.capture.torch.context import Context, GraphHooks
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.module_hooks import ModuleHooks
@@ -76,7 +83,7 @@ class CompiledRegions:
         self._lock = threading.RLock()
         self._aside = 0
         self._patches: list[Patches] = []
-        self._import: CompilerImport | None = None
+        self._imports: list[ImportWatch] = []
         self._stance: Any = None
         if private.eval_frame() is not None:
             leave_our_code_alone()
@@ -100,11 +107,22 @@ class CompiledRegions:
 
     def attach(self) -> None:
         """Begin to watch for compiled regions; the compiler may be imported later."""
+        if not self._imports:
+            self._imports.append(torch_imports(self._import_begins, self._import_ends))
+            if private.eval_frame() is None:
+                self._imports.append(compiler_import(lambda: self.session.guard(self._attach_to_compiler)))
+            sys.meta_path[:0] = self._imports
         if private.eval_frame() is not None:
             self._attach_to_compiler()
-        elif self._import is None:
-            self._import = CompilerImport(lambda: self.session.guard(self._attach_to_compiler))
-            sys.meta_path.insert(0, self._import)
+
+    def _import_begins(self) -> None:
+        """A module of torch is executed: in another thread than the one that is recorded, that thread goes on."""
+        if self._recorded_thread.is_here():
+            self.step_aside()
+
+    def _import_ends(self) -> None:
+        if self._recorded_thread.is_here():
+            self.come_back()
 
     def begun(self) -> None:
         """Recording has begun; if that was inside a compiled region, it waits for the end of the region."""
@@ -114,9 +132,10 @@ class CompiledRegions:
 
     def detach(self) -> None:
         """Leave nothing behind."""
-        watch, self._import = self._import, None
-        if watch is not None and watch in sys.meta_path:
-            sys.meta_path.remove(watch)
+        imports, self._imports = self._imports, []
+        for watch in imports:
+            if watch in sys.meta_path:
+                sys.meta_path.remove(watch)
         self.modules.detach()
         patches, self._patches = self._patches, []
         for one in reversed(patches):
@@ -224,6 +243,12 @@ class CompiledRegions:
     def record_region(self, frame: types.FrameType) -> None:
         """Recording has begun as this region was entered: the region is recorded as well."""
         self._thread.call = self.session.guard(self._begin, frame)
+
+    def end_region(self, frame: types.FrameType | None) -> None:
+        """It was left. The compiler, which was at work as recording began, may have been seen to switch once less."""
+        if self._thread.depth:
+            self._watch.forget()
+            self.left(frame)
 
     def _begin(self, frame: types.FrameType) -> Any:
         """A compiled function that is no pass of a module gets an entry of its own:

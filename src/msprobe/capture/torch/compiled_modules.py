@@ -19,7 +19,7 @@ from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.user_modules import modules
 from msprobe.guard import attempt
 
-_tracing = private.tracing_state
+_is_traced = private.is_traced
 
 
 class CompiledModules:
@@ -174,8 +174,8 @@ class CompiledModules:
         self._passes.depth += 1
         try:
             result = call()
-        except BaseException:
-            attempt(passes.leave, name, module, None)
+        except BaseException as error:
+            attempt(passes.leave, name, module, None, error)
             raise
         finally:
             self._passes.depth -= 1
@@ -185,7 +185,7 @@ class CompiledModules:
     def _enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes | None:
         """A pass begins; who is told of its end. None if it is not recorded."""
         session, passes = self.session, self._targets.passes
-        if not session.recording or session.thread.muted or _tracing() is not None:
+        if not session.recording or session.thread.muted or _is_traced():
             return None
         passes.enter(name, module, args, kwargs)
         if self._level in ("L0", "mix"):

@@ -4,7 +4,7 @@ region.
 
 from __future__ import annotations
 
-import importlib.machinery
+import contextlib
 import sys
 import threading
 import types
@@ -176,32 +176,65 @@ def leave_our_code_alone() -> None:
     private.skip_package("msprobe")
 
 
-class CompilerImport(MetaPathFinder):
-    """Calls ``then`` when the compiler has been imported; to be put on ``sys.meta_path``."""
+def _nothing() -> None:
+    return None
 
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
+
+class ImportWatch(MetaPathFinder):
+    """Does something before and after a module is executed that is imported first; to be put on ``sys.meta_path``."""
+
+    def __init__(
+        self, wants: Callable[[str], bool], before: Callable[[], None] = _nothing, after: Callable[[], None] = _nothing
+    ) -> None:
+        """``wants``: whether a module of this full name is meant. ``before`` and ``after`` must not raise."""
+        self._wants = wants
+        self._before = before
+        self._after = after
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Find the compiler's module as the import system would, and see it being executed."""
+        """Find the module as the import system would without this, and see it being executed."""
         try:
-            return self._find(fullname, path)
+            return self._find(fullname, path, target)
         except Exception as error:
-            report("the compiler", error)
+            report("an import", error)
             return None
 
-    def _find(self, fullname: str, path: Any) -> Any:
-        if fullname != private.EVAL_FRAME:
+    def _find(self, fullname: str, path: Any, target: Any) -> Any:
+        if not self._wants(fullname):
             return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if spec is not None and spec.loader is not None:
-            loader, then = spec.loader, self._then
-            execute = loader.exec_module
+        finders = list(sys.meta_path)
+        place = next((i for i, finder in enumerate(finders) if finder is self), -1)
+        for finder in finders[place + 1 :]:
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                break
+        else:
+            return None
+        loader = spec.loader
+        if loader is not None and hasattr(loader, "exec_module"):
+            execute, before, after = loader.exec_module, self._before, self._after
 
             def exec_module(module: types.ModuleType) -> None:
-                del loader.exec_module
-                execute(module)
-                attempt(then)
+                attempt(loader.__dict__.pop, "exec_module", None)
+                attempt(before)
+                try:
+                    execute(module)
+                finally:
+                    attempt(after)
 
-            loader.exec_module = exec_module  # type: ignore[method-assign]
+            # A loader that takes no attributes is that of a module of C code, which notes nothing of ours.
+            with contextlib.suppress(AttributeError):
+                loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+
+def compiler_import(then: Callable[[], None]) -> ImportWatch:
+    """Calls ``then`` when the compiler has been imported."""
+    return ImportWatch(lambda name: name == private.EVAL_FRAME, after=then)
+
+
+def torch_imports(before: Callable[[], None], after: Callable[[], None]) -> ImportWatch:
+    """Calls ``before`` and ``after`` around the execution of a module of torch: it may note by identity what it finds,
+    and for ever.
+    """
+    return ImportWatch(lambda name: name.startswith(("torch.", "torch_npu.")), before, after)

@@ -37,7 +37,11 @@ class Context:
     def names(self) -> ApiNames:
         """Which calls are recorded, and under which names."""
         settings = self.session.settings
-        return ApiNames(settings.api_scope != "listed" and settings.risk_level is None, settings.api_list_file)
+        return ApiNames(
+            settings.api_scope != "listed" and settings.risk_level is None,
+            settings.api_list_file,
+            settings.custom_op_namespaces,
+        )
 
 
 @dataclass(frozen=True)

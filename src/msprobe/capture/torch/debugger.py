@@ -11,8 +11,9 @@ from typing import Any
 
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF, Debugger
-from msprobe.capture.method_arguments import check_rank_id, check_token_range
+from msprobe.capture.method_arguments import check_rank_id, check_scheduled_tokens, check_token_range
 from msprobe.capture.torch.custom import register_again
+from msprobe.capture.torch.custom_list import ListedApis
 from msprobe.capture.torch.dataloader import LoaderSteps
 from msprobe.capture.torch.models import name_modules
 from msprobe.capture.torch.recorder import RANKS, TorchRecorder
@@ -103,6 +104,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     def _set_up(self, settings: Settings, model: Any, load: Callable[[], Settings]) -> None:
         self.settings = settings
         self.recorder = TorchRecorder(settings)
+        self._listed = ListedApis(settings.custom_api_file)
         self._begin_sending()
         self._listen_for_benchmark()
         if settings.lockstep is not None:
@@ -133,12 +135,14 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         ``model``: a Module, or a list or tuple of them; needed at L0 and mix, and with ``token_range``. The
         root itself is not recorded, its sub-modules are. ``token_range`` ``[a, b]``: count the calls of the
         model's forward since start, record calls a to b only. ``rank_id``: the number in the folder's name
-        instead of the rank of the process group. A second start before stop changes nothing.
+        instead of the rank of the process group. ``scheduled_tokens`` is an argument of mindstudio-probe 26.2:
+        anything but None raises NotAvailableError. A second start before stop changes nothing.
         """
         self = cls._require()
         if self._begins_probing():
             return
         check_rank_id(rank_id)
+        check_scheduled_tokens(scheduled_tokens)
         self._look_at_config()
         listens = self.recorder.bus.has_listeners
         if self.settings.level == "debug" and not listens:
@@ -163,6 +167,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             return
         named = name_modules(given, self.settings.record_root) if given is not None else []
         self.recorder.models.give(given)
+        self._listed.register(self.recorder)
         if tokens is not None:
             outcome.reason = f"no call of the model came within token_range {token_range}"
             if self._tokens is None:
@@ -248,6 +253,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             return
         named = name_modules(model, self.settings.record_root) if model is not None else []
         self.recorder.models.give(model)
+        self._listed.register(self.recorder)
         self.recorder.start(named)
 
     def _end_batch(self) -> None:
@@ -267,4 +273,5 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     def _renewed(self, settings: Settings) -> TorchRecorder:
         renewed = TorchRecorder(settings)
         register_again(self.recorder, renewed)
+        self._listed = ListedApis(settings.custom_api_file)
         return renewed

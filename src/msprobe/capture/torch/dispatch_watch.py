@@ -26,8 +26,7 @@ _PARTS = ("aten::_indices", "aten::_values")
 _UNSEEN = frozenset(_ORIGINS + _PARTS)
 
 _without_functions = private.without_functions
-# While torch.jit traces, sizes are tensors and what we do would become part of the trace.
-_tracing = private.tracing_state
+_is_traced = private.is_traced
 
 
 class Observer(Protocol):
@@ -199,7 +198,7 @@ class _Kernel:
             # off.
             _set_included(watch.key, False)
             return None
-        return (recorder, self._described()) if recorder.wants and _tracing() is None else None
+        return (recorder, self._described()) if recorder.wants and not _is_traced() else None
 
     def _described(self) -> Operator:
         if self._operator is None:

@@ -29,8 +29,7 @@ _push = private.push_mode
 _pop = private.pop_mode
 _stack_length = private.count_modes
 _without_functions = private.without_functions
-# While torch.jit traces, sizes are tensors and what we do would become part of the trace.
-_tracing = private.tracing_state
+_is_traced = private.is_traced
 
 
 # What `_after` is told of a transparent function.
@@ -79,7 +78,7 @@ class CallMode(TorchFunctionMode):
             api = self.find(func)
         except TypeError:  # an unhashable callable
             api = None
-        if api is None or not self.session.recording or self.thread.muted or _tracing() is not None:
+        if api is None or not self.session.recording or self.thread.muted or _is_traced():
             return func, args, kwargs, None
         if api.transparent:
             if api.unit is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from msprobe.capture.units import Unit
 class ModulePass(Unit):
     """A module's pass between its beginning and its end."""
 
-    __slots__ = ("edges", "handled", "oldest", "parameters")
+    __slots__ = ("edges", "oldest", "parameters")
 
     def __init__(self, entry: str, backward: str, order: int, stack: CallStack, parent: Any) -> None:
         # Not that of Unit: this is made for every pass, and the rest of what it has there is set at once.
@@ -33,8 +32,6 @@ class ModulePass(Unit):
         self.kwinputs: Any = {}
         self.attributes = None
         self.watched = False
-        # The identity of the exception that was being handled when the pass began.
-        self.handled = id(sys.exc_info()[1])
         self.edges: list[ArgumentEdge] = []
         # The module's own as they were when the pass began.
         self.parameters: Sequence[Any] = ()

@@ -7,7 +7,6 @@ Hooks on modules tell of passes (:mod:`msprobe.capture.torch.module_hooks`). Wha
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,8 +23,7 @@ from msprobe.capture.torch.user_modules import is_training, own_buffers, own_par
 from msprobe.capture.units import PassWriter
 
 _without_functions = private.without_functions
-# While torch.jit traces, sizes are tensors and what we do would become part of the trace.
-_tracing = private.tracing_state
+_is_traced = private.is_traced
 
 
 class ModuleRecorder(TensorWriter, PassWriter):
@@ -43,7 +41,7 @@ class ModuleRecorder(TensorWriter, PassWriter):
     def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], above: int = 0) -> None:
         """The module is about to run. ``above``: how many frames of ours lie between this and the hook."""
         session = self.session
-        if not session.recording or session.thread.muted or _tracing() is not None:
+        if not session.recording or session.thread.muted or _is_traced():
             return
         with _without_functions():
             try:
@@ -51,13 +49,13 @@ class ModuleRecorder(TensorWriter, PassWriter):
             except Exception as error:
                 session.fault(name, error)
 
-    def leave(self, name: str, module: nn.Module, result: Any) -> None:
-        """The module has run, or raised."""
+    def leave(self, name: str, module: nn.Module, result: Any, error: BaseException | None = None) -> None:
+        """The module has run, or raised ``error``."""
         if not self.is_running(module):
             return
         with _without_functions():
             try:
-                self.end_passes(module, result)
+                self.end_passes(module, result, error)
             except Exception as error:
                 self.session.fault(name, error)
 
@@ -80,15 +78,11 @@ class ModuleRecorder(TensorWriter, PassWriter):
             unit.parameters = (*module._parameters.values(),)
             self.parameters.watch(unit.name, module)
 
-    def how_it_ended(self, unit: ModulePass, result: Any) -> dict[str, str]:
+    def how_a_pass_failed(self, error: BaseException) -> dict[str, str]:
         """See :class:`PassWriter`."""
-        error = None if result is not None else sys.exc_info()[1]
-        if error is None or id(error) == unit.handled:
-            return {}
-        kind = type(error).__name__
-        if kind == STOPPED:
+        if type(error).__name__ == STOPPED:
             return {"stopped": "recomputation ended inside this module"}
-        return {"error": f"{kind}: {error}"[:2000]}
+        return super().how_a_pass_failed(error)
 
     def state_of(self, module: nn.Module) -> dict[str, Any]:
         """See :class:`PassWriter`: that it is not training, and its buffers if they are wanted."""

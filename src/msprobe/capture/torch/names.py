@@ -12,7 +12,7 @@ An operator and the method behind it reach the recorder as one and the same func
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -134,10 +134,14 @@ def _resolve(holder: Any, dotted: str) -> Any:
 class ApiNames:
     """Function object -> :class:`Api`; None for functions that are part of no record.
 
-    ``include_unlisted`` False restricts recording to the list: the shipped one, or that of ``list_file``.
+    ``include_unlisted`` False restricts recording to the list: the shipped one, or that of ``list_file``. All operators
+    of ``own_namespaces`` (of ``torch.ops``) count as listed.
     """
 
-    def __init__(self, include_unlisted: bool = True, list_file: str | None = None) -> None:
+    def __init__(
+        self, include_unlisted: bool = True, list_file: str | None = None, own_namespaces: Collection[str] = ()
+    ) -> None:
+        self._own_namespaces = frozenset(own_namespaces)
         self.include_unlisted = include_unlisted
         self.list_file = list_file
         self.table: dict[Any, Api | None] = {}
@@ -314,6 +318,8 @@ class ApiNames:
         known = self.namespaces.get(space)
         if known is not None:
             return known(function, f"Ops.{name}")
+        if space in self._own_namespaces:
+            return Api(f"Ops.{name}", True, name=name)
         foreign = self.foreign_operator(space, f"Ops.{name}" if self.include_unlisted else "")
         return foreign if foreign is not None else self._unlisted("Ops", name)
 

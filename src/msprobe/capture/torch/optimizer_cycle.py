@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,34 +13,49 @@ import torch
 from msprobe import log
 from msprobe.capture.identity import IdentityMap, IdentitySet
 
-# An optimizer that steps once for so many steps of another one is waited for (a critic trained five times for each
+# An optimizer that steps once for so many steps of a different one is waited for (a critic trained five times for each
 # step of its generator); one that takes longer is trained in a phase of its own.
-_MOST_WAITED = 10
+MOST_WAITED = 10
+# An optimizer of a model of which a copy is trained is waited for longer: inner loops have many steps.
+_MOST_INNER = 100
+# So many optimizers, each made anew and each with steps of its own, may be the inner ones of something larger.
+_MANY_MADE = 3
+# Where there are more optimizers than this (one for each parameter), none is taken for that of a copy.
+_MANY_ALIVE = 64
 
 
 class OptimizerCycle:
-    """Told of each optimizer step; tells when the training step is complete.
+    """Takes note of each optimizer step, and knows when the training step is complete.
 
     A training step is complete when every optimizer has stepped that still has something to update. Not waited for:
 
-    - one whose ``step`` torch does not hook: it wraps another one (AcceleratedOptimizer, LightningOptimizer), which
+    - one whose ``step`` torch does not hook: it wraps a different one (AcceleratedOptimizer, LightningOptimizer), which
       is seen itself;
     - one of whose parameters none is trained, or all were updated in this step by others;
-    - one that another has overtaken: the other's second step tells that this one does not step each time. If it was
-      overtaken before and stepped in the end, it is waited for as long as then. It takes part again when it steps.
+    - one that is *overtaken*: others have stepped more often in this training step than it is waited for. Usually that
+      is once. One that has yet to make its first step, and whose model is called, is waited for longer, and one that
+      was overtaken and stepped in the end for as long as then. It takes part again when it steps.
 
-    ``all_optimizers`` gives the optimizers that exist; ``is_used`` tells whether the model of one was called in this
-    step.
+    An *inner* optimizer (meta-learning, an attack on the inputs) is made in the middle of the training and steps
+    between two steps of an older one, the *outer* one, for whose next step it is no reason to end the training step.
+    Known by that it was made since the outer one stepped, or by its parameters, which are copies of the outer one's.
+
+    ``all_optimizers`` gives the optimizers that exist; ``is_used``: whether the model of one was called in this step;
+    ``advice``: what the user can do where optimizers are not waited for, for the end of a line.
     """
 
     def __init__(
-        self, all_optimizers: Callable[[], Iterable[Any]], is_used: Callable[[Any], bool] = lambda optimizer: True
+        self,
+        all_optimizers: Callable[[], Iterable[Any]],
+        is_used: Callable[[Any], bool] = lambda optimizer: True,
+        advice: str = "",
     ) -> None:
         self._all = all_optimizers
         self._is_used = is_used
+        self._advice = advice
         self._members: IdentitySet = IdentitySet()
         self._ever: IdentitySet = IdentitySet()
-        self._told: IdentitySet = IdentitySet()
+        self._named: IdentitySet = IdentitySet()
         # How often each has stepped in this training step, and the most of these.
         self._counts: IdentityMap[int] = IdentityMap()
         self._most = 0
@@ -46,9 +63,37 @@ class OptimizerCycle:
         # waited for.
         self._behind: IdentityMap[int] = IdentityMap()
         self._patience: IdentityMap[int] = IdentityMap()
+        # The order in which optimizers were made, and those that were made since the last training step ended.
+        self._numbers = itertools.count(1)
+        self._made: IdentityMap[int] = IdentityMap()
+        self._new: IdentitySet = IdentitySet()
+        # Optimizers of copies: whose parameters were copied. And both kinds, as they turned out.
+        self._copied: IdentityMap[weakref.ref[Any]] = IdentityMap()
+        self._outer: IdentitySet = IdentitySet()
+        self._inner: IdentitySet = IdentitySet()
+        self._made_and_counted = 0
         self.has_stepped = False
+        # How many training steps are complete.
+        self.steps = 0
         self._exist = False
         self._questions = 0
+
+    # ------------------------------------------------------------ what there is
+
+    def made(self, optimizer: Any) -> None:
+        """``optimizer`` was made just now."""
+        self._exist = True
+        if optimizer not in self._made:
+            self._made[optimizer] = next(self._numbers)
+            self._new.add(optimizer)
+
+    def expect(self, updates: Any) -> None:
+        """``updates`` are made by hand, in the place of an optimizer, which it looks like."""
+        self._members.add(updates)
+
+    def number_of(self, optimizer: Any) -> int:
+        """The place of ``optimizer`` in the order in which the program made its optimizers, from 0."""
+        return max(0, self._made.get(optimizer, 0) - 1)
 
     def has_optimizers(self, look_again: bool = False) -> bool:
         """True if the program has made an optimizer. Looked for at the first, second, fourth ... question only, unless
@@ -62,9 +107,29 @@ class OptimizerCycle:
                 self._exist = any(map(is_hooked, self._all()))
         return self._exist
 
-    def has_noted(self, optimizer: Any) -> bool:
-        """True if ``optimizer`` has stepped in this training step."""
-        return optimizer in self._counts
+    def alive(self) -> list[Any]:
+        """The optimizers of torch that were made or have stepped, and are still there."""
+        found = IdentitySet([*self._made, *self._ever])
+        return [one for one in found if isinstance(one, torch.optim.Optimizer)]
+
+    @property
+    def is_begun(self) -> bool:
+        """True if some optimizer has stepped in this training step."""
+        return self._most > 0
+
+    # ------------------------------------------------------------ steps
+
+    def before(self, optimizer: Any) -> None:
+        """``optimizer`` is about to step: what it will update is as it was before its first step."""
+        if optimizer in self._ever or optimizer in self._copied or not self._made.get(optimizer):
+            return
+        if len(self._made) > _MANY_ALIVE:
+            return
+        number = self._made.get(optimizer, 0)
+        for other in self._made:
+            is_older = self._made.get(other, 0) < number
+            if is_older and is_copy(parameters_of(optimizer), parameters_of(other)):
+                self._copied[optimizer] = weakref.ref(other)
 
     def note(self, optimizer: Any) -> None:
         """``optimizer`` has stepped, or would have but for a scaler that skipped the step."""
@@ -72,12 +137,17 @@ class OptimizerCycle:
             self.has_stepped = True
             self._members.update(filter(is_hooked, self._all()))
         elif optimizer not in self._ever and not self._counts:
-            # Maybe another training of the same program: then the models of the earlier one were not called.
+            # Maybe a different training of the same program: then the models of the earlier one were not called.
             for other in [one for one in self._members if one is not optimizer and not self._is_used(one)]:
-                self._members.discard(other)
+                if not (self._is_copy_of(optimizer, other) and (other not in self._ever or other in self._outer)):
+                    self._members.discard(other)
+        inner = [one for one in self._counts if self._is_inner_to(one, optimizer)]
+        if inner:
+            self._outer.add(optimizer)
+            self._inner.update(inner)
         if optimizer not in self._counts:
             waited = self._behind.pop(optimizer, 0) + self._most
-            if 1 < waited <= _MOST_WAITED:
+            if 1 < waited <= (_MOST_INNER if inner else MOST_WAITED):
                 self._patience[optimizer] = max(waited, self._patience.get(optimizer, 1))
         self._members.add(optimizer)
         self._ever.add(optimizer)
@@ -86,16 +156,42 @@ class OptimizerCycle:
         if self._most > 1:
             self._drop_overtaken()
 
+    def _is_copy_of(self, optimizer: Any, other: Any) -> bool:
+        copied = self._copied.get(optimizer)
+        return copied is not None and copied() is other
+
+    def _is_inner_to(self, one: Any, outer: Any) -> bool:
+        """Whether ``one``, which has stepped, was made for work between two steps of ``outer``."""
+        if one is outer or self._made.get(one, 0) <= self._made.get(outer, 0):
+            return False
+        if self._is_copy_of(one, outer):
+            return True
+        if one not in self._new or outer not in self._ever or outer in self._new:
+            return False
+        own = {id(parameter) for parameter in parameters_of(one)}
+        return all(id(parameter) not in own for parameter in parameters_of(outer))
+
+    def _waited_for(self, one: Any) -> int:
+        """How many steps any other optimizer may make in this training step while ``one`` has made none."""
+        known = self._patience.get(one, 1)
+        if one not in self._ever:
+            if any(self._is_copy_of(other, one) for other in self._counts):
+                return _MOST_INNER
+            return MOST_WAITED if self._is_used(one) else 1
+        if one in self._outer and all(self._is_inner_to(other, one) for other in self._counts):
+            return max(MOST_WAITED, 2 * known)
+        return known
+
     def _drop_overtaken(self) -> None:
-        dropped = [one for one in self._missing() if self._most > self._patience.get(one, 1)]
+        dropped = [one for one in self._missing() if self._most > self._waited_for(one)]
         for one in dropped:
             self._members.discard(one)
             self._behind.setdefault(one, 0)
-        new = [one for one in dropped if one not in self._told]
-        self._told.update(new)
+        new = [one for one in dropped if one not in self._named]
+        self._named.update(new)
         if new:
-            names = ", ".join(sorted(type(one).__name__ for one in new))
-            log.info(f"Optimizers that do not step each time do not keep a step from ending: {names}.")
+            names = ", ".join(sorted({name_of(one) for one in new}))
+            log.info(f"Optimizers that do not step each time do not keep a step from ending: {names}.{self._advice}")
 
     def _missing(self) -> list[Any]:
         return [one for one in self._members if one not in self._counts]
@@ -107,14 +203,32 @@ class OptimizerCycle:
             updated = {id(parameter) for one in self._counts for parameter in parameters_of(one)}
             if any(p.requires_grad and id(p) not in updated for one in missing for p in parameters_of(one)):
                 return False
+        self._count_made()
         self.end()
         return True
+
+    def _count_made(self) -> None:
+        """Say it once if steps are counted of one optimizer after the other that the program has just made."""
+        if self.steps and any(one in self._new and one not in self._inner for one in self._counts):
+            self._made_and_counted += 1
+            if self._made_and_counted == _MANY_MADE and self._advice:
+                names = ", ".join(sorted({name_of(one) for one in self._counts}))
+                log.info(
+                    f"This program makes one optimizer after the other ({names}), and each of their steps counts as a"
+                    f" step of the training.{self._advice}"
+                )
 
     def end(self) -> None:
         """The training step is over, whatever is missing."""
         for one in IdentitySet([*self._missing(), *self._behind.keys()]):
             if one not in self._counts:
                 self._behind[one] = self._behind.get(one, 0) + self._most
+        for one in self._inner:
+            # It will not be missed.
+            self._members.discard(one)
+            self._behind.pop(one, None)
+        self.steps += 1
+        self._new.clear()
         self._counts.clear()
         self._most = 0
 
@@ -124,10 +238,35 @@ def is_hooked(optimizer: Any) -> bool:
     return bool(getattr(getattr(type(optimizer), "step", None), "hooked", False))
 
 
+def name_of(optimizer: Any) -> str:
+    """What ``optimizer`` is called in a line."""
+    return str(getattr(optimizer, "label", "")) or type(optimizer).__name__
+
+
 def parameters_of(optimizer: Any) -> Iterator[Any]:
     """The parameters that ``optimizer`` updates."""
     for group in getattr(optimizer, "param_groups", None) or ():
         yield from group["params"]
+
+
+def is_copy(parameters: Iterable[Any], others: Iterable[Any]) -> bool:
+    """Whether at least half of ``parameters`` have the shapes and values of ``others`` in their order, in memory of
+    their own, and are more than constants.
+    """
+    own, theirs = list(parameters), list(others)
+    known = {id(parameter) for parameter in theirs}
+    if not own or any(id(parameter) in known for parameter in own):
+        return False
+    shapes = [(a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device) for a, b in zip(own, theirs, strict=False)]
+    if 2 * sum(shapes) < len(own):
+        return False
+    with torch.no_grad():
+        equal = [
+            a
+            for a, b, is_like in zip(own, theirs, shapes, strict=False)
+            if is_like and a.data_ptr() != b.data_ptr() and torch.equal(a, b)
+        ]
+        return 2 * len(equal) >= len(own) and any(bool((a != a.flatten()[0]).any()) for a in equal if a.numel() > 1)
 
 
 def all_optimizers() -> Iterator[Any]:

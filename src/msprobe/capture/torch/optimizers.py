@@ -254,6 +254,16 @@ class OptimizerRecorder:
         with _without_functions(), torch.no_grad():
             self.session.guard(self._skipped, scaling)
 
+    def skip_scaled(self, optimizer: Any) -> None:
+        """A scaler takes no step of ``optimizer`` now: record it at once, as the training step ends by it."""
+        scaling = self._running.scalings[-1] if self._running.scalings else None
+        if scaling is None or scaling.stepped or scaling.optimizer is not optimizer:
+            return
+        if self.session.recording and not self.session.thread.muted:
+            scaling.stepped = True
+            with _without_functions(), torch.no_grad():
+                self.session.guard(self._skipped, scaling)
+
     def _skipped(self, scaling: Scaling) -> None:
         """The scaler found an infinity or NaN in the gradients, and took no step."""
         step = self._new_step(scaling.optimizer, None)

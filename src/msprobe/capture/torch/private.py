@@ -76,8 +76,7 @@ ABILITIES: dict[str, Ability] = {
     "modules": Ability(
         _in(
             "torch.nn.Module",
-            "_parameters _buffers _modules _forward_pre_hooks _forward_pre_hooks_with_kwargs _forward_hooks"
-            " _forward_hooks_with_kwargs _forward_hooks_always_called",
+            "_parameters _buffers _modules _forward_pre_hooks _forward_pre_hooks_with_kwargs _call_impl",
         ),
         "modules are not recorded",
     ),
@@ -150,9 +149,7 @@ ATTRIBUTES: dict[str, frozenset[str]] = {
     "torch.Tensor": frozenset("_version _base _values _nnz _is_zerotensor _typed_storage".split()),
     "storage": frozenset("_cdata _weak_ref".split()),
     "torch.nn.Module": frozenset(
-        "_parameters _buffers _modules _forward_pre_hooks _forward_pre_hooks_with_kwargs _forward_hooks"
-        " _forward_hooks_with_kwargs _forward_hooks_always_called _backward_hooks _backward_pre_hooks"
-        " _compiled_call_impl".split()
+        "_parameters _buffers _modules _forward_pre_hooks _forward_pre_hooks_with_kwargs _compiled_call_impl".split()
     ),
     "compiled module": frozenset(["_orig_mod"]),
     "node of the graph": frozenset(["_sequence_nr"]),
@@ -248,8 +245,22 @@ def _traced() -> Any:
     return torch.jit.is_tracing() or None  # type: ignore[no-untyped-call, attr-defined]
 
 
-#: None unless torch.jit traces. Sizes are tensors then, and what we do would become part of the trace.
-tracing_state: Callable[[], Any] = find("torch._C._get_tracing_state") or _traced
+_tracing_state: Callable[[], Any] = find("torch._C._get_tracing_state") or _traced
+_dispatch_mode_of: Callable[[Any], Any] = find("torch._C._get_dispatch_mode") or (lambda key: None)
+_PROXY: Any = getattr(find("torch._C._TorchDispatchModeKey"), "PROXY", None)
+_symbolic: Any = find("torch.fx._symbolic_trace") or types.SimpleNamespace()
+_symbolic.__dict__.setdefault("_is_fx_tracing_flag", False)
+
+
+def is_traced() -> bool:
+    """Whether somebody makes a graph of what this thread runs: ``torch.jit.trace``, ``torch.fx``, ``make_fx``,
+    ``torch.export``. Values stand for others then, and what we do would become part of the graph. Takes 0.2 µs.
+    """
+    return (
+        _tracing_state() is not None
+        or _symbolic._is_fx_tracing_flag
+        or (count_dispatch_modes() != 0 and _PROXY is not None and _dispatch_mode_of(_PROXY) is not None)
+    )
 
 
 def default_device_mode() -> Any:
@@ -261,6 +272,19 @@ def default_device_mode() -> Any:
 def default_device() -> Any:
     """The device that was set as the default one; None if none was."""
     return find("torch.utils._device.CURRENT_DEVICE")
+
+
+_GRAPH_MAKERS = (
+    *("torch.jit._trace.trace", "torch.jit._trace.trace_module", "torch.jit._trace._get_trace_graph"),
+    *("torch.fx._symbolic_trace.Tracer.trace", "torch.export.export", "torch.export.export_for_training"),
+    *("torch.export._trace._export", "torch.onnx.export", "torch.onnx.utils.export"),
+    *("torch.fx.experimental.proxy_tensor._MakefxTracer.trace", "torch.fx.experimental.proxy_tensor.dispatch_trace"),
+)
+
+
+def graph_makers() -> list[Any]:
+    """The functions that make a graph of what they run, as far as the program has imported them."""
+    return [function for function in map(find, _GRAPH_MAKERS) if isinstance(function, types.FunctionType)]
 
 
 # ---------------------------------------------------------------- the dispatcher
@@ -378,6 +402,19 @@ UNUSUAL: dict[str, str] = {
 }
 
 
+# ---------------------------------------------------------------- modules
+
+
+def call_of_modules() -> Any:
+    """The function that runs a module's hooks and its ``forward``, whoever calls the module."""
+    return find("torch.nn.Module._call_impl")
+
+
+_hooks_of_all = find("torch.nn.modules.module._global_forward_pre_hooks")
+#: The pre-forward hooks of all modules: a dictionary that torch keeps and never replaces.
+hooks_before_all: Any = {} if _hooks_of_all is None else _hooks_of_all
+
+
 # ---------------------------------------------------------------- functions, loaders, ranks
 
 VF: Any = find("torch._VF")
@@ -389,6 +426,8 @@ FRAMEWORK_MODULES = (
     *("torch.distributed.", "torch.utils.checkpoint"),
 )
 COALESCING = "_coalescing_manager"
+#: In ``torch.autograd``: what ``backward`` and ``grad`` hand their work to. Since torch 2.2.
+RUN_BACKWARD = "_engine_run_backward"
 #: Where torch plans what it will compute: modules, classes and methods. Of DTensor from torch 2.5, and before.
 PLANNERS = (
     *(

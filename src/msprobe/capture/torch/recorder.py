@@ -32,10 +32,12 @@ from msprobe.capture.stacks import CallStacks
 from msprobe.capture.targets import Passes, Targets
 from msprobe.capture.torch import private, values
 from msprobe.capture.torch.calls import CallRecorder
+from msprobe.capture.torch.collectives_functions import is_entrance
 from msprobe.capture.torch.compiled import CompiledRegions
 from msprobe.capture.torch.context import Context, GraphHooks
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.gradients import NodeHooks
+from msprobe.capture.torch.graph_makers import GraphMakers
 from msprobe.capture.torch.heard_gradients import HeardGradients, HeardParameterGradients
 from msprobe.capture.torch.models import Models, roots_besides
 from msprobe.capture.torch.module_hooks import ModuleHooks, TargetOf
@@ -75,6 +77,8 @@ def _is_recompute(code: types.CodeType) -> bool:
 
 def _is_way_in(code: types.CodeType) -> bool:
     # Between a Python function of torch and the mode: how the mode is called, not who calls.
+    if code.co_name == "_call_impl":
+        return is_entrance(code)
     return code.co_name == "handle_torch_function" and code.co_filename.endswith("overrides.py")
 
 
@@ -134,7 +138,8 @@ class TorchRecorder:
             private.has(ability)  # said here if not; what needs them has another way
         parts.make(possible(needs_of(self.level)))
         self.regions = CompiledRegions(context, parts, self.module_hooks, graph, parameters, self.stop)
-        parts.last.append(self.regions)
+        graph_makers = GraphMakers(self.regions.step_aside, self.regions.come_back)
+        parts.last += [self.regions, graph_makers]
         leave_to_parents(self)
 
     def _types(self) -> dict[type, Callable[[Any], Any]]:

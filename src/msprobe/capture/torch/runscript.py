@@ -22,16 +22,21 @@ from msprobe.guard import attempt
 
 
 def run_script(
-    config_path: str | None, script_argv: Sequence[str], first_step: int | None = None, **overrides: Any
+    config_path: str | None,
+    script_argv: Sequence[str],
+    first_step: int | None = None,
+    step_on: str | None = None,
+    **overrides: Any,
 ) -> int:
     """Run ``script_argv`` as ``python script_argv...`` would, with recording on; the exit status of the
     script.
 
     ``script_argv``: a script and its arguments, or ``-m``, a module and its arguments. ``config_path`` and
     ``overrides``: as for PrecisionDebugger. ``first_step``: the number of the first step, if the script resumes a
-    training. What is recorded when: see
-    :class:`msprobe.capture.torch.script_steps.ScriptSteps`. Processes that the script starts as ranks of a
-    process group are recorded too (:mod:`msprobe.capture.torch.child_processes`), others are not. A script that
+    training. ``step_on``: what ends a step (:class:`msprobe.capture.step_on.StepOn`), if it is not what the program
+    makes of its steps. What is recorded when: see :class:`msprobe.capture.torch.script_steps.ScriptSteps`.
+    Processes that the script starts as ranks of a process group are recorded too
+    (:mod:`msprobe.capture.torch.child_processes`); of others that train, a line says that they are not. A script that
     constructs a PrecisionDebugger itself runs as without ``msprobe run``: its own calls and settings count.
 
     An exception that ends the script is shown with the script's own traceback and gives the status 1.
@@ -39,7 +44,7 @@ def run_script(
     configuration.
     """
     target, argv = _target(script_argv)
-    recording = ScriptRecording(config_path, first_step, overrides)
+    recording = ScriptRecording(config_path, first_step, overrides, step_on)
     recording.debugger.recorder.session.stacks.leave_out_callers()
     children = ChildProcesses(recording.words(), follow_child)
     children.attach()
@@ -47,7 +52,7 @@ def run_script(
         return _status_of(target, argv, recording.steps)
     finally:
         attempt(children.detach)
-        attempt(recording.end, children.started)
+        attempt(recording.end, children.started, children.others)
 
 
 class _Target(types.SimpleNamespace):

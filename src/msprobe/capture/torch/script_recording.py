@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import time
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing import process
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +18,9 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture.outcome import named_numbers
+from msprobe.capture.step_on import StepOn
+from msprobe.capture.torch import private
+from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.script_steps import ScriptSteps
@@ -29,8 +35,14 @@ class ScriptRecording:
     #: That of this process.
     active: ClassVar[ScriptRecording | None] = None
 
-    def __init__(self, config_path: str | None, first_step: int | None, overrides: Mapping[str, Any]) -> None:
-        self._given = config_path, first_step, dict(overrides)
+    def __init__(
+        self,
+        config_path: str | None,
+        first_step: int | None,
+        overrides: Mapping[str, Any],
+        step_on: str | None = None,
+    ) -> None:
+        self._given = config_path, first_step, dict(overrides), step_on
         self._since = time.time()
         self.debugger = PrecisionDebugger(config_path=config_path, **overrides)
         if self.debugger.settings.gradient_probe is not None:
@@ -41,19 +53,20 @@ class ScriptRecording:
             )
         if first_step is not None:
             PrecisionDebugger.set_init_step(first_step)
-        self.steps = ScriptSteps(self.debugger)
+        self.steps = ScriptSteps(self.debugger, step_on=StepOn.parse(step_on) if step_on is not None else None)
         self.steps.attach()
         PrecisionDebugger._give_way = self._give_way
         ScriptRecording.active = self
 
     def words(self) -> list[str]:
         """The options of ``msprobe run`` that record another process like this one, wherever it runs."""
-        config_path, first_step, overrides = self._given
+        config_path, first_step, overrides, step_on = self._given
         given = {
             "config": os.path.abspath(config_path) if config_path is not None else None,
             **overrides,
             "dump_path": os.path.abspath(self.debugger.settings.dump_path),
             "first_step": first_step,
+            "step_on": step_on,
         }
         return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
 
@@ -68,18 +81,21 @@ class ScriptRecording:
             outcome.forget()
         PrecisionDebugger.reset()
 
-    def end(self, has_children: bool = False) -> None:
-        """The program ends. ``has_children``: others may have recorded what this process did not."""
+    def end(self, has_children: bool = False, scripts: Mapping[str, int] = types.MappingProxyType({})) -> None:
+        """The program ends. ``has_children``: others may have recorded what this process did not. ``scripts``: Python
+        scripts that it has started, which nobody recorded, and how often.
+        """
         if ScriptRecording.active is not self:
             return
         ScriptRecording.active = PrecisionDebugger._give_way = None
         attempt(self.steps.detach)
         attempt(self._look_at_ranks, has_children)
+        attempt(_say_not_recorded, scripts)
         PrecisionDebugger.reset()
 
     def _look_at_ranks(self, has_children: bool) -> None:
         outcome = self.debugger.recorder.session.outcome
-        if outcome.is_empty and has_children and any(self._new_folders()):
+        if outcome.is_empty and has_children and (any(self._new_folders()) or any(self._new_folders("*/"))):
             outcome.forget()
         self._tell_missing_ranks()
 
@@ -106,13 +122,32 @@ class ScriptRecording:
                 " with `python -m msprobe run` in front of the script."
             )
 
-    def _new_folders(self) -> Iterator[str]:
-        """The names of ranks' folders, of any step, in which something was written since this recording began."""
-        for folder in Path(self.debugger.settings.dump_path).glob("step*/rank*"):
+    def _new_folders(self, below: str = "") -> Iterator[str]:
+        """The names of ranks' folders, of any step, in which something was written since this recording began.
+        ``below``: "*/" for those of processes that are no ranks.
+        """
+        for folder in Path(self.debugger.settings.dump_path).glob(f"{below}step*/rank*"):
             with contextlib.suppress(OSError):
                 # The clock of a file system ticks more slowly.
                 if any(file.stat().st_mtime >= self._since - 2 for file in folder.iterdir()):
                     yield folder.name
+
+
+def _say_not_recorded(scripts: Mapping[str, int]) -> None:
+    """Say which Python scripts were started and not recorded, if any: how often each."""
+    if scripts:
+        names = sorted({os.path.basename(path) for path in scripts})
+        started = "1 Python script" if sum(scripts.values()) == 1 else f"{sum(scripts.values())} Python scripts"
+        log.info(
+            f"The program has started {started} ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}), not"
+            " recorded here. To record one that trains, start it with `python -m msprobe run` in front of it and a"
+            " --dump-path of its own."
+        )
+
+
+def _folder_of_process() -> str:
+    """The name of this process of multiprocessing, as that of a folder."""
+    return re.sub(r"[^\w-]", "_", process.current_process().name)[:100]
 
 
 def _is_member() -> bool:
@@ -134,14 +169,27 @@ def follow_child(words: Sequence[str]) -> Callable[[int], None] | None:
 
 
 class _Expected:
-    """Waits for the first call of a module in a process that is a rank by then."""
+    """Waits until a process is a rank of a process group. One that makes an optimizer and is no rank (hogwild) is
+    recorded into a folder of its own below ``dump_path``; one that only computes gradients is not, and a line says so.
+    """
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
         self._recording: ScriptRecording | None = None
         self._patches = Patches()
         self._patches.add(nn.Module, "__call__", self._watched)
+        self._patches.add(torch.autograd, private.RUN_BACKWARD, self._watched_backward)
+        self._patches.add(torch.optim.Optimizer, "__init__", self._making)
         self._patches.attach()
+        self._functions = FunctionCalls()
+        joins = getattr(torch.distributed, "init_process_group", None)
+        self._functions.add(joins, self._joins)
+        self._functions.attach()
+
+    def _joins(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = original(*args, **kwargs)
+        attempt(self._begins)
+        return result
 
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -157,28 +205,67 @@ class _Expected:
         """True if this process is a rank by now: what it does is recorded from here on."""
         if not _is_member():
             return False
-        self._patches.detach()
         self._begin()
         return True
 
-    def _begin(self) -> None:
+    def _making(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            attempt(self._made, optimizer)
+
+        return __init__
+
+    def _made(self, optimizer: Any) -> None:
+        if self._recording is not None:
+            return
+        self._begin(folder="" if _is_member() else _folder_of_process())
+        if self._recording is not None:
+            self._recording.steps.rule.made(optimizer)
+
+    def _watched_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def run_backward(*args: Any, **kwargs: Any) -> Any:
+            attempt(self._say_if_no_rank)
+            return original(*args, **kwargs)
+
+        return run_backward
+
+    def _say_if_no_rank(self) -> None:
+        if not _is_member() and PrecisionDebugger.existing() is None:
+            log.once(
+                "no rank",
+                "warning",
+                f"This process ({process.current_process().name}) trains, and is not recorded: it is no rank of a"
+                " process group. To record it, start what it does as a program of its own, with `python -m msprobe"
+                " run` in front of it and a --dump-path of its own.",
+            )
+
+    def _stop_waiting(self) -> None:
+        self._patches.detach()
+        self._functions.detach()
+
+    def _begin(self, folder: str = "") -> None:
+        self._stop_waiting()
         if PrecisionDebugger.existing() is not None:
             # The script's own.
             return
         given: dict[str, Any] = {
             name.removeprefix("--"): value for name, value in zip(self._words[::2], self._words[1::2], strict=True)
         }
-        first_step = given.pop("first_step", None)
+        first_step, step_on = given.pop("first_step", None), given.pop("step_on", None)
+        config = given.pop("config", None)
+        given["dump_path"] = os.path.join(given["dump_path"], folder) if folder else given["dump_path"]
         try:
             self._recording = ScriptRecording(
-                given.pop("config", None), int(first_step) if first_step is not None else None, given
+                config, int(first_step) if first_step is not None else None, given, step_on
             )
         except Exception as error:
             log.error(f"This rank is not recorded: {error}")
 
     def end(self, status: int) -> None:
         """The process ends."""
-        self._patches.detach()
+        self._stop_waiting()
         if self._recording is not None:
             self._recording.steps.failed |= status != 0
             self._recording.end()

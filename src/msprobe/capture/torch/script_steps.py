@@ -6,8 +6,7 @@ import functools
 import sys
 import threading
 import types
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -16,36 +15,44 @@ from torch.autograd import profiler
 from torch.optim import optimizer as optimizers
 
 from msprobe import log
+from msprobe.capture.around import Around, Plan
 from msprobe.capture.debugger import SWITCHED_OFF
-from msprobe.capture.identity import IdentitySet
+from msprobe.capture.step_on import StepOn
 from msprobe.capture.torch import private
-from msprobe.capture.torch.compiler import CompilerImport, RegionWatch
+from msprobe.capture.torch.compiler import ImportWatch, RegionWatch, compiler_import
 from msprobe.capture.torch.debugger import PrecisionDebugger
-from msprobe.capture.torch.models import name_modules
-from msprobe.capture.torch.optimizer_cycle import OptimizerCycle, all_optimizers, parameters_of
+from msprobe.capture.torch.exchanges import Exchanges
+from msprobe.capture.torch.optimizer_cycle import all_optimizers, parameters_of
 from msprobe.capture.torch.optimizers import OptimizerRecorder
 from msprobe.capture.torch.patches import Patches
-from msprobe.capture.torch.user_modules import parameters
+from msprobe.capture.torch.script_models import ScriptModels, optimizer_parts
+from msprobe.capture.torch.step_rules import ADVICE, CallRule, rule_of
+from msprobe.capture.torch.surroundings import aside
+from msprobe.capture.torch.user_modules import models_of, parameters
 from msprobe.guard import attempt, guarded
 
 
 class ScriptSteps:
-    """Starts recording at the first forward pass of a step, and ends the step with the optimizer's.
+    """Starts recording at the first forward pass of a step, and ends the step where its rule says so.
 
-    **The model** is the outermost module that is called with gradients enabled and has parameters. Further
-    modules that are called on their own (a discriminator, a loss) are watched as well, from their first
-    call on; their entries are named ``Module.{Class}_{k}.{path}...``. Calls under ``no_grad`` (validation)
+    **The model** is the outermost module that is called with gradients enabled and has parameters, or whose ``forward``
+    is called. Further modules that are called on their own (a discriminator, a loss) are watched as well, from their
+    first call on; their entries are named ``Module.{Class}_{k}.{path}...``. Calls under ``no_grad`` (validation)
     begin no step, unless the program has no optimizer: what was recorded so is given up where a training
     follows.
 
-    **A step** ends when the optimizers of the program have stepped
-    (:class:`msprobe.capture.torch.optimizer_cycle.OptimizerCycle`). An optimizer inside another one's step
-    counts as part of it; a step that a ``GradScaler`` skips counts as made. Gradient accumulation makes a
-    step of several forward passes, as it should.
+    **A step** begins with the first call of a model, or where a rank sends to or receives from others before
+    that. It ends as its :class:`msprobe.capture.torch.step_rules.StepRule` says: usually when the weights are updated.
+    An optimizer inside another one's step counts as part of it; a step that a ``GradScaler`` skips counts as made.
+    Gradient accumulation makes a step of several forward passes, as it should. Forward passes behind the last step
+    that no backward pass follows are an evaluation, and no step.
+
+    **Without modules.** A program that computes its gradients without the call of any module is recorded from the end
+    of its first step on, all that it does between two steps included.
 
     ``may_begin``: asked before a step begins; someone knows where the training is. ``waits_for_end``: recording stops
     where the step ends, and :meth:`end_step` ends it. ``optimizers``: gives those that make a step, where that is
-    known; without it all that the program has, and any that steps.
+    known; without it all that the program has, and any that steps. ``step_on``: what the user says ends a step.
     """
 
     def __init__(
@@ -54,32 +61,47 @@ class ScriptSteps:
         may_begin: Callable[[], bool] | None = None,
         waits_for_end: bool = False,
         optimizers: Callable[[], Iterable[Any]] | None = None,
+        step_on: StepOn | None = None,
     ) -> None:
         self.debugger = debugger
         self._allowed = may_begin
         self._waits_for_end = waits_for_end
+        self._is_script = optimizers is None
         self._thread = threading.get_ident()
         self._attached = False
         self._depth = 0
-        self._models: list[weakref.ref[nn.Module]] = []
-        self._known = IdentitySet()
-        # Called on their own in this step.
-        self._called = IdentitySet()
-        self._cycle = OptimizerCycle(optimizers or all_optimizers, self._is_used)
+        self._models = ScriptModels(lambda: self.debugger.recorder)
+        advice = ADVICE if self._is_script else ""
+        self.rule = rule_of(step_on, optimizers or all_optimizers, advice, self._begin_call, self._end_call)
         # Optimizers whose steps run, with their stacks where there is a closure.
         self._stepping: list[tuple[Any, Any]] = []
+        # So many steps of optimizers were made; one of those that run, or ran just now, has ended the step.
+        self._steps_made = 0
+        self._ends_step = False
+        # Backward passes that run, one in the other.
+        self._backwards = 0
         # What is being recorded began without gradients, as the program had no optimizer.
         self._is_inference = False
+        # Since the last step ended: a step was to begin, wanted or not; a model was called in what is recorded.
+        self._is_begun = False
+        self._has_called = False
+        # The step began as compiled code was entered, which runs.
+        self._began_in_region = False
+        # The program computes without calls of modules.
+        self._without_modules = False
         # The script was ended by an exception.
         self.failed = False
         # The nearest that came to a step, if none began.
         self._met = ""
         self._handles: list[Any] = []
+        # What compiled code must not see.
         self._calls = Patches()
         self._calls.add(nn.Module, "__call__", self._watched_call)
+        self._calls.add(torch.autograd, private.RUN_BACKWARD, self._watched_backward)
         self._patches: list[Patches] = []
+        self._exchanges = Exchanges(self._begin_with_exchange)
         self._watch = RegionWatch(self)
-        self._import: CompilerImport | None = None
+        self._import: ImportWatch | None = None
 
     # ------------------------------------------------------------ life
 
@@ -90,31 +112,27 @@ class ScriptSteps:
         self._handles = [optimizers.register_optimizer_step_pre_hook(self._before_step)]
         patches = Patches()
         patches.add(profiler.record_function, "__exit__", self._leaving)
+        patches.add(torch.optim.Optimizer, "__init__", self._making)
         scaler = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
         patches.add(scaler, "step", self._scaled_step)
         patches.attach()
         self._patches.append(patches)
+        self._watch_exchanges()
         if private.eval_frame() is not None:
             self._attach_to_compiler()
         else:
-            self._import = CompilerImport(self._attach_to_compiler)
+            self._import = compiler_import(self._attach_to_compiler)
             sys.meta_path.insert(0, self._import)
 
     def detach(self) -> None:
-        """Leave nothing behind. Recording stops: what it has replaced lies over what was replaced here.
-
-        A step is finished by its optimizers. Only where there are none the end of the script finishes it.
-        """
+        """Leave nothing behind. Recording stops: what it has replaced lies over what was replaced here."""
         self._attached = False
+        attempt(self._end_recording)
         attempt(self._say_why)
-        recorder = self.debugger.recorder
-        if self.failed or self._cycle.has_stepped:
-            # Still recording, as far as the session knows: it will be closed in the middle of a step.
-            attempt(recorder.detach)
-        elif recorder.session.recording:
-            attempt(self.debugger.stop)
         if self._import is not None and self._import in sys.meta_path:
             sys.meta_path.remove(self._import)
+        attempt(self._exchanges.detach)
+        attempt(self.rule.detach)
         for one in reversed(self._patches):
             attempt(one.detach)
         self._patches.clear()
@@ -122,6 +140,43 @@ class ScriptSteps:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    def _end_recording(self) -> None:
+        """The program ends, in the middle of a step or of what turns out to be none."""
+        recorder = self.debugger.recorder
+        if not recorder.session.recording or not recorder.session.is_dumping:
+            if recorder.session.recording:
+                self.debugger.stop()
+        elif self.failed:
+            # Still recording, as far as the session knows: it will be closed in the middle of a step.
+            recorder.detach()
+        elif attempt(self.rule.is_over):
+            self.debugger.stop()
+        elif self._is_no_step():
+            if self._has_called:
+                log.info("What was computed behind the last step, without an update (an evaluation), is left out.")
+            self._give_up()
+        elif self.rule.is_unfinished():
+            recorder.detach()
+        else:
+            self.debugger.stop()
+
+    def _is_no_step(self) -> bool:
+        """Whether what is recorded now, and was not published yet, lacks all that would make it a step."""
+        if self.debugger.recorder.session.is_published:
+            return False
+        if not self._has_called and not self._without_modules:
+            # A rank has sent or received, and nothing was computed.
+            return not self.rule.has_backward
+        return self.rule.is_evaluation()
+
+    def _give_up(self) -> None:
+        """What is recorded is no step."""
+        self.debugger.recorder.detach()
+        self.debugger.recorder.session.give_up_step()
+        self.rule.begin_anew()
+        self._is_begun = self._has_called = False
+        self._watch_exchanges()
 
     def _say_why(self) -> None:
         outcome, level = self.debugger.recorder.session.outcome, self.debugger.settings.level
@@ -134,6 +189,12 @@ class ScriptSteps:
             outcome.reason = self._met or (
                 "the script called no torch.nn.Module, and the first call of one is where recording begins"
             )
+            problem = self.rule.problem()
+            if problem and outcome.is_empty and not self.debugger.recorder.session.recording:
+                # Where other processes have recorded, nobody asks why this one, which started them, did not.
+                outcome.reason = problem.removesuffix(".")
+            elif problem and not self.failed:
+                log.warning(problem)
 
     def _attach_to_compiler(self) -> None:
         if not private.has("compiled regions"):
@@ -151,13 +212,24 @@ class ScriptSteps:
 
     def _begin_in_region(self, frame: types.FrameType) -> None:
         recorder = self.debugger.recorder
-        if self._depth == 0 and not recorder.session.recording and self._may_begin() and self._begin():
+        if self._depth:
+            return
+        attempt(self._end_if_over)
+        if not recorder.session.recording and self._may_begin() and self._begin():
+            self._has_called = True
             recorder.regions.record_region(frame)
+            self._began_in_region = True
 
     def left(self, frame: types.FrameType | None) -> None:
         """It is back."""
+        attempt(self._end_region, frame)
         if self._attached:
             self._calls.attach()
+
+    def _end_region(self, frame: types.FrameType | None) -> None:
+        began, self._began_in_region = self._began_in_region, False
+        if began:
+            self.debugger.recorder.regions.end_region(frame)
 
     # ------------------------------------------------------------ the model
 
@@ -169,7 +241,7 @@ class ScriptSteps:
                 return original(module, *args, **kwargs)
             self._depth += 1
             try:
-                has_begun = attempt(self._outermost, module)
+                has_begun = attempt(self._outermost, module, sys._getframe(1))
                 if has_begun:
                     # The call has begun before the recorder could watch it.
                     return self.debugger.recorder.regions.modules.around(
@@ -190,105 +262,198 @@ class ScriptSteps:
             self._met = "modules were called in other threads than the script's main thread only"
         return is_here
 
-    def _outermost(self, module: nn.Module) -> bool:
+    def _outermost(self, module: nn.Module, frame: types.FrameType) -> bool:
         """A module is called from outside of all modules; True if recording begins here."""
-        recorder = self.debugger.recorder
-        if recorder.session.ended:
+        session = self.debugger.recorder.session
+        if session.ended:
             return False
-        if self._is_inference and torch.is_grad_enabled():
+        gradients = torch.is_grad_enabled()
+        if self._is_inference and gradients:
             self._give_up_inference()
-        self._called.add(module)
-        known = module in self._known
-        if not known and not recorder.session.recording and next(parameters(module), None) is None:
+        has_parameters = next(parameters(module), None) is not None
+        if has_parameters:
+            self._end_if_over()
+        if not gradients and session.recording and not self._has_called and self._is_no_step():
+            # A rank has sent or received for an evaluation.
+            self._give_up()
+        model = self._models.model_of(module, frame)
+        if model is None:
+            self.rule.call(module, gradients)
+            return self._begins_with(module, has_parameters, is_new=False)
+        if model is not module:
+            has_parameters = True
+            self.rule.call(model, gradients)
+        self.rule.call(module, gradients)
+        return self._begins_with(model, has_parameters, is_new=model not in self._models)
+
+    def _begins_with(self, module: nn.Module, has_parameters: bool, is_new: bool) -> bool:
+        recorder = self.debugger.recorder
+        if recorder.session.recording:
+            self._has_called = True
+            if is_new:
+                self._join(module)
+            return False
+        if is_new and not has_parameters:
             # A transformation of the data, or a loss; it begins no step.
             self._met = "only modules without parameters were called, which begin no step"
             return False
-        if recorder.session.recording:
-            if not known:
-                self._add(module)
-                self._tell_models()
-                named = self._names_of(len(self._models) - 1, module)
-                outside = recorder.regions.outside_more(module, named)
-                recorder.watch_more(outside)
-        elif self._may_begin():
-            if not known:
-                self._add(module)
-            return self._begin()
-        else:
+        if isinstance(self.rule, CallRule) and not self.rule.look():
+            self._met = "no model was called in a call of the function that --step-on names"
+            return False
+        if not self._may_begin():
             self._met = "the modules were called without gradients only (no_grad), which begins no step"
-        return False
+            return False
+        if is_new:
+            self._models.add(module)
+        self._has_called = True
+        return self._begin()
+
+    def _join(self, module: nn.Module) -> None:
+        """One more model is called in a step that is being recorded."""
+        recorder = self.debugger.recorder
+        index = self._models.add(module)
+        self._models.give()
+        recorder.watch_more(recorder.regions.outside_more(module, self._models.names_of(index, module)))
 
     def _may_begin(self) -> bool:
         if self._allowed is not None and not self._allowed():
             return False
-        return torch.is_grad_enabled() or not self._cycle.has_optimizers()
+        return torch.is_grad_enabled() or self.rule.begins_itself or not self.rule.has_optimizers()
 
     def _give_up_inference(self) -> None:
         """A pass with gradients: what came before it was a step of its own only if nothing is trained here."""
         self._is_inference = False
         session = self.debugger.recorder.session
-        if session.recording and self._cycle.has_optimizers(look_again=True):
+        if session.recording and self.rule.has_optimizers(look_again=True):
             log.info("What was recorded before the training (an evaluation) is left out; the training begins here.")
-            self.debugger.recorder.detach()
-            session.give_up_step()
+            self._give_up()
             # The model may have been called without what it is wrapped in for the training.
-            self._models.clear()
-            self._known.clear()
-
-    def _add(self, module: nn.Module) -> None:
-        self._models.append(weakref.ref(module))
-        self._known.add(module)
-
-    def _names_of(self, index: int, module: nn.Module) -> list[tuple[str, nn.Module]]:
-        recorder = self.debugger.recorder
-        named = name_modules(module, recorder.settings.record_root or index > 0)
-        lead = f"Module.{_lead(index, module)}"
-        return [(lead + name.removeprefix("Module."), inner) for name, inner in named]
-
-    def _tell_models(self) -> list[tuple[int, nn.Module]]:
-        """Let the recorder know all models that there are, and what their parameters are called: as their modules are,
-        so that neither changes when another model comes.
-        """
-        recorder = self.debugger.recorder
-        alive = [(i, found) for i, found in enumerate(reference() for reference in self._models) if found is not None]
-        models = [found for _, found in alive]
-        leads = [_lead(i, found) for i, found in alive]
-        recorder.models.give(models if len(models) != 1 else models[0], leads)
-        for part in recorder.parts:
-            if isinstance(part, OptimizerRecorder):
-                part.learn()
-        return alive
+            self._models.forget()
 
     def _begin(self) -> bool:
         """A new step; False if it is not wanted."""
         debugger = self.debugger
+        self._is_begun = True
         if debugger.settings.level == "debug" or not debugger.is_on():
             self._met = SWITCHED_OFF
             return False
-        named = [pair for i, found in self._tell_models() for pair in self._names_of(i, found)]
-        begun = debugger.recorder.start(named)
+        self._exchanges.detach()
+        begun = debugger.recorder.start(self._models.give())
         if begun:
-            self._is_inference = not torch.is_grad_enabled()
+            self._is_inference = not torch.is_grad_enabled() and not self.rule.begins_itself
             if self._stepping:
                 for part in self._optimizer_parts():
                     part.join(*self._stepping[-1])
+        else:
+            self._watch_exchanges()
         return begun
+
+    # ------------------------------------------------------------ other beginnings
+
+    def _watch_exchanges(self) -> None:
+        session = self.debugger.recorder.session
+        begins = self._attached and self._is_script and not self.rule.begins_itself and not session.ended
+        if begins and self.debugger.settings.level in ("L1", "mix"):
+            self._exchanges.attach()
+
+    @guarded
+    def _begin_with_exchange(self) -> None:
+        """A rank sends or receives before it calls a model: a stage of a pipeline gets its input so."""
+        session = self.debugger.recorder.session
+        if self._depth or threading.get_ident() != self._thread or session.recording or session.ended:
+            return
+        if torch.is_grad_enabled() and self._may_begin():
+            self._begin()
+
+    @guarded
+    def _begin_call(self) -> None:
+        """The function that is a step begins."""
+        if threading.get_ident() == self._thread and not self.debugger.recorder.session.recording:
+            self._begin()
+
+    @guarded
+    def _end_call(self, error: BaseException | None) -> None:
+        """It has returned, or raised."""
+        if threading.get_ident() == self._thread and error is None:
+            self.end_step()
+
+    def _begin_without_modules(self) -> None:
+        """The program computes without calls of modules: all that it does belongs to its steps."""
+        held = [parameter for optimizer in self.rule.cycle.alive() for parameter in parameters_of(optimizer)]
+        for model in models_of(held):
+            if model not in self._models:
+                self._models.add(model)
+        self._begin()
+
+    # ------------------------------------------------------------ gradients
+
+    def _watched_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def before(*args: Any, **kwargs: Any) -> Plan:
+            is_followed = attempt(self._backward_begins, args, kwargs)
+            return original, args, kwargs, self if is_followed else None
+
+        return Around(before, self._after_backward)  # type: ignore[no-any-return]
+
+    def _backward_begins(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """A backward pass is about to run; True if :meth:`_after_backward` is to be called."""
+        if threading.get_ident() != self._thread:
+            return False
+        self._backwards += 1
+        if self._backwards == 1:
+            attempt(self._before_backward, kwargs.get("accumulate_grad", True), args[0] if args else ())
+        return True
+
+    @guarded
+    def _after_backward(self, token: Any, result: Any, error: BaseException | None) -> None:
+        self._backwards -= 1
+
+    def _before_backward(self, accumulates: bool, roots: Sequence[Any]) -> None:
+        session = self.debugger.recorder.session
+        with session.thread.mute():
+            self.rule.backward(bool(accumulates), roots)
+        if isinstance(self.rule, CallRule):
+            self.rule.look()
+        if session.recording or self._is_begun or session.ended or not self._is_script or self._depth:
+            return
+        if self._without_modules or self.rule.begins_itself or self._allowed is not None:
+            return
+        if not self.rule.cycle.alive():
+            self._met = (
+                "the script computes gradients without the call of a torch.nn.Module and without an optimizer of torch;"
+                " say where its steps begin and end: --step-on call:FUNCTION"
+            )
+        else:
+            self._without_modules = self._models.with_roots = True
+            log.info(
+                "The script computes gradients without the call of a module (it calls forward() itself, or functions):"
+                " the first step is not recorded, and further ones with all that is done between them."
+            )
 
     # ------------------------------------------------------------ the optimizers
 
     def _optimizer_parts(self) -> list[OptimizerRecorder]:
-        return [part for part in self.debugger.recorder.parts if isinstance(part, OptimizerRecorder)]
+        return optimizer_parts(self.debugger.recorder)
 
-    def _is_used(self, optimizer: Any) -> bool:
-        """True if a module with a parameter of ``optimizer`` was called in this step."""
-        updated = {id(parameter) for parameter in parameters_of(optimizer)}
-        return any(id(p) in updated for module in self._called for p in parameters(module))
+    def _making(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            attempt(self._made, optimizer)
+
+        return __init__
+
+    def _made(self, optimizer: Any) -> None:
+        if threading.get_ident() == self._thread:
+            self.rule.made(optimizer)
 
     @guarded
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if threading.get_ident() != self._thread:
             return None
         session = self.debugger.recorder.session
+        if not self._stepping:
+            with aside(), session.thread.mute():
+                attempt(self.rule.before_step, optimizer)
         closure = kwargs.get("closure") if len(args) < 2 else args[1]
         if session.recording or session.ended or not callable(closure):
             self._stepping.append((optimizer, None))
@@ -316,9 +481,10 @@ class ScriptSteps:
 
         @functools.wraps(original)
         def __exit__(block: Any, *error: Any) -> Any:
-            result = original(block, *error)
-            attempt(self._left, block, error)
-            return result
+            try:
+                return original(block, *error)
+            finally:
+                attempt(self._left, block, error)
 
         return __exit__
 
@@ -330,48 +496,64 @@ class ScriptSteps:
         if getattr(block, "name", "") != f"Optimizer.step#{type(optimizer).__name__}.step":
             return
         self._stepping.pop()
+        self._steps_made += 1
         for part in self._optimizer_parts():
-            part.leave(optimizer, error[1] if len(error) > 1 else None)
-        if not error or error[0] is None:
-            self._cycle.note(optimizer)
-            if not self._stepping:
-                self._end_if_complete()
+            attempt(part.leave, optimizer, error[1] if len(error) > 1 else None)
+        if (not error or error[0] is None) and attempt(self.rule.stepped, optimizer, bool(self._stepping)):
+            self._ends_step = True
+        if not self._stepping:
+            self._end_after_optimizers()
 
     def _scaled_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            noted = attempt(self._noted, optimizer)
+            before = attempt(self._count_steps)
             result = original(scaler, optimizer, *args, **kwargs)
-            attempt(self._scaled, optimizer, noted)
+            attempt(self._scaled, optimizer, before)
             return result
 
         return step
 
-    def _noted(self, optimizer: Any) -> tuple[bool, int]:
-        """Whether ``optimizer`` has stepped in this training step, and the number of that step."""
-        return self._cycle.has_noted(optimizer), self.debugger.recorder.session.step
+    def _count_steps(self) -> int:
+        return self._steps_made
 
-    def _scaled(self, optimizer: Any, before: tuple[bool, int] | None) -> None:
-        """A scaler has let ``optimizer`` step, or has skipped its step."""
-        if before == (False, self.debugger.recorder.session.step) and not self._cycle.has_noted(optimizer):
-            self._cycle.note(optimizer)
-            self._end_if_complete()
+    def _scaled(self, optimizer: Any, before: int | None) -> None:
+        """A scaler has let ``optimizer`` step, or has not: its gradients are not finite."""
+        if self._steps_made != before or threading.get_ident() != self._thread:
+            return
+        # Recorded before the step ends.
+        for part in self._optimizer_parts():
+            attempt(part.skip_scaled, optimizer)
+        self._ends_step |= bool(attempt(self.rule.stepped, optimizer))
+        self._end_after_optimizers()
 
-    def _end_if_complete(self) -> None:
-        if self._cycle.end_if_complete():
-            if self._waits_for_end:
-                self.debugger.stop()
-            else:
-                self.end_step()
+    # ------------------------------------------------------------ the end of a step
+
+    def _end_after_optimizers(self) -> None:
+        ends, self._ends_step = self._ends_step, False
+        if not ends:
+            return
+        if self._waits_for_end:
+            self.debugger.stop()
+        else:
+            self.end_step()
+
+    def _end_if_over(self) -> None:
+        """A model is about to be called: maybe in a step of its own."""
+        if self._waits_for_end or self._stepping:
+            return
+        with self.debugger.recorder.session.thread.mute():
+            is_over = self.rule.is_over()
+        if is_over:
+            self.end_step()
 
     def end_step(self) -> None:
         """The step is over, whichever optimizer has not stepped."""
-        self._cycle.end()
-        self._called.clear()
+        self.rule.end()
+        self._is_begun = self._has_called = False
+        self._models.let_go()
         self.debugger.stop()
         self.debugger.step()
-
-
-def _lead(index: int, module: nn.Module) -> str:
-    """What the names of a model's modules and parameters begin with; nothing for the first."""
-    return f"{type(module).__name__}_{index}." if index else ""
+        self._watch_exchanges()
+        if self._without_modules:
+            self._begin_without_modules()

@@ -83,8 +83,9 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True, is_e
 
     ``rm_dropout``: dropout becomes the identity everywhere: the functions of ``torch.nn.functional`` and of
     ``torch``, the modules that call them, and the dropout inside ``scaled_dot_product_attention``. **This
-    changes the training, on purpose.** Names that were imported from those modules earlier, and the dropout
-    between the layers of ``nn.LSTM`` and its kin, are not reached.
+    changes the training, on purpose.** It is the default, as in mindstudio-probe 8.1.1; in 26.2 the default is
+    False: say which one you mean where both are in use. Names that were imported from those modules earlier, and
+    the dropout between the layers of ``nn.LSTM`` and its kin, are not reached.
 
     ``is_enhanced``: each call for random numbers seeds its generator first, so that it gives the same
     numbers whatever was drawn before. This changes the training even more. Generators that the caller
@@ -118,7 +119,7 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True, is_e
         _enhance(seed)
     log.info(
         f"seed_all: seed {seed}, deterministic algorithms {'on' if mode else 'off'}, "
-        f"dropout {'removed' if rm_dropout else 'kept'}."
+        f"dropout {'removed (as by default; rm_dropout=False keeps it)' if rm_dropout else 'kept'}."
     )
 
 

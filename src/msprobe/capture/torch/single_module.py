@@ -63,7 +63,7 @@ class SingleModule:
         self._recorder = recorder
         self.thread = recorder.session.thread
         self.thread.muted += 1
-        self._handles = watch_passes(self, name, module)
+        self._watched = watch_passes(self, name, module)
 
     def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The module is about to run."""
@@ -74,12 +74,11 @@ class SingleModule:
         finally:
             thread.muted = muted
 
-    def leave(self, name: str, module: nn.Module, result: Any) -> Any:
-        """The module has run, or raised."""
-        return self._recorder.targets.passes.leave(name, module, result)
+    def leave(self, name: str, module: nn.Module, result: Any, error: BaseException | None = None) -> Any:
+        """The module has run, or raised ``error``."""
+        return self._recorder.targets.passes.leave(name, module, result, error)
 
     def end(self) -> None:
-        """Take the hooks away and let everything be recorded again."""
-        for handle in self._handles:
-            handle.remove()
+        """Watch the module no more and let everything be recorded again."""
+        self._watched.remove()
         self.thread.muted = max(0, self.thread.muted - 1)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from msprobe import log
 from msprobe.config.settings import TENSOR_KINDS, Settings, quoted
 from msprobe.errors import InvalidInputError, NotAvailableError
 
@@ -25,6 +26,17 @@ def check_settings(settings: Settings) -> None:
             f"summary_mode: {quoted(unknown)} is there for the kernels of MindSpore; for PyTorch a list may have"
             f" {quoted(TENSOR_KINDS)}."
         )
+    if settings.async_dump:
+        log.warning("async_dump has no effect for PyTorch: recording never waits for the disk, with it or without.")
+    of_mindspore = {
+        "device": settings.device != "host",
+        "precision": settings.device_precision != "high",
+        "file_format": settings.file_format is not None,
+        "check_mode": settings.check_mode != "all",
+    }
+    given = [name for name, is_given in of_mindspore.items() if is_given]
+    if given:
+        log.warning(f"For PyTorch these fields of a task's section have no effect: {', '.join(given)}.")
 
 
 class ModelReference:

@@ -44,8 +44,10 @@ FURTHER: dict[tuple[str, ...], Kernel] = {("second", "fourth"): _deviations}
 # What stands between a call and its kernel: autograd, autocast, user modes, functorch.
 _KEYS = private.set_of_keys(
     (
-        "AutogradFunctionality ADInplaceOrView Python PythonTLSSnapshot PythonDispatcher PreDispatch "
-        "Functionalize FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode FuncTorchVmapMode "
+        # Kernels of sparse tensors look whether all three of autograd's are left out.
+        "AutogradFunctionality AutogradOther AutogradNestedTensor ADInplaceOrView "
+        "Python PythonTLSSnapshot PythonDispatcher PreDispatch Functionalize "
+        "FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode FuncTorchVmapMode "
         "AutocastCPU AutocastCUDA AutocastXPU AutocastMPS AutocastHPU AutocastPrivateUse1"
     ).split()
 )

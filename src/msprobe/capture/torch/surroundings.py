@@ -42,7 +42,7 @@ class TorchSurroundings:
 
     def is_traced(self) -> bool:
         """See the protocol."""
-        return private.tracing_state() is not None
+        return private.is_traced()
 
     def tensors_of(self, values: Sequence[Any]) -> Sequence[Any]:
         """See the protocol."""

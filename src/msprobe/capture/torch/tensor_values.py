@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +15,6 @@ from msprobe.capture.torch import digest
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
-from msprobe.config.settings import TensorSlice
 from msprobe.store.pt_format import can_hold
 from msprobe.store.tensor_buffers import Room
 from msprobe.store.tensor_files import TensorFileWriter, safe_file_name
@@ -62,9 +61,7 @@ class TensorPayload(NamedTuple):
     data: memoryview
 
 
-def copy_values(
-    tensor: torch.Tensor, allocate: Callable[[int], memoryview], slices: Sequence[TensorSlice] = ()
-) -> TensorPayload | None:
+def copy_values(tensor: torch.Tensor, allocate: Callable[[int], memoryview]) -> TensorPayload | None:
     """The values of a tensor of any kind as they are now; None where it has no values, or none a file can hold.
 
     Of a distributed tensor these are what this rank holds, of a collective that nobody waited for there are none
@@ -88,9 +85,6 @@ def copy_values(
         if not can_hold(name):
             _not_saved(f"tensors of type {name}, which no .pt file can hold")
             return None
-        for part in slices:
-            if part.dim < values.dim() and (part.size is None or values.shape[part.dim] == part.size):
-                values = values.narrow(part.dim, part.begin, min(part.end, values.shape[part.dim]) - part.begin)
         if values.device.type != "cpu":
             values = values.cpu()
         data = allocate(values.numel() * values.element_size())
@@ -111,7 +105,6 @@ class TensorKeeper:
         settings = session.settings
         self.task = settings.task
         self.overflow = settings.task in ("overflow_check", "nan_check")
-        self.slices: Sequence[TensorSlice] = settings.slice
         self.overflowed = OverflowCheck(session, _telling)
         self._saved: dict[int, tuple[Any, str]] = {}
 
@@ -127,7 +120,7 @@ class TensorKeeper:
             return info.with_file(name)
         try:
             if self.overflow:
-                payload = copy_values(tensor, _memory, self.slices)
+                payload = copy_values(tensor, _memory)
                 return info if payload is None else Kept(info.with_file(name), payload)
             if not self._save(name, tensor):
                 return info
@@ -141,7 +134,7 @@ class TensorKeeper:
     def _save(self, name: str, tensor: torch.Tensor) -> bool:
         """Copy the values and hand them on; False if there are none."""
         files = self.session.files()
-        if not self.slices and type(tensor) in ORDINARY and tensor.is_cpu and tensor.layout == torch.strided:
+        if type(tensor) in ORDINARY and tensor.is_cpu and tensor.layout == torch.strided:
             room = files.room(tensor.numel() * tensor.element_size())
             if room is None:
                 return True
@@ -168,7 +161,7 @@ class TensorKeeper:
             return room.data
 
         try:
-            payload = copy_values(tensor, allocate, self.slices)
+            payload = copy_values(tensor, allocate)
         except BaseException:
             for room in rooms:
                 files.give_back(room)

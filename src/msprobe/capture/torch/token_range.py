@@ -34,7 +34,7 @@ class TokenRange:
         self.calls = 0
         self._depth = 0
         self._counted = model[0] if isinstance(model, (list, tuple)) else model
-        self._handles = watch_passes(self, "token_range", self._counted)
+        self._watched = [watch_passes(self, "token_range", self._counted)]
 
     def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """The model is about to run."""
@@ -42,19 +42,19 @@ class TokenRange:
         if self._depth == 1 and self.calls == self.first:
             self.recorder.start(self.named, self.rank)
         if self._depth == 1 and self.calls == self.last:
-            # Behind the hooks of the recorder, which torch would call after they were removed.
-            self._handles += watch_passes(_Last(self), "token_range", self._counted)
+            # Behind the recorder, which must see the end of the pass first.
+            self._watched.append(watch_passes(_Last(self), "token_range", self._counted))
 
-    def leave(self, name: str, module: nn.Module, result: Any) -> None:
+    def leave(self, name: str, module: nn.Module, result: Any, error: BaseException | None = None) -> None:
         """The model has run, or raised."""
         self._depth -= 1
         if self._depth == 0:
             self.calls += 1
 
     def close(self) -> None:
-        """Take the counting hooks away."""
-        for handle in self._handles:
-            handle.remove()
+        """Count no more."""
+        for watched in self._watched:
+            watched.remove()
         if not self.recorder.session.recording:
             self.recorder.models.forget()
 
@@ -68,7 +68,7 @@ class _Last:
     def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Nothing begins here."""
 
-    def leave(self, name: str, module: nn.Module, result: Any) -> None:
-        """A pass of the model is over, all hooks of the recorder have seen it."""
+    def leave(self, name: str, module: nn.Module, result: Any, error: BaseException | None = None) -> None:
+        """A pass of the model is over, and the recorder has seen it."""
         if self.tokens.calls == self.tokens.last + 1:
             self.tokens.recorder.stop()

@@ -9,7 +9,8 @@ not call ``super().__init__``) has nothing inside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import gc
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -80,9 +81,16 @@ def named_modules_inside(root: Any) -> list[tuple[str, nn.Module]]:
 
 
 def modules(root: Any) -> Iterator[nn.Module]:
-    """The module itself and all inside of it, each once."""
-    for _, module in named_modules(root):
-        yield module
+    """The module itself and all inside of it, each once, outer ones first."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        module = waiting.pop()
+        if id(module) not in seen:
+            seen.add(id(module))
+            yield module
+            inside = [child for _, child in storage_of(module, "_modules").items() if child is not None]
+            waiting += reversed(inside)
 
 
 def _add_modules(module: Any, lead: str, found: list[tuple[str, nn.Module]], seen: set[int]) -> None:
@@ -111,8 +119,10 @@ def named_parameters(root: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 def parameters(root: Any) -> Iterator[torch.Tensor]:
     """The parameters of a module and of all inside of it, each once."""
-    for _, parameter in _of_all(root, "_parameters"):
-        yield parameter
+    seen: set[int] = set()
+    for module in modules(root):
+        for _, parameter in _once(storage_of(module, "_parameters"), seen, ""):
+            yield parameter
 
 
 def named_buffers(root: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -131,3 +141,25 @@ def _once(stored: Mapping[str, Any], seen: set[int], lead: str) -> Iterator[tupl
         if value is not None and id(value) not in seen:
             seen.add(id(value))
             yield lead + key, value
+
+
+def all_modules() -> Iterator[nn.Module]:
+    """Every module that is alive in this process."""
+    for thing in gc.get_objects():
+        # Not isinstance, which would ask objects of all kinds for their __class__.
+        if issubclass(type(thing), nn.Module):
+            yield thing
+
+
+def models_of(held: Iterable[Any]) -> list[nn.Module]:
+    """The modules that hold these parameters and are in no other module, in the order of the parameters."""
+    places = {id(parameter): place for place, parameter in enumerate(held)}
+    every = list(all_modules())
+    inside = {id(child) for module in every for child in modules(module) if child is not module}
+    found: list[tuple[int, int, nn.Module]] = []
+    for module in every:
+        if id(module) not in inside:
+            known = [places[id(p)] for p in parameters(module) if id(p) in places]
+            if known:
+                found.append((min(known), len(found), module))
+    return [module for *_, module in sorted(found, key=lambda one: one[:2])]

@@ -1,9 +1,8 @@
 """Warnings of the user's program keep the file and line they would have without us.
 
 ``warnings.warn(text, stacklevel=n)`` counts frames, and while recording there are some between the program and torch
-that would not be there: our own, those by which torch hands a function to a mode, the one by which a module runs its
-hooks. So the number is put right. Whoever imported ``warn`` itself before, and those who count frames on their own,
-find these frames.
+that would not be there: our own, and those by which torch hands a function to a mode. So the number is put right. Who
+imported ``warn`` itself before, and who counts frames on their own, finds these frames.
 """
 
 from __future__ import annotations
@@ -15,16 +14,13 @@ import warnings
 from typing import Any
 
 import torch
-from torch.nn.modules import module as torch_module
 
 from msprobe.capture.around import FRAMES, Around, Plan, is_stand_in
 from msprobe.capture.torch.collectives_functions import is_entrance
 from msprobe.capture.torch.patches import Patches
-from msprobe.capture.user_hooks import is_own_hook
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _WAY_INTO_MODES = torch.overrides.handle_torch_function.__code__
-_MODULE_FILE = torch_module.__file__
 
 
 def counted(original: Any) -> Any:
@@ -48,7 +44,13 @@ def counted(original: Any) -> Any:
         return original, args, kwargs, None
 
     replacement = Around(before, None)
-    replacement.__dict__.update(__name__="warn", __doc__=original.__doc__, __wrapped__=original)
+    replacement.__dict__.update(
+        __name__="warn",
+        __qualname__="warn",
+        __module__="warnings",
+        __doc__=original.__doc__,
+        __wrapped__=original,
+    )
     return replacement
 
 
@@ -94,30 +96,7 @@ def _does_not_count(frame: types.FrameType, skipped: tuple[str, ...]) -> bool:
 
 def _is_ours(frame: types.FrameType) -> bool:
     code = frame.f_code
-    if code.co_filename.startswith(_OWN_FOLDER) or is_entrance(code) or is_stand_in(code):
-        return True
-    return code.co_name == "inner" and code.co_filename == _MODULE_FILE and _runs_our_hooks_alone(frame.f_back)
-
-
-def _runs_our_hooks_alone(frame: types.FrameType | None) -> bool:
-    """True if a module's call goes by way of its hooks, and it has none but ours."""
-    if frame is None or frame.f_code.co_name != "_call_impl":
-        return False
-    module: Any = frame.f_locals.get("self")
-    if any(bool(getattr(torch_module, name, None)) for name in _HOOKS_OF_ALL):
-        return False
-    if module._backward_hooks or module._backward_pre_hooks:
-        return False
-    placed = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-    return all(is_own_hook(hook) for hook in placed)
-
-
-_HOOKS_OF_ALL = (
-    "_global_backward_hooks",
-    "_global_backward_pre_hooks",
-    "_global_forward_hooks",
-    "_global_forward_pre_hooks",
-)
+    return code.co_filename.startswith(_OWN_FOLDER) or is_entrance(code) or is_stand_in(code)
 
 
 class UserWarnings:

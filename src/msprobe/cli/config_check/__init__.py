@@ -13,6 +13,7 @@ from typing import Any
 
 from msprobe.cli.parser import UsageError
 from msprobe.errors import MsprobeError
+from msprobe.foreign.console import say
 
 BAD_INPUT_STATUS = 2
 #: Modules of this package, in the order in which they are asked.
@@ -70,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        print(f"msprobe: {problem.message}", file=sys.stderr)
+        say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
 
 

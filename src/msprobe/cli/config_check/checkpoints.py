@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from msprobe.cli.parser import UsageError, add_workers
+from msprobe.foreign.console import say
 
 DEFAULT_OUTPUT = "./ckpt_similarity.json"
 
@@ -64,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
         result = compare_checkpoints(request, Workers(args.jobs, args.engine), tell)
     results.write(result, files, full=args.metrics == "full", with_optimizer=args.with_optim)
     for line in results.lines(result):
-        print(line)
+        say(line)
     for path in files:
-        print(f"  {path}")
+        say(f"  {path}")
     return 1 if result.differs else 0

@@ -6,6 +6,8 @@ import argparse
 import os
 from typing import Any
 
+from msprobe.foreign.console import say
+
 DEFAULT_PACK = "./config_check_pack.zip"
 DEFAULT_RESULT = "./config_check_result"
 
@@ -64,7 +66,7 @@ def _collect(args: argparse.Namespace) -> int:
     check_output_file(path)
     entries = collecting.static_entries(environ, args.dump, keep_secrets=args.env_all)
     PackWriter(path).add(entries)
-    print(f"{path}: {', '.join(collecting.contents(entries))}")
+    say(f"{path}: {', '.join(collecting.contents(entries))}")
     return 0
 
 
@@ -83,8 +85,8 @@ def _compare(args: argparse.Namespace) -> int:
     options = Options(args.tolerance, args.variables, tuple(args.package))
     result = compare_to_folder(args.compare[0], args.compare[1], folder, options)
     for line in lines(result):
-        print(line)
-    print()
+        say(line)
+    say()
     for name in (WORKBOOK, PAGE):
-        print(f"  {os.path.join(folder, name)}")
+        say(f"  {os.path.join(folder, name)}")
     return 1 if result.differs else 0

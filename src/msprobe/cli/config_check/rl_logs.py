@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from msprobe.foreign.console import say
+
 
 def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
     """The three operations on logs."""
@@ -48,6 +50,6 @@ def execute(args: argparse.Namespace) -> int:
         first, second = args.verl_compare or args.slime_compare
         count, notes = compare_logs(first, second, folder, tool)
     for note in notes:
-        print(f"  note: {note}")
-    print(f"{count} parameters differ; see {folder}" if count else f"No parameter differs; see {folder}")
+        say(f"  note: {note}")
+    say(f"{count} parameters differ; see {folder}" if count else f"No parameter differs; see {folder}")
     return 1 if count else 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+from msprobe.foreign.console import say
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor analyse``."""
@@ -46,5 +48,5 @@ def execute(args: argparse.Namespace) -> int:
         lines = analyse(folder, args.out_path, args.topk, args.step) if alerts else [_NONE]
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
-    print("\n".join([*lines, *map(str, apart)]))
+    say("\n".join([*lines, *map(str, apart)]))
     return 1 if first_alerts(alerts, steps=steps) or apart else 0

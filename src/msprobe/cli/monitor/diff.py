@@ -6,6 +6,7 @@ import argparse
 
 from msprobe.cli.parser import UsageError
 from msprobe.errors import MsprobeError
+from msprobe.foreign.console import say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,17 +32,17 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(problem.message) from problem
     if result.ends:
         ours, theirs = result.ends
-        print(f"the first ends at step {ours}, the second at step {theirs}; what both have is compared")
+        say(f"the first ends at step {ours}, the second at step {theirs}; what both have is compared")
     compared = f"{result.steps} steps of {result.ranks} rank{'s' if result.ranks > 1 else ''}"
     if result.found is None:
-        print(f"no bad step: in {compared}, the second run does what the first does, up to rounding")
+        say(f"no bad step: in {compared}, the second run does what the first does, up to rounding")
         return 0
-    print(f"first bad step: {result.found.step} (rank {result.rank}; compared {compared})")
+    say(f"first bad step: {result.found.step} (rank {result.rank}; compared {compared})")
     for reason in result.found.what[: args.top]:
-        print(f"  {reason}")
+        say(f"  {reason}")
     more = len(result.found.what) - args.top
     if more > 0:
-        print(f"  and {more} more")
+        say(f"  and {more} more")
     if not result.by_sketches:
-        print("  read from csv files; sketches tell smaller differences")
+        say("  read from csv files; sketches tell smaller differences")
     return 1

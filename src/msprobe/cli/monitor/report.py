@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.foreign.console import say
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor report``."""
@@ -22,5 +24,5 @@ def execute(args: argparse.Namespace) -> int:
     """Write the page."""
     from msprobe.monitor.report.page import write_report
 
-    print(f"report: {write_report(args.folder, args.second, args.output)}")
+    say(f"report: {write_report(args.folder, args.second, args.output)}")
     return 0

@@ -1,16 +1,23 @@
-"""``msprobe monitor to-db``: monitored runs as a database; ``msprobe data2db`` of mindstudio-probe 26.2.0."""
+"""``msprobe monitor to-db``: monitored runs or a dump as a database; ``msprobe data2db`` of 26.2.0."""
 
 from __future__ import annotations
 
 import argparse
 
+from msprobe.foreign.console import say
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor to-db``."""
-    parser.epilog = "Writes monitor_data.trend.db into the output folder; one that is there is replaced."
-    parser.add_argument("--data", required=True, metavar="DIR", help="output folder of the monitor")
+    parser.epilog = (
+        "Writes monitor_data.trend.db into the output folder; of a dump dump_data.trend.db, with the statistics of its "
+        "floating tensors. One that is there is replaced."
+    )
+    parser.add_argument("--data", required=True, metavar="DIR", help="output folder of the monitor, or a dump")
     parser.add_argument("--db", required=True, metavar="DIR", help="folder for the database")
-    parser.add_argument("--format", choices=("auto", "dump", "monitor"), default="auto", help="what the data is")
+    parser.add_argument(
+        "--format", choices=("auto", "dump", "monitor"), default="auto", help="what the data is (auto: what is there)"
+    )
     parser.add_argument("--mapping", metavar="FILE", help="JSON file of texts in names and what replaces them")
     parser.add_argument(
         "--micro_step", choices=("true", "false"), default="true", help="make each micro step a step (default: true)"
@@ -20,17 +27,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Write the database."""
-    from msprobe.errors import NotAvailableError
-    from msprobe.monitor.convert.csv_to_database import csv_to_database
+    from msprobe.monitor.convert import csv_to_database, dump_to_database
 
-    if args.format == "dump":
-        raise NotAvailableError("this version writes data of the monitor only; use --format monitor.")
-    written = csv_to_database(
+    of_dump = args.format == "dump" or (args.format == "auto" and dump_to_database.is_dump(args.data))
+    write = dump_to_database.dump_to_database if of_dump else csv_to_database.csv_to_database
+    written = write(
         args.data,
         args.db,
         mapping=args.mapping,
         micro_step=args.micro_step == "true",
         process_num=args.process_num,
     )
-    print(f"database: {written.path} ({written.rows} rows, {written.steps} steps, {written.ranks} ranks)")
+    say(f"database: {written.path} ({written.rows} rows, {written.steps} steps, {written.ranks} ranks)")
     return 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.foreign.console import say
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor to-tensorboard``."""
@@ -21,5 +23,5 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.monitor.convert.csv_to_tensorboard import csv2tensorboard_by_step
 
     path = csv2tensorboard_by_step(args.folder, args.begin, args.end, args.jobs, args.types, args.output)
-    print(f"event files: {path}")
+    say(f"event files: {path}")
     return 0

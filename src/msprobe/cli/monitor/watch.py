@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import argparse
 
+# Seconds between two looks.
+_EVERY = 2.0
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor watch``."""
     parser.epilog = "Ends with Ctrl-C. Reads the files that the monitor writes, and nothing of the training itself."
     parser.add_argument("folder", metavar="DIR", help="output folder of the monitor, or the folder of one run in it")
     parser.add_argument("--once", action="store_true", help="show what there is now, and end")
-    parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look (default: 2)")
+    parser.add_argument("--every", type=float, metavar="SECONDS", help="how often to look (default: 2)")
     parser.add_argument("--top", type=int, default=12, metavar="N", help="how many tensors to show (default: 12)")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Show it."""
-    from msprobe.cli.parser import UsageError
+    from msprobe.cli.parser import UsageError, refuse_unused
     from msprobe.monitor.watch import watch
 
-    if not args.every >= 0.1:
-        raise UsageError(f"--every must be at least 0.1 seconds, found {args.every:g}.")
+    every = _EVERY if args.every is None else args.every
+    if not every >= 0.1:
+        raise UsageError(f"--every must be at least 0.1 seconds, found {every:g}.")
+    refuse_unused({"--every": args.once and args.every is not None}, "--once looks a single time")
     if args.top < 1:
         raise UsageError(f"--top must be at least 1, found {args.top}.")
-    watch(args.folder, once=args.once, every=args.every, top=args.top)
+    watch(args.folder, once=args.once, every=every, top=args.top)
     return 0

@@ -20,6 +20,8 @@ from msprobe.diagnose.wording import Wording
 def check(moment: Moment) -> Iterable[Finding]:
     """The first of several mean losses of one step that count different numbers of labels."""
     for timeline in moment.timelines.values():
+        if moment.weights_move(timeline):
+            continue  # each pass is a step of its own, by whatever hand
         passes = [text for text in texts(moment, timeline) if timeline.backward_of(text.loss) is not None]
         if len({text.embedding for text in passes}) < 2 or len(moment.optimizer_steps(timeline)) > 1:
             continue

@@ -34,7 +34,8 @@ def check(moment: Moment) -> Iterable[Finding]:
         # An optimizer with a closure runs backward passes of its own.
         if any(step.record.get("closure") for step in steps):
             continue
-        if len(steps) == 1:
+        # A step may look at other weights first, and take the gradient there alone (sharpness-aware minimisation).
+        if len(steps) == 1 and not moment.weights_move(timeline):
             yield from _within(moment, timeline, steps[0])
         taken = Counter(plain_path(name) for step in steps for name in parameters_of(step))
         for step in steps:

@@ -22,6 +22,10 @@ def check(moment: Moment) -> Iterable[Finding]:
         if not timeline.part.ours or not _is_trained(moment, timeline):
             continue
         found = [event for event in timeline if _evaluates(timeline, event)]
+        if found:
+            # Who trains in the same step is in eval mode on purpose in between, as to move an input against a model.
+            training = _in_training(timeline)
+            found = [event for event in found if plain_path(_root(event).parts.path) not in training]
         if not found:
             continue
         first = found[0]
@@ -65,6 +69,19 @@ def _evaluates(timeline: Timeline, event: Event) -> bool:
         )
     active, rate = activity(event)
     return active is False and rate > 0
+
+
+def _in_training(timeline: Timeline) -> set[str]:
+    """The outermost modules that make a pass in training mode from which gradients come back."""
+    return {
+        plain_path(one.parts.path)
+        for one in timeline
+        if one.is_module
+        and one.parent is None
+        and one.direction == "forward"
+        and one.record.get("training") is not False
+        and timeline.backward_of(one) is not None
+    }
 
 
 def _modules(event: Event) -> list[Event]:

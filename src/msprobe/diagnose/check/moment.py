@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,7 +33,8 @@ class Weight:
 class Earlier:
     """What is kept of a step: weights at its beginning, and gradients as the optimizer got them, by rank.
 
-    ``moved``: parameters that had a gradient which is not zero. ``optimized``: the names that some optimizer had.
+    ``moved``: parameters of which no gradient was zero: where there are several backward passes, an update may use
+    that of one only. ``optimized``: the names that some optimizer had.
     ``changed``: ranks on which a weight has changed since the first step.
     """
 
@@ -98,6 +99,13 @@ class Moment:
             self._weights[timeline.rank] = _weights(timeline)
         return self._weights[timeline.rank]
 
+    def weights_move(self, timeline: Timeline) -> bool:
+        """True if two forward passes of this step saw different values of one parameter: they are no micro-batches."""
+        key = ("weights that move", timeline.rank)
+        if key not in self.remembered:
+            self.remembered[key] = _weights_move(timeline)
+        return bool(self.remembered[key])
+
     def gradients(self, timeline: Timeline) -> dict[str, list[Leaf | None]]:
         """The gradients of each parameter, one for each backward pass; None where none came."""
         if timeline.rank not in self._gradients:
@@ -136,7 +144,7 @@ class Moment:
             moved[rank] = {
                 name
                 for name, passes in self.gradients(timeline).items()
-                if any(leaf is not None and leaf.get("Norm") not in (0, 0.0, None) for leaf in passes)
+                if passes and all(leaf is not None and leaf.get("Norm") not in (0, 0.0, None) for leaf in passes)
             }
             for event in self.optimizer_steps(timeline):
                 optimized.update(plain_path(name) for name in parameters_of(event))
@@ -167,14 +175,29 @@ class Moment:
 
 def _weights(timeline: Timeline) -> dict[str, Weight]:
     found: dict[str, Weight] = {}
+    for name, weight in _seen_weights(timeline):
+        found.setdefault(name, weight)
+    return found
+
+
+def _seen_weights(timeline: Timeline) -> Iterator[tuple[str, Weight]]:
+    """The parameters of the modules by full name, for each forward pass."""
     for event in timeline:
         if event.is_module and event.direction == "forward":
             parameters = event.record.get("parameters")
             path = plain_path(event.parts.path)
             for name, leaf in parameters.items() if isinstance(parameters, dict) else ():
                 if is_tensor(leaf):
-                    found.setdefault(joined(path, name), Weight(event, leaf))
-    return found
+                    yield joined(path, name), Weight(event, leaf)
+
+
+def _weights_move(timeline: Timeline) -> bool:
+    first: dict[str, Any] = {}
+    for name, weight in _seen_weights(timeline):
+        values = fingerprint(weight.leaf)
+        if values is not None and first.setdefault(name, values) != values:
+            return True
+    return False
 
 
 def _gradients(timeline: Timeline) -> dict[str, list[Leaf | None]]:

@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 from msprobe.diagnose.code_mapping.code_stacks import EMPTY, SOURCE, CodeStacks
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.opening import open_regular
 from msprobe.paths import StrPath, check_readable_file
 
 # The words MindSpore uses for lines that are not the node's own, and ours in their manner.
@@ -73,7 +74,7 @@ def read_ir(path: StrPath) -> IrGraph:
     file = check_readable_file(path, max_size=_LARGEST_FILE, follow_symlink=True)
     graph = IrGraph(file)
     try:
-        with open(file, "rb") as text:
+        with open_regular(file) as text:
             reader = _Reader(graph)
             reader.read(text)
     except OSError as problem:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +18,7 @@ from msprobe.config.jsonc import FieldPath
 from msprobe.config.mistakes import Mistake, MistakeKind, Source, dotted, raise_in_one_line, warn_of_duplicates
 from msprobe.diagnose.layout.placements import Placement
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.patterns import Pattern, compile_pattern
 from msprobe.paths import StrPath
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Annotation:
     modules: tuple[tuple[str, str, Split], ...] = ()
     stage_axis: str | None = None
     layers: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    names: tuple[tuple[re.Pattern[str], str], ...] = ()
+    names: tuple[tuple[Pattern, str], ...] = ()
 
     @property
     def size(self) -> int:
@@ -127,7 +127,7 @@ def _annotation(fields: SideFields) -> Annotation:
         modules,
         axis,
         tuple(layers.items()),
-        tuple((re.compile(pattern), new) for pattern, new in fields.names.items()),
+        tuple((compile_pattern(pattern, "names"), new) for pattern, new in fields.names.items()),
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Typ
 from msprobe.config.declared import Declared, demand, is_filled_object, is_list, is_object, is_whole, wrong
 from msprobe.config.mistakes import shown
 from msprobe.diagnose.layout.placements import Placement, of_text
+from msprobe.foreign.patterns import PatternError, compile_pattern
 
 _SLOTS = ("input", "output")
 
@@ -65,9 +66,11 @@ def _first_numbers(value: Any, info: ValidationInfo) -> tuple[int, ...]:
 
 def _expression(pattern: str) -> str:
     try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as problem:
-        raise wrong(f"is no regular expression: {problem}") from problem
+        compile_pattern(pattern, "names")
+    except PatternError as problem:
+        raise wrong(
+            f"is no regular expression: {problem.__cause__}" if problem.__cause__ else problem.reason
+        ) from problem
     return pattern
 
 
@@ -75,7 +78,7 @@ def _replacements(names: dict[str, str]) -> dict[str, str]:
     problems = []
     for pattern, new in names.items():
         try:
-            re.sub(pattern, new, "")
+            compile_pattern(pattern, "names").sub(new, "")
         except (re.error, IndexError) as problem:
             problems.append(f"{shown(new)} cannot stand for {shown(pattern)} ({problem})")
     if problems:

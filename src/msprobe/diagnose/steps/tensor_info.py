@@ -245,6 +245,8 @@ def _fingerprint(leaf: dict[str, Any], recorded: Statistics, count: int) -> Hash
         return None
     if recorded[0] == recorded[1] and count > 1:
         return None  # constant: too many look like it
+    if any(isinstance(one, (list, dict)) for one in recorded):
+        return None  # no statistics
     return (*recorded, count)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import json
 import mmap
 import os
 import struct
 import zipfile
+from collections import Counter
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeGuard
@@ -16,12 +15,13 @@ import numpy as np
 
 from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, check_file, joined
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.archives import Archive
+from msprobe.foreign.json_text import parse_json
+from msprobe.foreign.opening import open_regular
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
-from msprobe.store.values import read_npy
+from msprobe.store.values import npy_header, read_npy
 
 _MOST_HEADER_BYTES = 100_000_000
-_MOST_UNPACKED = 1 << 30
-_MOST_RATIO = 200
 _MOST_DIMENSIONS = 64
 _SAFETENSORS = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
@@ -40,9 +40,8 @@ def _cannot_read(path: str, problem: OSError) -> PathError:
 def read_safetensors(path: str) -> dict[str, Tensor]:
     """The tensors of a ``.safetensors`` file. Raises PathError, InvalidInputError."""
     try:
-        check_file(path)
-        size = os.path.getsize(path)
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
             head = file.read(8)
             length = int.from_bytes(head, "little")
             if len(head) < 8 or length > min(_MOST_HEADER_BYTES, size - 8):
@@ -50,10 +49,7 @@ def read_safetensors(path: str) -> dict[str, Tensor]:
             text = file.read(length)
     except OSError as problem:
         raise _cannot_read(path, problem) from problem
-    try:
-        header = json.loads(text, object_pairs_hook=lambda pairs: _once(path, pairs))
-    except (ValueError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no safetensors file: its header is no JSON.') from problem
+    header = parse_json(text, path, pairs=lambda pairs: _once(path, pairs))
     if not isinstance(header, dict):
         raise InvalidInputError(f'"{path}" is no safetensors file: its header is no JSON object.')
     header.pop("__metadata__", None)
@@ -69,7 +65,7 @@ def read_safetensors(path: str) -> dict[str, Tensor]:
 def _once(path: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        twice = next(name for name in found if sum(name == one for one, _ in pairs) > 1)
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise InvalidInputError(f'"{path}": its header has {twice[:80]!r} twice.')
     return found
 
@@ -80,7 +76,7 @@ def _of_safetensors(path: str, name: str, entry: Any, base: int, size: int) -> F
         raise InvalidInputError(f"{where}: its entry in the header is no object.")
     kind, shape, place = _SAFETENSORS.get(str(entry.get("dtype"))), entry.get("shape"), entry.get("data_offsets")
     if kind is None:
-        raise InvalidInputError(f"{where}: the element type {entry.get('dtype')!r} is not known.")
+        raise InvalidInputError(f"{where}: the element type {str(entry.get('dtype'))[:40]!r} is not known.")
     if not _whole(shape) or not _whole(place) or len(place) != 2:
         raise InvalidInputError(f"{where}: shape or place is no list of whole numbers.")
     begin, end = place
@@ -111,9 +107,16 @@ class _Member(Tensor):
 
     def read(self) -> Array:
         try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
-                return np.lib.format.read_array(file, allow_pickle=False)
-        except (ValueError, EOFError, zipfile.BadZipFile, MemoryError, NotImplementedError) as problem:
+            with open_regular(self.path) as whole:
+                archive = Archive(whole, self.path)
+                entry = archive.entries.get(self.member)
+                if entry is None:
+                    raise InvalidInputError(f'"{self.path}" has no array {self.member!r} any more.')
+                with archive.open(entry) as file:
+                    shape, is_fortran, dtype = npy_header(file)
+                    data = bytearray(file.read(prod(shape) * dtype.itemsize))
+                return np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
+        except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError) as problem:
             raise InvalidInputError(f'"{self.path}", array {self.member!r}: it cannot be read: {problem}.') from problem
         except OSError as problem:
             raise _cannot_read(self.path, problem) from problem
@@ -127,12 +130,14 @@ def read_numpy(path: str) -> dict[str, Tensor]:
         return {"tensor": _NumpyFile(tuple(map(int, array.shape)), _name(path, array.dtype), path)}
     found: dict[str, Tensor] = {}
     try:
-        with zipfile.ZipFile(path) as archive:
-            for entry in archive.infolist():
-                if not entry.filename.endswith(".npy"):
-                    raise InvalidInputError(f'"{path}" holds {entry.filename[:80]!r}, which is no array.')
-                found[entry.filename[: -len(".npy")]] = _member(path, archive, entry)
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, SyntaxError) as problem:
+        with open_regular(path) as file:
+            archive = Archive(file, path)
+            archive.check_ratio()
+            for name, entry in archive.entries.items():
+                if not name.endswith(".npy"):
+                    raise InvalidInputError(f'"{path}" holds {name[:80]!r}, which is no array.')
+                found[name[: -len(".npy")]] = _member(path, archive, entry)
+    except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, RecursionError) as problem:
         raise InvalidInputError(f'"{path}" is no readable archive of arrays: {problem}.') from problem
     except OSError as problem:
         raise _cannot_read(path, problem) from problem
@@ -147,21 +152,16 @@ class _NumpyFile(Tensor):
         return read_npy(self.path).array
 
 
-def _member(path: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Tensor:
+def _member(path: str, archive: Archive, entry: zipfile.ZipInfo) -> Tensor:
     with archive.open(entry) as file:
-        head = io.BytesIO(file.read(1 << 16))
-    version = np.lib.format.read_magic(head)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(head)
+        shape, _, dtype = npy_header(file)
+        start = file.tell()
     where = f'"{path}", array {entry.filename[:80]!r}'
     name = _name(where, dtype)
-    said = prod(shape) * dtype.itemsize
-    if said != entry.file_size - head.tell():
+    if prod(shape) * dtype.itemsize != entry.file_size - start:
         raise InvalidInputError(
             f"{where}: it has {entry.file_size} bytes, and is said to have the shape {list(shape)}."
         )
-    if said > _MOST_UNPACKED and said > _MOST_RATIO * max(1, entry.compress_size):
-        raise InvalidInputError(f"{where}: {entry.compress_size} bytes unpack to {said}; this is no trained tensor.")
     return _Member(tuple(map(int, shape)), name, path, entry.filename)
 
 
@@ -178,9 +178,8 @@ def _name(where: str, dtype: np.dtype[Any]) -> str:
 
 def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a ``.ckpt`` file of MindSpore, and the texts in it. Raises PathError, InvalidInputError."""
-    check_file(path)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             if not os.fstat(file.fileno()).st_size:
                 raise InvalidInputError(f'"{path}" is empty.')
             # Not closed by hand: an error on its way may still hold a view of it.

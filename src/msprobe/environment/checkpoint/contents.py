@@ -11,8 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import Tensor, check_file, held
+from msprobe.environment.checkpoint.tensors import Tensor, held
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign import file_names
+from msprobe.foreign.budget import factor
+from msprobe.foreign.opening import open_regular
 from msprobe.store.pickles import Name, Opaque
 
 Section = Literal["weights", "optimizer", "random"]
@@ -21,6 +24,9 @@ _MODEL_KEYS = ("model", "state_dict", "module", "model_state_dict", "network", "
 _MODULE_TABLES = {"_parameters", "_buffers", "_modules"}
 _MOST_DEPTH = 60
 _MOST_VALUES = 4_000_000
+_MOST_MET_AGAIN = 400_000
+_MOST_LETTERS = 1 << 28
+_MOST_LETTERS_OF_A_KEY = 1000
 _MANY_NUMBERS = 8
 _MOST_SMALL_FILE = 16 << 20
 
@@ -51,22 +57,50 @@ class Checkpoint:
         return found
 
 
-def leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+class Walk:
+    """What walking through trees of one checkpoint has cost. One object may stand in many places of a tree, which a
+    file says in two bytes each: what is met again counts, and what names of all leaves have in letters.
+
+    Raises InvalidInputError for what is nested too deep, in itself, or has too many values.
+    """
+
+    def __init__(self) -> None:
+        self._values = self._again = self._letters = 0
+        self._met: dict[int, Any] = {}
+        many = factor()
+        self._most = int(_MOST_VALUES * many), int(_MOST_MET_AGAIN * many), int(_MOST_LETTERS * many)
+
+    def count(self, name: str, value: Any, depth: int) -> None:
+        """Count a value, and of a container its items."""
+        self._values += 1
+        self._letters += len(name)
+        if isinstance(value, (dict, list, tuple)) and len(value) > 1:
+            if id(value) in self._met:
+                self._again += len(value)
+            self._met[id(value)] = value  # held, so that no other gets its number
+        values, again, letters = self._most
+        if depth > _MOST_DEPTH or self._values > values or self._again > again or self._letters > letters:
+            raise InvalidInputError(
+                f"{name[:80]!r} of the checkpoint is nested too deep, or holds too many values. If you trust it, "
+                "raise the limits with --limit 10."
+            )
+
+
+def leaves(tree: Any, prefix: str = "", walk: Walk | None = None) -> Iterator[tuple[str, Any]]:
     """What a tree of dicts and lists holds, with dotted names; a list of numbers is one array.
 
-    Raises InvalidInputError for a tree that is nested too deep, in itself, or has too many values.
+    ``walk`` counts for several trees of one file. Raises InvalidInputError for a tree that is nested too deep, in
+    itself, or has too many values.
     """
     todo: list[tuple[str, Any, int]] = [(prefix, tree, 0)]
-    seen = 0
+    walk = Walk() if walk is None else walk
     while todo:
         name, value, depth = todo.pop()
-        seen += 1
-        if depth > _MOST_DEPTH or seen > _MOST_VALUES:
-            raise InvalidInputError(f"{name[:80]!r} of the checkpoint is nested too deep, or holds too many values.")
         if isinstance(value, Opaque) and isinstance(value.state, (dict, list)):
             value = value.state
         if isinstance(value, Opaque) and (value.items or value.elements):
             value = value.items or value.elements
+        walk.count(name, value, depth)
         if isinstance(value, dict) and value.keys() >= _MODULE_TABLES:
             value = _of_module(value)
         if isinstance(value, dict):
@@ -99,12 +133,15 @@ def _entries(table: Any) -> dict[Any, Any]:
 
 
 def _word(key: Any) -> str:
-    return key.full if isinstance(key, Name) else str(key)
+    word = key.full if isinstance(key, Name) else str(key)
+    if len(word) > _MOST_LETTERS_OF_A_KEY:
+        raise InvalidInputError(f"the name {word[:80]!r}... of the checkpoint has {len(word)} letters.")
+    return word
 
 
-def put(into: dict[str, Tensor], facts: dict[str, str], tree: Any, prefix: str = "") -> None:
+def put(into: dict[str, Tensor], facts: dict[str, str], tree: Any, prefix: str = "", walk: Walk | None = None) -> None:
     """The leaves of a tree: numbers and tensors to ``into``, texts to ``facts``."""
-    for name, value in leaves(tree, prefix):
+    for name, value in leaves(tree, prefix, walk):
         tensor = as_tensor(value)
         if tensor is not None:
             into[name] = tensor
@@ -141,21 +178,23 @@ def from_tree(found: Checkpoint, tree: Any) -> None:
     if not isinstance(tree, dict):
         tree = {"tensor": tree} if isinstance(tree, Tensor) else {"list": tree}
     rest: dict[Any, Any] = dict(tree)
+    looked, walk = Walk(), Walk()
     model = next(
-        (key for key in _MODEL_KEYS if isinstance(rest.get(key), (dict, Opaque)) and _has_tensor(rest[key])), None
+        (key for key in _MODEL_KEYS if isinstance(rest.get(key), (dict, Opaque)) and _has_tensor(rest[key], looked)),
+        None,
     )
     if model is not None:
-        put(found.weights, found.facts, rest.pop(model))
+        put(found.weights, found.facts, rest.pop(model), walk=walk)
     for key, value in rest.items():
         is_weight = model is None and isinstance(value, Tensor)
-        place: Section | Literal["other"] = "weights" if is_weight else section_of(str(key))
+        place: Section | Literal["other"] = "weights" if is_weight else section_of(_word(key))
         if place == "other":
-            if model is None and _has_tensor(value):
-                put(found.weights, found.facts, value, str(key))
+            if model is None and _has_tensor(value, looked):
+                put(found.weights, found.facts, value, _word(key), walk)
             else:
-                _fact(found, str(key), value)
+                _fact(found, _word(key), value, walk)
         else:
-            put(found.section(place), found.facts, value, str(key))
+            put(found.section(place), found.facts, value, _word(key), walk)
     if not (found.weights or found.optimizer or found.random):
         raise InvalidInputError(f'"{found.path}" holds no tensor.')
 
@@ -172,14 +211,14 @@ def section_of(key: str) -> Section | Literal["other"]:
     return "other"
 
 
-def _has_tensor(tree: Any) -> bool:
-    return any(isinstance(value, Tensor) for _, value in leaves(tree))
+def _has_tensor(tree: Any, walk: Walk) -> bool:
+    return any(isinstance(value, Tensor) for _, value in leaves(tree, "", walk))
 
 
-def _fact(found: Checkpoint, key: str, value: Any) -> None:
+def _fact(found: Checkpoint, key: str, value: Any, walk: Walk) -> None:
     if key in ("iteration", "global_step", "global_steps", "step") and type(value) is int:
         found.iteration = value
-    for name, one in leaves(value, key):
+    for name, one in leaves(value, key, walk):
         if isinstance(one, (str, int, float)) and len(found.facts) < 10_000:
             found.facts[name] = str(one)[:200]
 
@@ -194,9 +233,8 @@ def settings_of(args: Any) -> dict[str, Any]:
 
 def small_file(path: str) -> bytes:
     """All of a file of settings. Raises PathError, and InvalidInputError for one that is too large."""
-    check_file(path)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             data = file.read(_MOST_SMALL_FILE + 1)
     except OSError as problem:
         raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
@@ -210,19 +248,10 @@ def inside(folder: str, name: object, told_by: str) -> str:
 
     Raises InvalidInputError for one that leads out of it, PathError for one that is missing.
     """
-    text = name if isinstance(name, str) else ""
-    parts = text.replace("\\", "/").split("/")
-    if not text or os.path.isabs(text) or ".." in parts or "\0" in text or "\\" in text or ":" in parts[0]:
-        raise InvalidInputError(
-            f'"{told_by}" names the file {text[:80]!r}, which does not lie in the folder of the checkpoint.'
-        )
-    path = os.path.join(folder, text)
+    cache = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(folder))), "blobs")
+    # A cache of downloads has snapshots/NAME beside blobs, and links to them.
+    is_of_cache = os.path.basename(os.path.dirname(os.path.abspath(folder))) == "snapshots"
+    path = file_names.inside(folder, name, told_by, (cache,) if is_of_cache else ())
     if not os.path.isfile(path):
         raise PathError(f'"{path}" does not exist; "{told_by}" names it.')
-    real, base = os.path.realpath(path), os.path.realpath(folder)
-    # A cache of downloads keeps the files beside its folders, and links to them.
-    if os.path.commonpath([real, base]) != base and not os.path.islink(path):
-        raise InvalidInputError(
-            f'"{told_by}" names the file {text[:80]!r}, which does not lie in the folder of the checkpoint.'
-        )
     return path

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import (
@@ -23,10 +24,11 @@ from msprobe.environment.checkpoint.contents import (
 )
 from msprobe.environment.checkpoint.megatron_names import core_name, joined_parts
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Piece, Pieces, Tensor, check_file, slices
+from msprobe.environment.checkpoint.tensors import Piece, Pieces, Tensor, slices
 from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
 from msprobe.environment.checkpoint.zarr_folders import read_zarr
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.opening import open_regular, size_of
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
 
@@ -71,8 +73,9 @@ def read_distributed(folder: str) -> Checkpoint:
         offset = index.get("offset")
         places.setdefault(index["fqn"], {})[offset if isinstance(offset, tuple) else None] = place
     found = Checkpoint(folder, "torch distributed checkpoint")
+    objects = _Objects(path)
     for name, entry in described.items():
-        _take(found, path, str(name), entry, places.get(str(name), {}))
+        _take(found, objects, str(name), entry, places.get(str(name), {}))
     common = os.path.join(folder, "common.pt")
     if os.path.isfile(common):
         _common(found, read_torch(common))
@@ -99,9 +102,8 @@ def read_zarr_checkpoint(folder: str) -> Checkpoint:
 
 
 def _metadata(path: str) -> Any:
-    check_file(path)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if not 0 < size <= _MOST_METADATA_BYTES:
                 raise InvalidInputError(f'"{path}" has {size} bytes; this is no description of a checkpoint.')
@@ -118,16 +120,35 @@ def _state(value: Any, key: str) -> Any:
     return value.state.get(key) if isinstance(value, Opaque) and isinstance(value.state, dict) else None
 
 
-def _take(found: Checkpoint, path: str, name: str, entry: Any, places: dict[Any, Any]) -> None:
+class _Objects:
+    """Reads values that are no tensors, each of which stands in bytes of its own."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._read: dict[str, int] = {}
+
+    def read(self, name: str, place: Any) -> Any:
+        """The tree that is stored at a place. Raises PathError, InvalidInputError."""
+        file, begin, length = _place(self.path, name, place)
+        read = self._read[file] = self._read.get(file, 0) + length
+        if read > size_of(file):
+            raise InvalidInputError(f'"{self.path}" has several values in the same bytes of "{file}".')
+        return read_torch(file, begin, length)
+
+
+def _take(found: Checkpoint, objects: _Objects, name: str, entry: Any, places: dict[Any, Any]) -> None:
+    path = objects.path
     top = name.partition(".")[0]
     section, name = _section(name)
     chunks = _state(entry, "chunks")
     if chunks is None:
-        _take_object(found, path, name, top, section, places)
+        _take_object(found, objects, name, top, section, places)
         return
     size, kind = _state(entry, "size"), _kind(_state(entry, "properties"))
     if not isinstance(size, tuple) or not _whole(size) or kind not in ELEMENT_TYPES or not isinstance(chunks, list):
         raise InvalidInputError(f'"{path}": the tensor {name[:80]!r} is not described as torch does it.')
+    if len(chunks) > len(places):
+        raise InvalidInputError(f'"{path}": {name[:80]!r} has {len(chunks)} blocks, of which {len(places)} are stored.')
     pieces = tuple(_piece(path, name, kind, _state(one, "offsets"), _state(one, "sizes"), places) for one in chunks)
     found.section(section)[name] = Pieces(size, kind, pieces)
 
@@ -145,6 +166,10 @@ def _piece(path: str, name: str, kind: str, offsets: Any, sizes: Any, places: di
     if not isinstance(offsets, tuple) or not isinstance(sizes, tuple) or not _whole((*offsets, *sizes)):
         raise InvalidInputError(f'"{path}": a block of {name[:80]!r} has no place.')
     file, begin, length = _place(path, name, places.get(offsets))
+    if prod(sizes) * ELEMENT_TYPES[kind].bytes > length:
+        raise InvalidInputError(
+            f'"{path}": a block of {name[:80]!r} has the shape {list(sizes)[:32]}, and {length} bytes are stored of it.'
+        )
     return Piece(offsets, _Entry(sizes, kind, file, begin, length))
 
 
@@ -159,12 +184,14 @@ def _place(path: str, name: str, place: Any) -> tuple[str, int, int]:
     return inside(os.path.dirname(path), _state(place, "relative_path"), path), begin, length
 
 
-def _take_object(found: Checkpoint, path: str, name: str, top: str, section: Any, places: dict[Any, Any]) -> None:
+def _take_object(
+    found: Checkpoint, objects: _Objects, name: str, top: str, section: Any, places: dict[Any, Any]
+) -> None:
     """A value that is no tensor: a learning rate, a state of TransformerEngine."""
     if name.endswith("_extra_state") or "_extra_state/" in name or not places:
         return
     try:
-        tree = read_torch(*_place(path, name, next(iter(places.values()))))
+        tree = objects.read(name, next(iter(places.values())))
     except InvalidInputError as problem:
         if len(found.notes) < 20:
             found.notes.append(problem.message)

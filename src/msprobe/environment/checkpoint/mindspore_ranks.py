@@ -16,8 +16,9 @@ from typing import Any
 
 from msprobe.environment.checkpoint.array_files import message_fields, read_mindspore, read_safetensors, varints
 from msprobe.environment.checkpoint.contents import Checkpoint
-from msprobe.environment.checkpoint.tensors import Piece, Pieces, Replicas, Tensor, check_file
+from msprobe.environment.checkpoint.tensors import Piece, Pieces, Replicas, Tensor
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.opening import open_regular
 
 _RANK = re.compile(r"rank_(\d{1,7})$")
 _SAVED = re.compile(r".*?(?:-(\d+)_(\d+))?\.(?:ckpt|safetensors)$")
@@ -119,8 +120,7 @@ def _layouts(folder: str, ranks: list[str]) -> dict[str, _Layout]:
 
 def _read_strategy(path: str) -> dict[str, _Layout]:
     """``ParallelStrategyMap``: ``parallel_layout_item`` (3) with ``param_name`` (1), ``parallel_layouts`` (2)."""
-    check_file(path)
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if not 0 < size <= _MOST_STRATEGY_BYTES:
             raise ValueError(size)

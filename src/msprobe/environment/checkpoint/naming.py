@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from msprobe.environment.checkpoint.contents import Checkpoint, small_file
 from msprobe.environment.checkpoint.tensors import Cut, Rows, Tensor
 from msprobe.errors import InvalidInputError
+from msprobe.foreign import yaml_text
+from msprobe.foreign.patterns import Pattern, compile_pattern
 
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module)\.")
 _PREFIX = re.compile(r"^(?:(?:module|model|state_dict|network|base_model)\.)+")
@@ -170,21 +170,13 @@ def apply_map(found: Checkpoint, mapping: dict[str, str]) -> Checkpoint:
     return replace(found, weights={renamed(name): tensor for name, tensor in found.weights.items()}, optimizer=states)
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as problem:
-        raise InvalidInputError(
-            f"the name map's {text!r} is no name and no regular expression: {problem}."
-        ) from problem
+def _pattern(text: str) -> Pattern:
+    return compile_pattern(text, "name map")
 
 
 def read_map(path: str) -> dict[str, str]:
     """A YAML file ``{name of the first: name of the second}``. Raises PathError, InvalidInputError."""
-    try:
-        told = yaml.safe_load(small_file(path))
-    except (yaml.YAMLError, RecursionError) as problem:
-        raise InvalidInputError(f'name map "{path}" is no YAML file.') from problem
+    told = yaml_text.load(small_file(path), path)
     if not isinstance(told, dict) or not all(isinstance(one, str) for pair in told.items() for one in pair):
         raise InvalidInputError(f'name map "{Path(path)}" must be pairs `name of the first: name of the second`.')
     return told

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -24,9 +22,12 @@ from msprobe.environment.checkpoint.distributed import read_distributed
 from msprobe.environment.checkpoint.megatron import is_megatron, read_megatron
 from msprobe.environment.checkpoint.mindspore_ranks import is_mindspore_ranks, read_mindspore_ranks
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Tensor, check_file
+from msprobe.environment.checkpoint.tensors import Tensor
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.archives import Archive
+from msprobe.foreign.json_text import parse_json
+from msprobe.foreign.opening import open_regular
 
 _INDEXES = (
     "model.safetensors.index.json",
@@ -102,10 +103,7 @@ def _is_tensor_file(name: str) -> bool:
 
 
 def _sharded(found: Checkpoint, index: str) -> None:
-    try:
-        told = json.loads(small_file(index))
-    except (ValueError, RecursionError) as problem:
-        raise InvalidInputError(f'"{index}" is no JSON.') from problem
+    told = parse_json(small_file(index), index)
     files = told.get("weight_map") if isinstance(told, dict) else None
     if not isinstance(files, dict) or not files:
         raise InvalidInputError(f'"{index}" has no weight_map.')
@@ -144,16 +142,18 @@ def _beside(found: Checkpoint, folder: str, names: list[str]) -> None:
     """What stands beside weights: settings of the model, and the state of the trainer."""
     if "config.json" in names:
         try:
-            found.settings = settings_of(json.loads(small_file(os.path.join(folder, "config.json"))))
-        except (ValueError, RecursionError):
-            found.notes.append(f'"{os.path.join(folder, "config.json")}" is no JSON')
+            path = os.path.join(folder, "config.json")
+            found.settings = settings_of(parse_json(small_file(path), path))
+        except InvalidInputError as problem:
+            found.notes.append(problem.message)
     if "trainer_state.json" in names:
         try:
-            state = json.loads(small_file(os.path.join(folder, "trainer_state.json")))
+            path = os.path.join(folder, "trainer_state.json")
+            state = parse_json(small_file(path), path)
             step = state.get("global_step") if isinstance(state, dict) else None
             found.iteration = step if type(step) is int else None
-        except (ValueError, RecursionError):
-            found.notes.append(f'"{os.path.join(folder, "trainer_state.json")}" is no JSON')
+        except InvalidInputError as problem:
+            found.notes.append(problem.message)
     for name in names:
         match = _TRAINER.match(name)
         if match is None:
@@ -174,8 +174,7 @@ def _tree(found: Checkpoint, folder: str, name: str) -> Any:
 
 
 def _open_file(path: str) -> Checkpoint:
-    check_file(path)
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         head = file.read(16)
     if not head:
         raise InvalidInputError(f'"{path}" is empty.')
@@ -212,11 +211,8 @@ def _open_file(path: str) -> Checkpoint:
 
 
 def _is_torch_archive(path: str) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name == "data.pkl" or name.endswith("/data.pkl") for name in archive.namelist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        raise InvalidInputError(f'"{path}" is a broken archive; it may have been cut off.') from None
+    with open_regular(path) as file:
+        return any(name == "data.pkl" or name.endswith("/data.pkl") for name in Archive(file, path).entries)
 
 
 _MOMENTS = {

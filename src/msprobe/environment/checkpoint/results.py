@@ -4,7 +4,6 @@ the console.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -13,6 +12,7 @@ from typing import Any
 from msprobe.environment.checkpoint.comparison import HARMLESS, Comparison
 from msprobe.environment.checkpoint.measuring import Measures
 from msprobe.errors import PathError
+from msprobe.foreign import csv_cells
 from msprobe.paths import check_output_file, make_folder, write_atomically
 
 _WORST = 20
@@ -116,7 +116,7 @@ def summary(result: Comparison) -> dict[str, Any]:
 def table(result: Comparison) -> str:
     """All parameters, what matters first, as CSV."""
     out = io.StringIO()
-    writer = csv.writer(out)
+    writer = csv_cells.writer(out)
     writer.writerow(_COLUMNS)
     for number, row in enumerate(result.rows, 1):
         shapes = ["" if one is None else "x".join(map(str, one)) or "scalar" for one in row.shape]
@@ -125,18 +125,13 @@ def table(result: Comparison) -> str:
         told = [
             row.kind,
             row.section,
-            _cell(row.name),
-            _cell(row.other_name or ""),
+            row.name,
+            row.other_name or "",
             *shapes,
             *(one or "" for one in row.dtype),
         ]
-        writer.writerow([number, *told, *numbers, differ, _cell(row.detail)])
+        writer.writerow([number, *told, *numbers, differ, row.detail])
     return out.getvalue()
-
-
-def _cell(text: str) -> str:
-    """Names come from files of others: none is a formula in a sheet."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def lines(result: Comparison) -> list[str]:

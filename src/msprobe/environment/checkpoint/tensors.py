@@ -14,17 +14,20 @@ from math import prod
 import numpy as np
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.budget import factor
+from msprobe.foreign.opening import is_regular, open_regular
 from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
 
 _MAPPED_FROM_BYTES = 1 << 16
 _MOST_DIMENSIONS = 32
-_MOST_REPEATED = 1 << 28
+_MOST_REPEATED = 1 << 24
+_MOST_TIMES = 4
 _LARGEST = 1 << 62
 
 
 def check_file(path: str) -> None:
     """Raises PathError for what is there and no file: a pipe would be waited for, a device has no end."""
-    if os.path.exists(path) and not os.path.isfile(path):
+    if os.path.exists(path) and not is_regular(path):
         raise PathError(f'"{path}" is no file, but a folder, a pipe or a device.')
 
 
@@ -80,9 +83,11 @@ class FileTensor(Tensor):
                 f'"{self.path}": a tensor of shape {list(self.shape)} reaches to element {self._last()} of a storage '
                 f"of {self.count}."
             )
-        if self.numel > max(self.count, _MOST_REPEATED):
+        count = self.numel
+        if count > self.count and count > max(_MOST_REPEATED, _MOST_TIMES * self.count) * factor():
             raise InvalidInputError(
-                f'"{self.path}": a tensor of shape {list(self.shape)} repeats its elements too often.'
+                f'"{self.path}": a tensor of shape {list(self.shape)} repeats its elements too often. If you trust '
+                "it, raise the limits with --limit 10."
             )
 
     def _last(self) -> int:
@@ -110,11 +115,13 @@ class FileTensor(Tensor):
 def _bytes_of(path: str, start: int, length: int) -> Array:
     """Bytes of a file, mapped where they are many. Raises PathError, InvalidInputError."""
     try:
-        if os.path.getsize(path) < start + length:
-            raise InvalidInputError(f'"{path}" ends before the values do that it describes; it may have been cut off.')
-        if length >= _MAPPED_FROM_BYTES:
-            return np.memmap(path, np.uint8, "r", start, (length,))
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size < start + length:
+                raise InvalidInputError(
+                    f'"{path}" ends before the values do that it describes; it may have been cut off.'
+                )
+            if length >= _MAPPED_FROM_BYTES:
+                return np.memmap(file, np.uint8, "r", start, (length,))
             file.seek(start)
             return np.frombuffer(file.read(length), np.uint8)
     except OSError as problem:
@@ -214,9 +221,9 @@ def joined(parts: tuple[Tensor, ...], axis: int, sections: tuple[int, ...] = ())
         return parts[0]
     for part in parts:
         if len(part.shape) != len(shape) or not shape or part.dtype != parts[0].dtype:
-            raise InvalidInputError(f"shards of shapes {[list(one.shape) for one in parts]} cannot be joined.")
+            raise InvalidInputError(f"shards of shapes {[list(one.shape) for one in parts[:8]]} cannot be joined.")
         if [n for at, n in enumerate(part.shape) if at != axis] != [n for at, n in enumerate(shape) if at != axis]:
-            raise InvalidInputError(f"shards of shapes {[list(one.shape) for one in parts]} cannot be joined.")
+            raise InvalidInputError(f"shards of shapes {[list(one.shape) for one in parts[:8]]} cannot be joined.")
         if sections and part.shape[axis] % sum(sections):
             raise InvalidInputError(f"a shard of shape {list(part.shape)} does not hold parts of sizes {sections}.")
     shape[axis] = sum(part.shape[axis] for part in parts)

@@ -9,19 +9,20 @@ from __future__ import annotations
 import io
 import mmap
 import os
-import struct
 import zipfile
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, check_file, held
+from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, held
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.archives import Archive
+from msprobe.foreign.budget import factor
+from msprobe.foreign.opening import open_regular
 from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, Array
 from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
 
-_LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
 _MAGIC = 0x1950A86A20F9469CFC6C
 _MOST_PICKLE_BYTES = 256 << 20
 _MOST_ENTRIES = 4_000_000
@@ -50,9 +51,8 @@ def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
 
     Raises PathError, and InvalidInputError for what is no such file.
     """
-    check_file(path)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             end = size if length is None else start + length
             if not 0 <= start <= end <= size:
@@ -66,8 +66,6 @@ def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
             # Not closed by hand: an error on its way may still hold a view of it.
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return _read_row(path, view[:end], start)
-    except (PickleError, zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, struct.error) as problem:
-        raise InvalidInputError(f'"{path}" is no readable file of torch.save: {_one_line(problem)}.') from problem
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, RecursionError) as problem:
         raise InvalidInputError(f'"{path}" is no readable file of torch.save: {_one_line(problem)}.') from problem
     except OSError as problem:
@@ -77,7 +75,7 @@ def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
 class _Window(io.RawIOBase):
     """A part of a file as a file."""
 
-    def __init__(self, file: io.BufferedReader, start: int, end: int) -> None:
+    def __init__(self, file: IO[bytes], start: int, end: int) -> None:
         self.file, self.start, self.size, self.place = file, start, end - start, 0
 
     def readable(self) -> bool:
@@ -99,7 +97,7 @@ class _Window(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         count = max(0, min(len(buffer), self.size - self.place))
         self.file.seek(self.start + self.place)
-        found = self.file.readinto(memoryview(buffer)[:count])
+        found: int = self.file.readinto(memoryview(buffer)[:count])  # type: ignore[attr-defined]
         self.place += found
         return found
 
@@ -113,36 +111,31 @@ class _Window(io.RawIOBase):
 
 
 def _read_archive(path: str, window: _Window) -> Any:
-    with zipfile.ZipFile(window) as archive:
-        entries = {entry.filename: entry for entry in archive.infolist()}
-        described = [name for name in entries if name == "data.pkl" or name.endswith("/data.pkl")]
-        if len(described) != 1:
-            raise InvalidInputError(f'"{path}" holds {len(described)} files data.pkl; torch.save writes one.')
-        if described[0][: -len("data.pkl")] + "constants.pkl" in entries:
-            raise InvalidInputError(
-                f'"{path}" is a TorchScript program, which is not read; save its state_dict() with torch.save.'
-            )
-        if len(entries) > _MOST_ENTRIES or any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()):
-            raise InvalidInputError(f'"{path}" has compressed entries; torch.save compresses nothing.')
-        if entries[described[0]].file_size > _MOST_PICKLE_BYTES:
-            raise InvalidInputError(f'"{path}": its pickle has more than {_MOST_PICKLE_BYTES} bytes.')
-        root = described[0][: -len("data.pkl")]
-        order = "little"
-        if root + "byteorder" in entries and entries[root + "byteorder"].file_size < 16:
-            order = archive.read(root + "byteorder").decode("ascii", "replace")
-        if order not in ("little", "big"):
-            raise InvalidInputError(f'"{path}": the byte order {order!r} is not known.')
-        tree, _ = read_pickle(memoryview(archive.read(described[0])), REBUILD, _storage_of)
+    archive = Archive(window, path)  # type: ignore[arg-type]
+    entries = archive.entries
+    described = [name for name in entries if name == "data.pkl" or name.endswith("/data.pkl")]
+    if len(described) != 1:
+        raise InvalidInputError(f'"{path}" holds {len(described)} files data.pkl; torch.save writes one.')
+    if described[0][: -len("data.pkl")] + "constants.pkl" in entries:
+        raise InvalidInputError(
+            f'"{path}" is a TorchScript program, which is not read; save its state_dict() with torch.save.'
+        )
+    if len(entries) > _MOST_ENTRIES or any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()):
+        raise InvalidInputError(f'"{path}" has compressed entries; torch.save compresses nothing.')
+    root = described[0][: -len("data.pkl")]
+    order = "little"
+    if root + "byteorder" in entries and entries[root + "byteorder"].file_size < 16:
+        order = archive.read(entries[root + "byteorder"], 16).decode("ascii", "replace")
+    if order not in ("little", "big"):
+        raise InvalidInputError(f'"{path}": the byte order {order!r} is not known.')
+    text = archive.read(entries[described[0]], int(_MOST_PICKLE_BYTES * factor()))
+    tree, _ = read_pickle(memoryview(text), REBUILD, _storage_of)
 
     def place(storage: _Storage) -> tuple[int, int]:
         entry = entries.get(f"{root}data/{storage.key}")
         if entry is None:
-            raise InvalidInputError(f'"{path}": the values data/{storage.key} are missing.')
-        window.seek(entry.header_offset)
-        fields = _LOCAL_HEADER.unpack(window.read(_LOCAL_HEADER.size))
-        if fields[0] != b"PK\3\4":
-            raise InvalidInputError(f'"{path}": its directory points to no entry.')
-        begin = entry.header_offset + _LOCAL_HEADER.size + fields[9] + fields[10]
+            raise InvalidInputError(f'"{path}": the values data/{storage.key[:80]} are missing.')
+        begin = archive.start_of(entry)
         if begin + entry.file_size > window.size:
             raise InvalidInputError(f'"{path}" ends before its values do; it may have been cut off.')
         return window.start + begin, entry.file_size
@@ -202,14 +195,16 @@ class _Placer:
     def placed(self, tree: Any, depth: int = 0) -> Any:
         if isinstance(tree, _Described):
             return self.tensor(tree)
-        if isinstance(tree, _Array):
-            return tree.tensor()
-        if not isinstance(tree, (dict, list, tuple, Opaque)):
+        if not isinstance(tree, (dict, list, tuple, Opaque, _Array)):
             return tree
         if depth > 100:
             raise PickleError("it is nested too deep")
         if id(tree) in self.done:
             return self.done[id(tree)]
+        if isinstance(tree, _Array):
+            found = self.done[id(tree)] = tree.tensor()
+            self.done[-id(tree)] = tree
+            return found
         if isinstance(tree, tuple):
             found = tuple(self.placed(item, depth + 1) for item in tree)
             self.done[id(tree)] = found
@@ -252,7 +247,7 @@ def _storage_of(pid: Any) -> _Storage:
     if isinstance(pid, tuple) and len(pid) >= 5 and pid[0] in ("storage", b"storage") and isinstance(pid[1], Name):
         known = STORAGES.get(pid[1].name)
         kind = "bytes" if pid[1].name == "UntypedStorage" else known.name if known else None
-        key, count = str(pid[2]), pid[4]
+        key, count = str(pid[2]) if isinstance(pid[2], (str, int, bytes)) else "", pid[4]
         # What lies in another storage (torch before 0.4) has a sixth field that says so.
         if kind and type(count) is int and 0 <= count < 1 << 62 and (len(pid) < 6 or pid[5] is None):
             return _Storage(kind, key, count)
@@ -313,7 +308,7 @@ class _Type:
     """An element type of numpy, as its pickle describes it."""
 
     def __init__(self, code: Any = "", *_: Any) -> None:
-        self.code, self.order = str(code), "<"
+        self.code, self.order = code[:40] if isinstance(code, str) else "", "<"
 
     def with_state(self, state: Any) -> None:
         """Its byte order."""

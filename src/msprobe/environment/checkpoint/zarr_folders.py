@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from dataclasses import dataclass
 from math import prod
@@ -12,7 +11,9 @@ from typing import Any
 from msprobe.environment.checkpoint.contents import small_file
 from msprobe.environment.checkpoint.tensors import FileTensor, Piece, Pieces, Tensor
 from msprobe.errors import InvalidInputError
-from msprobe.store.dtypes import Array
+from msprobe.foreign.json_text import parse_json
+from msprobe.foreign.opening import size_of
+from msprobe.store.dtypes import ELEMENT_TYPES, Array
 
 _MOST_CHUNKS = 1 << 20
 _TYPES = {
@@ -41,10 +42,7 @@ def read_zarr(folder: str) -> dict[str, Tensor]:
 
 
 def _tensor(folder: str) -> Tensor:
-    try:
-        told = json.loads(small_file(os.path.join(folder, ".zarray")))
-    except (ValueError, RecursionError) as problem:
-        raise InvalidInputError(f'"{folder}/.zarray" is no JSON.') from problem
+    told = parse_json(small_file(os.path.join(folder, ".zarray")), f"{folder}/.zarray")
     if not isinstance(told, dict) or told.get("zarr_format") != 2 or told.get("order", "C") != "C":
         raise InvalidInputError(f'"{folder}/.zarray" is no array of zarr in version 2 and C order.')
     if told.get("compressor") is not None or told.get("filters"):
@@ -60,9 +58,12 @@ def _tensor(folder: str) -> Tensor:
     if prod(counts) > _MOST_CHUNKS:
         raise InvalidInputError(f'"{folder}" is said to have {prod(counts)} chunks.')
     between = "/" if told.get("dimension_separator") == "/" else "."
+    nbytes = prod(chunks) * ELEMENT_TYPES[kind].bytes
     pieces = []
     for at in itertools.product(*map(range, counts)):
         path = os.path.join(folder, between.join(map(str, at)) or "0")
+        if size_of(path) < nbytes:
+            raise InvalidInputError(f'"{path}" is missing, or has fewer than the {nbytes} bytes of a chunk.')
         begin = tuple(place * size for place, size in zip(at, chunks, strict=True))
         sizes = tuple(min(size, length - start) for size, length, start in zip(chunks, shape, begin, strict=True))
         whole = FileTensor(tuple(chunks), kind, path, 0, prod(chunks), 0, None, dtype.startswith(">"))

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote, urlparse
 
 from msprobe.environment.configuration.differences import Finding, Level, Part
+from msprobe.errors import PathError
+from msprobe.foreign.opening import open_regular
 
 HEADER = ("package", "bench version", "cmp version", "level")
 COMMIT = "@commit"
@@ -141,9 +143,9 @@ def _system(environ: Mapping[str, str], root: str) -> Iterator[tuple[str, str]]:
 
 def _text(path: str, most: int = _MOST_TEXT) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(most)
-    except (OSError, ValueError):
+        with open_regular(path) as file:
+            return file.read(most).decode("utf-8", "replace")
+    except (OSError, ValueError, PathError):
         return ""
 
 

@@ -28,6 +28,8 @@ _LEAST_RATIO = 0.8
 #: Names that are less alike than this may be two things, so that a difference is no more than a warning.
 _SURE_RATIO = 0.9
 _MOST_PAIRS = 250_000
+#: Longer names look like nothing else.
+_MOST_LETTERS = 200
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16", "float": "float32"}
 
 Level = Literal["error", "warning"]
@@ -135,20 +137,28 @@ class _Pairs:
 
     def by_dtype(self) -> None:
         """``--bf16`` of one side is ``compute_dtype: bfloat16`` of the other."""
-        for one in list(self.first):
-            for two in list(self.second):
-                if one in self.first and _are_one_dtype(one, self.values[0][one], two, self.values[1][two]):
+        first, second = ([name for name in side if _is_of_types(name)] for side in (self.first, self.second))
+        if len(first) * len(second) > _MOST_PAIRS:
+            return
+        for one in first:
+            for two in second:
+                if (
+                    one in self.first
+                    and two in self.second
+                    and _are_one_dtype(one, self.values[0][one], two, self.values[1][two])
+                ):
                     self.put(one, two, MAPPING)
 
     def by_likeness(self) -> None:
         """Pair names that look alike, the likest first."""
-        if len(self.first) * len(self.second) > _MOST_PAIRS:
+        first, second = ([name for name in side if len(name) <= _MOST_LETTERS] for side in (self.first, self.second))
+        if len(first) * len(second) > _MOST_PAIRS:
             return
         likely = []
         matcher = SequenceMatcher(autojunk=False)
-        for two in self.second:
+        for two in second:
             matcher.set_seq2(two.lower())
-            for one in self.first:
+            for one in first:
                 matcher.set_seq1(one.lower())
                 if matcher.real_quick_ratio() <= _LEAST_RATIO or matcher.quick_ratio() <= _LEAST_RATIO:
                     continue
@@ -158,6 +168,10 @@ class _Pairs:
         for minus, one, two in sorted(likely):
             if one in self.first and two in self.second:
                 self.put(one, two, f"similarity:{-minus}", -minus)
+
+
+def _is_of_types(name: str) -> bool:
+    return any(meaning.thing in ("bf16", "fp16", "compute_dtype") for meaning in group_meanings(name))
 
 
 def _are_one_dtype(one: str, left: Any, two: str, right: Any) -> bool:

@@ -11,30 +11,42 @@ import re
 from typing import Any
 
 from msprobe.environment.hyperparameters.settings_files import read_yaml
+from msprobe.errors import InvalidInputError
+from msprobe.foreign.budget import SETTINGS, Budget
+from msprobe.foreign.opening import open_regular
 
 _PACKAGE = re.compile(r"\A(?:\s*#[^\n]*\n)*?\s*#\s*@package\s+(\S+)")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _MOST_DEPTH = 20
+_MOST_FILES = 1000
 
 
 def compose(path: str) -> tuple[dict[Any, Any], list[str]]:
     """The whole configuration that the file stands for, and notes of what was not found. Raises InvalidInputError."""
-    composer = _Composer(os.path.dirname(path) or ".")
+    composer = _Composer(os.path.dirname(path) or ".", Budget(path, SETTINGS))
     composer.put_file(os.path.basename(path), "", (), 0)
     composer.tree.pop("hydra", None)
-    return _resolved(composer.tree, composer.tree), composer.notes
+    return _Resolver(composer.tree, composer.budget).value(composer.tree), composer.notes
 
 
 class _Composer:
     """``tree`` is the configuration as far as it is put together; a package: where in it a file's settings go."""
 
-    def __init__(self, root: str) -> None:
-        self.root, self.notes = root, list[str]()
+    def __init__(self, root: str, budget: Budget) -> None:
+        self.root, self.budget, self.notes = root, budget, list[str]()
+        self.files = 0
         self.tree: dict[Any, Any] = {}
 
     def put_file(self, name: str, group: str, package: tuple[str, ...], depth: int) -> None:
         """Put in the settings of a file of a group, and those of the files that its defaults name."""
         path = os.path.join(self.root, group, name)
+        self.files += 1
+        if self.files > _MOST_FILES or len(package) > _MOST_DEPTH:
+            raise InvalidInputError(
+                f'"{path}": the configuration is made of more than {_MOST_FILES} files, or nested deeper than '
+                f"{_MOST_DEPTH}."
+            )
+        self.budget.spend_bytes(os.path.getsize(path) if os.path.isfile(path) else 0)
         own = read_yaml(path)
         entries = own.pop("defaults", None) or []
         entries = entries if isinstance(entries, list) else [entries]
@@ -86,8 +98,8 @@ def _parts(package: str) -> tuple[str, ...]:
 
 
 def _header(path: str) -> str | None:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        match = _PACKAGE.match(file.read(4096))
+    with open_regular(path) as file:
+        match = _PACKAGE.match(file.read(4096).decode("utf-8", "replace"))
     return match[1] if match else None
 
 
@@ -100,25 +112,35 @@ def _merge(into: dict[Any, Any], tree: dict[Any, Any]) -> None:
             into[key] = {**value} if isinstance(value, dict) else value
 
 
-def _resolved(value: Any, tree: dict[Any, Any], depth: int = 0) -> Any:
-    if depth > _MOST_DEPTH:
-        return value
-    if isinstance(value, dict):
-        return {key: _resolved(one, tree, depth + 1) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_resolved(one, tree, depth + 1) for one in value]
-    if not isinstance(value, str) or "${" not in value:
-        return value
-    whole = _REFERENCE.fullmatch(value)
-    if whole:
-        found = _at(tree, whole[1])
-        return value if found is None else _resolved(found, tree, depth + 1)
+class _Resolver:
+    """Puts references in. What they come to is counted: a few that name each other stand for texts without end."""
 
-    def text(match: re.Match[str]) -> str:
-        found = _resolved(_at(tree, match[1]), tree, depth + 1)
-        return match[0] if found is None or isinstance(found, (dict, list)) else str(found)
+    def __init__(self, tree: dict[Any, Any], budget: Budget) -> None:
+        self.tree, self.budget = tree, budget
 
-    return _REFERENCE.sub(text, value)
+    def value(self, value: Any, depth: int = 0) -> Any:
+        """The value with what its references name."""
+        self.budget.spend_items()
+        if depth > _MOST_DEPTH:
+            return value
+        if isinstance(value, dict):
+            return {key: self.value(one, depth + 1) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self.value(one, depth + 1) for one in value]
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        whole = _REFERENCE.fullmatch(value)
+        if whole:
+            found = _at(self.tree, whole[1])
+            return value if found is None else self.value(found, depth + 1)
+
+        def text(match: re.Match[str]) -> str:
+            found = self.value(_at(self.tree, match[1]), depth + 1)
+            shown = match[0] if found is None or isinstance(found, (dict, list)) else str(found)
+            self.budget.spend_bytes(len(shown))
+            return shown
+
+        return _REFERENCE.sub(text, value)
 
 
 def _at(tree: Any, name: str) -> Any:

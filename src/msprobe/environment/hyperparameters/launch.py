@@ -34,6 +34,11 @@ _EVERYDAY = frozenset(
 #: Of those the ones that start others: elsewhere, or as somebody else.
 _CONTAINERS = frozenset({"docker", "podman", "ssh", "sudo"})
 _PREPARES = re.compile(r"(?i)(preprocess|prepare|convert|download|export|merge|tokenize|evaluat|infer)\w*\.py")
+#: Different values of one name that are kept: a loop may start as many trainings.
+_MOST_VALUES = 1000
+_MOST_NAME = 1000
+_SCRIPT, _OPTION_BEHIND = re.compile(r"\.py\b"), re.compile(r"\s-")
+_STARTED = re.compile(r"\s*(torchrun|msrun|python|deepspeed)\S*\s")
 _OPTION = re.compile(r"--?[A-Za-z_+][\w.:+/-]*")
 _HYDRA = re.compile(r"(\+{0,2}|~)([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -61,7 +66,7 @@ def hyperparameters(followed: Followed, path: str, given: Sequence[str] = ()) ->
         values = {**_options(launcher, most=1), **_options(own)}
         for name, value in values.items():
             known = found.setdefault(name, [])
-            if value not in known:
+            if len(known) < _MOST_VALUES and value not in known:
                 known.append(value)
         notes += _files_named(called, values, own, read)
     if not trainings:
@@ -80,19 +85,27 @@ def _trainings(called: Iterable[Called]) -> list[tuple[Called, tuple[list[str], 
         if kind and any(_is_option(word) or _HYDRA.fullmatch(word) for part in parts for word in part):
             by_kind.setdefault(kind, []).append((one, parts))
     likely = by_kind[min(by_kind)] if by_kind else []
-    return [found for found in likely if not _PREPARES.search(" ".join(found[0].words[:6]))] or likely
+    return [
+        found for found in likely if not _PREPARES.search(" ".join(word[-_MOST_NAME:] for word in found[0].words[:6]))
+    ] or likely
 
 
 def _unwrapped(words: list[str]) -> list[str]:
     """The words, where one of them is a whole command line (``srun sh -c "python ..."``) those of it."""
     for place, word in enumerate(words):
-        if " " in word and place and re.search(r"\.py\b.*\s-|^\s*(torchrun|msrun|python|deepspeed)\S*\s", word):
+        if " " in word and place and _is_command_line(word):
             try:
                 inner = shlex.split(word)
             except ValueError:
                 continue
             return [*words[:place], *inner]
     return words
+
+
+def _is_command_line(text: str) -> bool:
+    lines = ((line, _SCRIPT.search(line)) for line in text.split("\n"))
+    with_options = any(found and _OPTION_BEHIND.search(line, found.end()) for line, found in lines)
+    return with_options or _STARTED.match(text) is not None
 
 
 def _parts(words: list[str]) -> tuple[int, tuple[list[str], list[str]]]:
@@ -177,7 +190,11 @@ def _options(words: Sequence[str], most: int | None = None) -> dict[str, Any]:
 
 def _is_list_of_arguments(word: str) -> bool:
     """True for ``$EXTRA_ARGS`` that the script never sets: it stands for further options, or for none."""
-    return word.startswith(UNSET) and bool(_ARGUMENT_LISTS.search(word.strip(UNSET + '${}"[@]')))
+    return (
+        word.startswith(UNSET)
+        and len(word) < _MOST_NAME
+        and bool(_ARGUMENT_LISTS.search(word.strip(UNSET + '${}"[@]')))
+    )
 
 
 def _clean(text: str) -> str:

@@ -22,6 +22,7 @@ from msprobe.store.pickles import Opaque
 
 #: Under these names programs keep their arguments in files of ``torch.save``.
 _ARGUMENTS = ("args", "hyper_parameters", "hparams", "config", "cfg", "arguments")
+_MOST_SCRIPT_BYTES = 1 << 20
 _RANK_FOLDER = re.compile(r"mp_rank_\d+(_\d+)*$")
 _RANK_FILES = ("model_optim_rng.pt", "model_rng.pt")
 _IN_FOLDERS = "training_args.bin, trainer_state.json, .hydra/config.yaml, config.yaml, or a checkpoint of Megatron"
@@ -122,7 +123,10 @@ def _file(path: str, given: Sequence[str] = ()) -> Read:
 
 def _script(path: str, given: Sequence[str] = ()) -> Read:
     """The arguments of the trainings that a script starts; files of ``given`` that it names are read anyway."""
-    text = small_file(path).decode("utf-8", "replace")
+    data = small_file(path)
+    if len(data) > _MOST_SCRIPT_BYTES:
+        raise InvalidInputError(f'"{path}" has more than {_MOST_SCRIPT_BYTES} bytes; this is no launch script.')
+    text = data.decode("utf-8", "replace")
     return hyperparameters(follow(text, path), path, given)
 
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import ast
-import configparser
 import json
 import operator
-from collections.abc import Callable
+import re
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping
 from typing import Any
-
-import yaml
 
 from msprobe.environment.checkpoint.contents import small_file
 from msprobe.errors import InvalidInputError
+from msprobe.foreign import yaml_text
+from msprobe.foreign.budget import SETTINGS
 
 _MOST_PYTHON_BYTES = 1 << 20
 _MOST_POWER = 64
+#: Classes within each other.
+_MOST_CLASSES = 20
+#: Bits of a number of the most digits that a setting may have.
+_MOST_BITS = int(SETTINGS.digits * 3.33)
+_MOST_DOTS = 64
+_DOT_OF_A_NAME = re.compile(r"[\w\"']\.(?=[\w\"'])")
+_RUN_OF_A_NAME = re.compile(r"[\w.\"'-]+")
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -26,30 +34,12 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-class _Loader(yaml.SafeLoader):
-    """Plain data; what has a tag of its own is read as if it had none."""
-
-
-def _untagged(loader: _Loader, node: yaml.Node) -> Any:
-    if isinstance(node, yaml.MappingNode):
-        return loader.construct_mapping(node, deep=True)
-    if isinstance(node, yaml.SequenceNode):
-        return loader.construct_sequence(node, deep=True)
-    return str(node.value)
-
-
-_Loader.add_constructor(None, _untagged)
-
-
 def read_yaml(path: str) -> dict[Any, Any]:
-    """The mappings of all documents of the file."""
+    """The mappings of all documents of the file; what has a tag of its own is read as if it had none."""
     found: dict[Any, Any] = {}
-    try:
-        for document in yaml.load_all(_text(path), _Loader):
-            if document is not None:
-                found.update(_mapping(path, document))
-    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable YAML file: {_one_line(problem)}.') from problem
+    for document in yaml_text.load_all(_text(path), path, ignores_tags=True):
+        if document is not None:
+            found.update(_mapping(path, document))
     return found
 
 
@@ -75,28 +65,52 @@ def read_toml(path: str) -> dict[Any, Any]:
         raise InvalidInputError(
             f'"{path}": TOML is read with Python 3.11 or newer; write the settings as YAML or JSON.'
         ) from None
+    text = _text(path)
+    # A name with many dots costs the square of their number.
+    for run in _RUN_OF_A_NAME.finditer(text.replace(" ", "").replace("\t", "")):
+        if run[0].count(".") > _MOST_DOTS and len(_DOT_OF_A_NAME.findall(run[0])) > _MOST_DOTS:
+            raise InvalidInputError(
+                f'"{path}" has a name of more than {_MOST_DOTS} parts; this is no file of settings.'
+            )
     try:
-        return dict(tomllib.loads(_text(path)))
+        return dict(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise InvalidInputError(f'"{path}" is no readable TOML file: {_one_line(problem)}.') from problem
 
 
 def read_ini(path: str) -> dict[Any, Any]:
-    """The sections of the file; a file without sections is one of its own."""
-    text = _text(path)
-    parser = configparser.ConfigParser(interpolation=None, strict=False, default_section="")
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
-    try:
-        try:
-            parser.read_string(text)
-        except configparser.MissingSectionHeaderError:
-            parser.read_string(f"[ ]\n{text}")
-    except configparser.Error as problem:
-        raise InvalidInputError(f'"{path}" is no readable INI file: {_one_line(problem)}.') from problem
+    """The sections of the file, with texts; what stands before the first section is beside them."""
     found: dict[Any, Any] = {}
-    for section in parser.sections():
-        values = dict(parser.items(section))
-        found.update(values if section == " " else {section: values})
+    section = found
+    lines: list[str] = []
+    name = ""
+
+    def close() -> None:
+        if name:
+            section[name] = "\n".join(lines).rstrip()
+
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        text = line.strip()
+        if not text or text[0] in "#;":
+            continue
+        if line[0] in " \t" and name:  # goes on with the value before
+            lines.append(text)
+            continue
+        close()
+        name = ""
+        if text[0] == "[":
+            if "]" not in text:
+                raise InvalidInputError(f'"{path}" is no readable INI file: line {number} has "[" without "]".')
+            section = found.setdefault(text[1 : text.rindex("]")], {})
+            continue
+        ends = [place for place in (text.find("="), text.find(":")) if place > 0]
+        if not ends or not isinstance(section, dict):
+            raise InvalidInputError(
+                f'"{path}" is no readable INI file: line {number} must be a section or NAME = VALUE, '
+                f"found {text[:60]!r}."
+            )
+        name, lines = text[: min(ends)].rstrip(), [text[min(ends) + 1 :].strip()]
+    close()
     return found
 
 
@@ -106,16 +120,19 @@ def read_python(path: str) -> dict[Any, Any]:
     if len(text) > _MOST_PYTHON_BYTES:
         raise InvalidInputError(f'"{path}" has more than {_MOST_PYTHON_BYTES} bytes; this is no file of settings.')
     try:
-        return _assigned(ast.parse(text).body, {})
+        return _assigned(ast.parse(text).body, ChainMap())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise InvalidInputError(f'"{path}" is no readable Python file: {_one_line(problem)}.') from problem
 
 
-def _assigned(body: list[ast.stmt], outer: dict[str, Any]) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
+def _assigned(body: list[ast.stmt], known: ChainMap[str, Any]) -> dict[Any, Any]:
+    if len(known.maps) > _MOST_CLASSES:
+        return {}
+    found: dict[str, Any] = {}
+    known = known.new_child(found)
     for statement in body:
         if isinstance(statement, ast.ClassDef):
-            found[statement.name] = _assigned(statement.body, {**outer, **found})
+            found[statement.name] = _assigned(statement.body, known)
             continue
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
@@ -123,7 +140,7 @@ def _assigned(body: list[ast.stmt], outer: dict[str, Any]) -> dict[Any, Any]:
         if value is None or not names:
             continue
         try:
-            found.update(dict.fromkeys(names, _literal(value, {**outer, **found})))
+            found.update(dict.fromkeys(names, _literal(value, known)))
         except _NotPlainError:
             for name in names:  # what was assigned before no longer holds
                 found.pop(name, None)
@@ -134,7 +151,7 @@ class _NotPlainError(Exception):
     pass
 
 
-def _literal(node: ast.expr, known: dict[str, Any]) -> Any:
+def _literal(node: ast.expr, known: MutableMapping[str, Any]) -> Any:
     if isinstance(node, ast.Constant) and node.value is not ...:
         return node.value
     if isinstance(node, ast.Name) and node.id in known:
@@ -143,7 +160,7 @@ def _literal(node: ast.expr, known: dict[str, Any]) -> Any:
         return [_literal(one, known) for one in node.elts]
     if isinstance(node, ast.Dict) and all(node.keys):
         pairs = zip(node.keys, node.values, strict=True)
-        return {str(_literal(key, known)): _literal(value, known) for key, value in pairs if key is not None}
+        return {_name(_literal(key, known)): _literal(value, known) for key, value in pairs if key is not None}
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
         return {word.arg: _literal(word.value, known) for word in node.keywords if word.arg}
     if isinstance(node, (ast.UnaryOp, ast.BinOp)):
@@ -151,7 +168,7 @@ def _literal(node: ast.expr, known: dict[str, Any]) -> Any:
     raise _NotPlainError
 
 
-def _computed(node: ast.UnaryOp | ast.BinOp, known: dict[str, Any]) -> Any:
+def _computed(node: ast.UnaryOp | ast.BinOp, known: MutableMapping[str, Any]) -> Any:
     if isinstance(node, ast.UnaryOp):
         value = _number(_literal(node.operand, known))
         if isinstance(node.op, ast.Not):
@@ -167,9 +184,15 @@ def _computed(node: ast.UnaryOp | ast.BinOp, known: dict[str, Any]) -> Any:
 
 
 def _number(value: Any) -> Any:
-    if not isinstance(value, (int, float)):
+    if not isinstance(value, (int, float)) or (isinstance(value, int) and value.bit_length() > _MOST_BITS):
         raise _NotPlainError
     return value
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, (list, dict)):  # a name may stand for a list of lists without end
+        raise _NotPlainError
+    return str(value)
 
 
 def _text(path: str) -> str:

@@ -22,7 +22,7 @@ def flat(tree: Any, source: str) -> dict[str, Any]:
     seen = 0
     while todo:
         name, value, depth = todo.pop()
-        seen += 1
+        seen += 1 + (len(value) if isinstance(value, (list, tuple, set, frozenset)) else 0)
         if depth > _MOST_DEPTH or seen > _MOST_VALUES:
             raise InvalidInputError(f'"{source}" is nested too deep, or holds too many values, for a file of settings.')
         if isinstance(value, dict) and (value or not name):

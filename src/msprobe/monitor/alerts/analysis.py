@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.foreign.console import say
+from msprobe.foreign.json_text import read_json
 from msprobe.monitor.alerts.alert import place_in_training
 from msprobe.monitor.alerts.sink import DETAILS_FILE, FILE
 from msprobe.paths import (
@@ -115,9 +117,9 @@ def main(words: Sequence[str] | None = None) -> int:
     add_arguments(parser)
     args = parser.parse_args(words)
     try:
-        print("\n".join(analyse(args.data_path, args.out_path, args.topk, args.step)))
+        say("\n".join(analyse(args.data_path, args.out_path, args.topk, args.step)))
     except MsprobeError as problem:
-        print(problem, file=sys.stderr)
+        say(problem, file=sys.stderr)
         return 1
     return 0
 
@@ -137,11 +139,7 @@ def _read_all(folder: StrPath, name: str) -> Records:
 
 
 def _read(path: Path) -> Records:
-    check_readable_file(path, ".json")
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no file of alerts: {problem}.') from None
+    found = read_json(check_readable_file(path, ".json"))
     if not isinstance(found, dict) or not all(isinstance(record, dict) for record in found.values()):
         raise InvalidInputError(f'"{path}" is no file of alerts: it must hold an object of objects.')
     return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_args
 
 from msprobe import log
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.nearest import near_words
 from msprobe.monitor.alerts.rules import RULES, Rule, Turbulence
 from msprobe.monitor.measurements import Quantity
 
@@ -128,5 +128,5 @@ def _tell_unknown(given: Mapping[Any, Any], known: Collection[str], where: str) 
 
 
 def _near(word: object, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(word), known, n=1)
+    near = near_words(str(word), known, n=1)
     return f"; did you mean {near[0]}?" if near else ""

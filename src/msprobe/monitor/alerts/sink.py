@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from msprobe import log
+from msprobe.errors import MsprobeError
+from msprobe.foreign.json_text import read_json
 from msprobe.monitor.alerts.alert import Alert
 from msprobe.monitor.alerts.cells import Block, History, Step
 from msprobe.monitor.alerts.rules import Found
@@ -181,9 +183,8 @@ class AlertSink:
             return
         if self._run.append_to:
             try:
-                with open(path, "rb") as file:
-                    earlier = json.load(file)
-            except (OSError, ValueError, RecursionError):
+                earlier = read_json(path)
+            except MsprobeError:
                 earlier = None
             if isinstance(earlier, dict):
                 found = dict(content)

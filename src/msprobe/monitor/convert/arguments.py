@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any, TypeVar
 
+from msprobe import engine
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.files import RunFolder, stamp_of
 
@@ -82,6 +82,8 @@ def each(job: Callable[..., _Result], tasks: Sequence[tuple[Any, ...]], processe
     """The results of the job for all tasks, in their order; in processes of their own if there are several."""
     if processes == 1 or len(tasks) < 2:
         return [job(*task) for task in tasks]
-    # Forked, they would hold the threads' locks of a program that has torch loaded.
-    with ProcessPoolExecutor(min(processes, len(tasks)), mp_context=get_context("spawn")) as pool:
-        return list(pool.map(job, *zip(*tasks, strict=True)))
+    return list(engine.run(functools.partial(_spread, job), tasks, engine.Workers(processes)))
+
+
+def _spread(job: Callable[..., _Result], task: tuple[Any, ...]) -> _Result:
+    return job(*task)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.json_text import read_json
 from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
 from msprobe.monitor.csv_files import Table, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs
@@ -48,7 +49,7 @@ def csv_to_database(
     files, at most 128. Several runs of a rank are merged, which the log says. Raises InvalidInputError and PathError.
     """
     raise_all(wrong_process_number(process_num))
-    replacements = _read_mapping(mapping) if mapping is not None else {}
+    replacements = read_mapping(mapping) if mapping is not None else {}
     ranks = by_rank(find_runs(data))
     if not ranks:
         raise InvalidInputError(
@@ -105,15 +106,10 @@ def _renumbered(tables: Sequence[tuple[int, Table]]) -> dict[int, int]:
 def _rows(
     table: Table, replacements: dict[str, str], first_of: dict[int, int] | None
 ) -> list[tuple[int, str, int, int, list[float]]]:
-    names: dict[str, str] = {}
+    names = renamed(replacements)
     rows = []
     for (stage, name, step, micro), values in zip(table.keys(), table.values.tolist(), strict=True):
-        shown = names.get(name)
-        if shown is None:
-            shown = name
-            for old, new in replacements.items():
-                shown = shown.replace(old, new)
-            names[name] = shown
+        shown = names(name)
         if first_of is None:
             rows.append((stage, shown, step, micro, values))
         else:
@@ -121,12 +117,22 @@ def _rows(
     return rows
 
 
-def _read_mapping(path: StrPath) -> dict[str, str]:
+def renamed(replacements: dict[str, str]) -> Callable[[str], str]:
+    """What gives a name with all replacements, one after the other; each name is replaced in once."""
+
+    @cache
+    def name_of(name: str) -> str:
+        for old, new in replacements.items():
+            name = name.replace(old, new)
+        return name
+
+    return name_of
+
+
+def read_mapping(path: StrPath) -> dict[str, str]:
+    """A JSON file of texts and what replaces them. Raises PathError or InvalidInputError."""
     file = check_readable_file(path, ".json")
-    try:
-        found = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as problem:
-        raise InvalidInputError(f'mapping "{path}" cannot be read as JSON: {problem}.') from None
+    found = read_json(file)
     if not isinstance(found, dict):
         raise InvalidInputError(f'mapping "{path}" must be an object of texts and their replacements.')
     wrong = [old for old, new in found.items() if not isinstance(new, str) or not old]

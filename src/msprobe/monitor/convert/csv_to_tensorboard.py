@@ -24,7 +24,7 @@ from msprobe.monitor.csv_files import Table, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs, stamp_text
 from msprobe.monitor.sinks.event_file import EventFile, check_installed
 from msprobe.monitor.trend_reading import read_quantity
-from msprobe.paths import StrPath, check_output_folder
+from msprobe.paths import StrPath, check_output_folder, make_folder_in
 
 
 def csv2tensorboard_by_step(
@@ -55,7 +55,7 @@ def csv2tensorboard_by_step(
     output = check_output_folder(default if output_dirpath is None else output_dirpath)
     wanted = DATA_TYPES if data_type_list is None else tuple(dict.fromkeys(data_type_list))
     tasks = [
-        (tuple(of_rank), quantity, str(output / f"rank{rank}" / quantity))
+        (tuple(of_rank), quantity, str(output), f"rank{rank}")
         for rank, of_rank in by_rank(runs).items()
         for quantity in wanted
         if any(quantity in quantities_of(run.path) for run in of_rank)
@@ -65,12 +65,12 @@ def csv2tensorboard_by_step(
     return output
 
 
-def _convert(runs: Sequence[RunFolder], quantity: str, folder: str) -> int:
+def _convert(runs: Sequence[RunFolder], quantity: str, output: str, rank: str) -> int:
     """One quantity of one rank; how many numbers it has."""
     table = read_quantity(runs, quantity)
     if table is None or not len(table):
         return 0
-    file = EventFile(folder)
+    file = EventFile(make_folder_in(output, rank, quantity))
     try:
         for step in np.unique(table.steps).tolist():
             file.add(step, _scalars(table, np.flatnonzero(table.steps == step).tolist()))

@@ -56,6 +56,11 @@ class TrainerMon(Monitor):
         on_alert: OnAlert | None = None,
         sinks: Sequence[Sink] = (),
     ) -> None:
+        if params_have_main_grad != "auto":
+            log.warning(
+                f"TrainerMon(): params_have_main_grad={params_have_main_grad!r:.80} does nothing: parameters of"
+                " MindSpore have no main_grad."
+            )
         super().__init__(MindSporeFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
 
     def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from msprobe.distribution import install
 from msprobe.errors import NotAvailableError
 from msprobe.paths import StrPath, create_file, make_folder
 
@@ -24,7 +25,7 @@ def check_installed() -> None:
         found = False
     if not found:
         raise NotAvailableError(
-            "TensorBoard files need tensorboard, which is not installed: pip install 'msprobe[tensorboard]'."
+            f"TensorBoard files need tensorboard, which is not installed: {install('tensorboard')}."
         )
 
 

@@ -6,6 +6,7 @@ import importlib
 import os
 from typing import Any
 
+from msprobe.distribution import install
 from msprobe.errors import NotAvailableError
 from msprobe.monitor.files import stamp_text
 from msprobe.monitor.measurements import Run, StepMetrics
@@ -26,9 +27,7 @@ class WandbSink:
         try:
             wandb: Any = importlib.import_module("wandb")
         except ImportError:
-            raise NotAvailableError(
-                "format wandb needs wandb, which is not installed: pip install 'msprobe[wandb]'."
-            ) from None
+            raise NotAvailableError(f"format wandb needs wandb, which is not installed: {install('wandb')}.") from None
         self._rank = run.rank
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from msprobe import log
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.training import TrainingListening
 from msprobe.errors import InvalidInputError
@@ -56,6 +57,8 @@ class TrainerMon(Monitor):
         on_alert: OnAlert | None = None,
         sinks: Sequence[Sink] = (),
     ) -> None:
+        if opt_ty is not None:
+            log.warning(f"TrainerMon(): opt_ty={opt_ty!r:.80} does nothing: the kind of optimizer is found by itself.")
         self._main_grad = params_have_main_grad
         super().__init__(TorchFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
 

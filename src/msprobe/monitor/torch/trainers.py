@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from msprobe import log
+from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.capture.torch.user_modules import is_training
 from msprobe.monitor.torch.trainer import TrainerMon
 
@@ -22,7 +23,7 @@ class MonitoredTraining:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         self.monitor: TrainerMon | None = None
-        self._hook: Any = None
+        self._watched: WatchedModule | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path}
@@ -30,7 +31,7 @@ class MonitoredTraining:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.path = state["path"]
         self.monitor = None
-        self._hook = None
+        self._watched = None
 
     def begin(self, model: Any, optimizer: Any, micro_steps: int, first_step: int) -> None:
         """A training begins, or goes on behind ``first_step`` steps."""
@@ -54,27 +55,41 @@ class MonitoredTraining:
         ``micro_steps``: forward passes of a step, over which it is a mean, unless the model is told of how many items
         it is one (``num_items_in_batch``).
         """
-        self._remove_hook()
-
-        def note(module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            try:
-                if is_training(module) and torch.is_grad_enabled():
-                    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-                    whole = kwargs.get("num_items_in_batch") is not None
-                    self.note_loss(loss, 1.0 if whole else 1.0 / max(1, micro_steps))
-            except Exception as error:
-                log.once("loss of a trainer", "warning", f"Monitor: the loss could not be noted: {error}")
-
-        self._hook = model.register_forward_hook(note, with_kwargs=True)
+        self._watch_no_loss()
+        self._watched = watch_module(model, _Loss(self, micro_steps))
 
     def end(self) -> None:
         """It is over."""
-        self._remove_hook()
+        self._watch_no_loss()
         monitor, self.monitor = self.monitor, None
         if monitor is not None:
             monitor.stop()
 
-    def _remove_hook(self) -> None:
-        hook, self._hook = self._hook, None
-        if hook is not None:
-            hook.remove()
+    def _watch_no_loss(self) -> None:
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            watched.remove()
+
+
+class _Loss:
+    """Notes the loss of each pass of one model."""
+
+    def __init__(self, training: MonitoredTraining, micro_steps: int) -> None:
+        self._training = training
+        self._share = 1.0 / max(1, micro_steps)
+        # For each pass that runs: whether its loss is one of the whole step already.
+        self._is_whole: list[bool] = []
+
+    def enter(self, module: torch.nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """See :class:`msprobe.capture.torch.module_calls.Watcher`."""
+        self._is_whole.append(kwargs.get("num_items_in_batch") is not None)
+
+    def leave(self, module: torch.nn.Module, result: Any, error: BaseException | None) -> None:
+        """See :class:`msprobe.capture.torch.module_calls.Watcher`."""
+        is_whole = self._is_whole.pop()
+        try:
+            if error is None and is_training(module) and torch.is_grad_enabled():
+                loss = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
+                self._training.note_loss(loss, 1.0 if is_whole else self._share)
+        except Exception as problem:
+            log.once("loss of a trainer", "warning", f"Monitor: the loss could not be noted: {problem}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 from msprobe import log
 from msprobe.config.jsonc import parse
 from msprobe.errors import PathError
+from msprobe.foreign.nearest import near_words
 from msprobe.monitor.config import ENDLESS, Communication, MonitorConfig, MonitorTypeError, MonitorValueError
 
 #: What 26.2.0 can compute of a tensor; all of them by default.
@@ -94,7 +94,7 @@ class _Reader:
         told = []
         for name in given:
             if name not in known:
-                close = difflib.get_close_matches(name, known, 1)
+                close = near_words(name, known, 1)
                 told.append(f"{where}{name} is not known{f'; did you mean {close[0]}?' if close else ''}")
         return told
 

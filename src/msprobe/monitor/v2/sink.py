@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 import re
@@ -10,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msprobe import log
 from msprobe.errors import PathError
+from msprobe.foreign import csv_cells
 from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
 from msprobe.monitor.v2.settings import SettingsV2
 from msprobe.paths import FILE_MODE, make_folder
@@ -80,7 +80,7 @@ class CsvSinkV2:
         first = start + (step - start) // count * count
         path = os.path.join(self._folder, f"{monitor}_step{first}-{first + count - 1}.csv")
         text = io.StringIO()
-        table = csv.writer(text, lineterminator="\r\n")
+        table = csv_cells.writer(text, lineterminator="\r\n")
         try:
             is_new = not os.path.exists(path) or os.path.getsize(path) == 0
             if is_new:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 import threading
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.foreign import csv_cells
 from msprobe.paths import create_file, make_folder
 from msprobe.precheck.dispatch.judging import Array, Judgement
 from msprobe.store.tensor_names import safe_file_name
@@ -111,6 +111,8 @@ def _extent(values: Array) -> tuple[Any, Any, Any]:
 
 def _append(path: Path, rows: Sequence[Sequence[Any]], append: bool = True) -> None:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([["" if cell is None else cell for cell in row] for row in rows])
+    csv_cells.writer(text, lineterminator="\n").writerows(
+        [["" if cell is None else cell for cell in row] for row in rows]
+    )
     with create_file(path, append=append and os.path.exists(path)) as file:
         file.write(text.getvalue().encode())

@@ -14,6 +14,7 @@ import numpy as np
 from mindspore import mint
 
 from msprobe.errors import MsprobeError
+from msprobe.foreign.known_words import word_of
 from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo, UnreadableArgumentError
 from msprobe.precheck.columns import direction_status
 from msprobe.precheck.domains import domain_of
@@ -21,6 +22,7 @@ from msprobe.precheck.executors import executor_of
 from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.memory import check_memory
+from msprobe.precheck.mindspore.standalone import DTYPES, api_of
 from msprobe.precheck.mindspore_rows import Row, judge, skipped, spoiled
 from msprobe.precheck.requests import ApiCall, flat, open_requests
 from msprobe.store.values import read_values
@@ -124,7 +126,7 @@ class MindSporeRunner:
             array = np.asarray(
                 values_for(info, generator_for(call.key, path, self._task.seed), domain_of(call, path, info))
             )
-        kind = getattr(mindspore, info.dtype, None) or getattr(mindspore, f"{info.dtype}_", None)
+        kind = DTYPES.get(info.dtype)
         if kind is None:
             raise CallError(f"argument {path}: MindSpore has no type {info.dtype!r}.")
         if info.dtype.startswith(("float", "bfloat")):
@@ -146,14 +148,10 @@ class MindSporeRunner:
 
 
 def _function_of(call: ApiCall) -> Callable[..., Any]:
-    found = _SPACES.get(call.api.prefix)
-    for part in call.api.name.split("."):
-        if part.startswith("_") and not part.endswith("__"):
-            raise CallError(f"{call.key}: {part!r} is no API that is run.")
-        found = getattr(found, part, None)
-    if found is None or not callable(found) or isinstance(found, type):
-        raise CallError(f"MindSpore {mindspore.__version__} has no API {call.api.prefix}.{call.api.name}.")
-    return found  # type: ignore[no-any-return]
+    try:
+        return api_of(_SPACES.get(call.api.prefix), call.api.name)
+    except LookupError:
+        raise CallError(f"MindSpore {mindspore.__version__} has no API {call.api.prefix}.{call.api.name}.") from None
 
 
 def _run(function: Callable[..., Any], inputs: tuple[list[Any], dict[str, Any]]) -> Any:
@@ -200,7 +198,7 @@ def array_of(value: Any) -> tuple[Any, str]:
 def _plain(argument: Plain, path: str) -> Any:
     kind, value = argument.kind, argument.value
     if kind == "mindspore.dtype":
-        found = getattr(mindspore, str(value).rpartition(".")[2].lower(), None)
+        found = DTYPES.get(word_of(kind, value))
         if found is not None:
             return found
     if kind == "slice":

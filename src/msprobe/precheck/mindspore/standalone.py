@@ -13,6 +13,7 @@ import json  # noqa: F401  (the last lines of a script)
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import mindspore
@@ -21,7 +22,16 @@ from mindspore import mint
 
 COSINE_OVER, MAX_ABS_BELOW = 0.99, 0.001
 _HALF_EPS = {"Float16": 2.0**-10, "BFloat16": 2.0**-7}
+REFUSED = frozenset("load save load_checkpoint save_checkpoint export from_file compile".split())
 _SPACES = {"Mint": mint, "MintFunctional": mint.nn.functional, "Tensor": mindspore.Tensor}
+# What texts of records name, looked up in a list: a function has a name as well.
+_TYPES = """
+bool int8 byte int16 short int32 intc int64 intp uint8 ubyte uint16 ushort uint32 uintc uint64 uintp float16 half
+float32 single float64 double bfloat16 complex64 complex128 int4 hifloat8 float8_e4m3fn float8_e5m2
+"""
+DTYPES: dict[str, Any] = {
+    name: getattr(mindspore, name, None) or getattr(mindspore, f"{name}_", None) for name in _TYPES.split()
+}
 RESULT_HEADER = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
 DETAILS_HEADER = (
     *("API Name", "Bench Dtype", "Tested Dtype", "Shape", "Cosine", "MaxAbsErr", "MaxRelativeErr", "Status", "Message"),
@@ -55,7 +65,7 @@ class Call:
         if kind == "ellipsis":
             return ...
         if kind == "mindspore.dtype":
-            return getattr(mindspore, str(value).rpartition(".")[2].lower())
+            return DTYPES[str(value).rpartition(".")[2].lower()]
         return float(value) if kind == "float" else value
 
     def tensor(self, info: dict[str, Any]) -> Any:
@@ -66,7 +76,7 @@ class Call:
             array = np.frombuffer(data, dtype=info["stored"]).reshape(shape)
         else:
             array = self.drawn(info, word, shape)
-        kind = getattr(mindspore, word, None) or getattr(mindspore, f"{word}_")
+        kind = DTYPES[word]
         if not word.startswith(("float", "bfloat")):
             return mindspore.Tensor(array.copy()).astype(kind)
         tensor = mindspore.Tensor(array.astype(np.float64 if word == "float64" else np.float32)).astype(kind)
@@ -89,10 +99,24 @@ class Call:
 
 
 def function_of(content: dict[str, Any]) -> Callable[..., Any]:
-    """The function of the description."""
-    found: Any = _SPACES[content["type"]]
-    for part in content["name"].split("."):
-        found = getattr(found, part)
+    """The function of the description. Raises LookupError for what is no computation of MindSpore."""
+    return api_of(_SPACES[content["type"]], content["name"])
+
+
+def api_of(space: Any, name: str) -> Callable[..., Any]:
+    """A function by its name, as ``nn.functional.relu``; what such a module has imported is no part of it.
+
+    Raises LookupError.
+    """
+    found = space
+    for part in name.split("."):
+        is_private = part.startswith("_") and not part.endswith("__")
+        found = None if is_private or part in REFUSED else getattr(found, part, None)
+        if isinstance(found, ModuleType) and not found.__name__.startswith("mindspore.mint"):
+            found = None
+    is_own = str(getattr(found, "__module__", "mindspore")).partition(".")[0] in ("mindspore", "builtins", "None")
+    if found is None or not callable(found) or isinstance(found, type) or not is_own:
+        raise LookupError(f"MindSpore {mindspore.__version__} has no API {name} that is run")
     return found  # type: ignore[no-any-return]
 
 
@@ -177,12 +201,26 @@ def check(content: dict[str, Any], folder: Path, iteration: int, fault: str) -> 
     ]
 
 
+def harmless(cell: Any) -> Any:
+    """A cell that no spreadsheet runs: names come out of a dump."""
+    if not isinstance(cell, str) or not cell.lstrip().startswith(
+        ("=", "+", "-", "@", "%", "＝", "＋", "－", "＠", "％")
+    ):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 def write(kind: str, stamp: str, rows: list[Any]) -> Path:
     """One of the two files."""
     path = Path("op_result_output", f"accuracy_checking_{kind}_{stamp}.csv")
     path.parent.mkdir(mode=0o750, exist_ok=True)
-    with path.open("w", encoding="utf-8-sig", newline="") as file:
-        csv.writer(file).writerows(rows)
+    path.unlink(missing_ok=True)  # a link of that name is not followed
+    with path.open("x", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file).writerows([[harmless(cell) for cell in row] for row in rows])
     path.chmod(0o640)
     return path
 

@@ -6,13 +6,17 @@ import json
 import time
 from pathlib import Path
 
+from msprobe.foreign.opening import open_regular
 from msprobe.paths import write_atomically
+from msprobe.precheck.online.schema import RANK_END
 from msprobe.store import heartbeat, processes
 from msprobe.store.processes import Owner
 
 #: A process of another machine is taken for dead when it has given no sign for so long; it gives six of them in it.
 SILENT_SECONDS = 6 * heartbeat.SECONDS
 _MOST_BYTES = 4096
+#: Numbers of processes are below this on every system.
+PROCESS_END = 1 << 31
 
 
 def leave_sign(path: Path, rank: int) -> None:
@@ -23,21 +27,30 @@ def leave_sign(path: Path, rank: int) -> None:
 
 
 class Life:
-    """The process behind a sign. Raises OSError, ValueError, KeyError or TypeError for a file that is no sign.
+    """The process behind a sign. Raises PathError, OSError, ValueError, KeyError or TypeError for a file that is no
+    sign, which a stranger may have left.
 
     On the machine that it runs on, the system says whether it lives, and elsewhere its sign does: by the clock of who
     looks, since those of machines differ.
     """
 
     def __init__(self, path: Path) -> None:
-        with path.open("rb") as file:
-            content = json.loads(file.read(_MOST_BYTES))
+        with open_regular(path, follow_links=False) as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+        try:
+            content = json.loads(text)
+        except RecursionError:
+            raise ValueError("it is nested without end") from None
         self.rank: int = content["rank"]
-        if type(self.rank) is not int:
-            raise TypeError("a rank is a whole number")
+        if type(self.rank) is not int or not 0 <= self.rank < RANK_END:
+            raise TypeError("a rank is a whole number of 31 bits")
         #: Whether it has lived at any look.
         self.was_alive = False
         self._process = Owner.of(content["process"])
+        if not 0 < self._process.pid < PROCESS_END:
+            raise ValueError("it names no process")
         self._path = path
         self._state = heartbeat.state(path)
         self._since = time.monotonic()

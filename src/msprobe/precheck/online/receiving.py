@@ -6,23 +6,24 @@ is held against the reference. With a control, that is run here, and the verdict
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msprobe import log
-from msprobe.errors import MsprobeError, NotAvailableError
+from msprobe.errors import MsprobeError, NotAvailableError, PathError
 from msprobe.paths import write_atomically
 from msprobe.precheck import precision_compare
-from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER, lines_of
+from msprobe.precheck.columns import BLANK, DETAILS_HEADER, RESULT_HEADER, lines_of
 from msprobe.precheck.control_verdict import beside_control
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.online.arriving import Arriving
 from msprobe.precheck.online.shared_folder import FolderReceiver
 from msprobe.precheck.online.spool import ReceivedStep, Spool
-from msprobe.precheck.online.tcp import TcpReceiver
+from msprobe.precheck.online.tcp_receiver import TcpReceiver
 from msprobe.precheck.online.tls import context_for
 from msprobe.precheck.pool import Pool, tasks_for
 from msprobe.precheck.requests import Requests, open_requests
@@ -30,6 +31,9 @@ from msprobe.precheck.settings import Settings
 from msprobe.precheck.writer import BOM, CheckFiles, CheckWriter, time_stamp
 
 STEP = "Step"
+_NOT_JUDGED = ("SKIP", BLANK, "")
+# Each step that is open, and each connection, takes one or two.
+_WANTED_FILES = 16384
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class OnlineReport:
     #: (rank, step, call) of those that failed, in the order in which they came.
     failed: list[tuple[int, int, str]] = field(default_factory=list)
     checked: int = 0
+    #: How many of the calls that were checked have a verdict: others were left out, with the reason in their row.
+    judged: int = 0
     #: (rank, step) of those of which no call could be checked.
     unchecked: list[tuple[int, int]] = field(default_factory=list)
 
@@ -65,11 +71,12 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
     settings = request.settings
     receiver: TcpReceiver | FolderReceiver
     if settings.address.nfs_path:
-        receiver = FolderReceiver(settings.address.nfs_path, request.senders, request.idle)
+        receiver = FolderReceiver(settings.address.nfs_path, request.senders, request.idle, settings.ranks)
         log.info(f'online check: waiting for ranks in "{settings.address.nfs_path}".')
     else:
         tls = context_for(settings.address.tls_path, "server")
-        receiver = TcpReceiver(settings.address.host, settings.address.port, tls, request.senders, request.idle)
+        address = settings.address
+        receiver = TcpReceiver(address.host, address.port, tls, request.senders, request.idle, ranks=settings.ranks)
         log.info(f"online check: listening at {settings.address.host}:{receiver.port}{' with TLS' if tls else ''}.")
         if tls is None and not settings.address.host.startswith("127.") and settings.address.host != "localhost":
             log.warning(
@@ -78,11 +85,14 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
     task = replace(request.task, dump="", candidate=RECORDED, decimals=settings.decimals)
     workers = Pool(tasks_for(task, (RECORDED,), request.workers), request.timeout)
     session = _Session(request, task, workers)
+    _allow_more_files()
     try:
         # They import their framework while the trainings start.
         workers.begin()
         with workers, tempfile.TemporaryDirectory(prefix="msprobe-online-", ignore_cleanup_errors=True) as spool:
-            arriving = Arriving(Spool(Path(spool), settings.ranks).steps(receiver.frames()), Path(spool))
+            arriving = Arriving(
+                Spool(Path(spool), settings.ranks, receiver.refuse).steps(receiver.frames()), Path(spool)
+            )
             for step in arriving:
                 tell(f"steps, rank {step.rank}, step {step.step}, {arriving.waiting} more are waiting")
                 session.check(step)
@@ -90,6 +100,17 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
     finally:
         receiver.close()
     return session.report
+
+
+def _allow_more_files() -> None:
+    """Let this process have as many files open as the system allows, up to some thousand."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _WANTED_FILES if most == resource.RLIM_INFINITY else min(most, _WANTED_FILES)
+        if least != resource.RLIM_INFINITY and least < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 class _Session:
@@ -104,23 +125,37 @@ class _Session:
         self._writers: dict[int, CheckWriter] = {}
 
     def check(self, step: ReceivedStep) -> None:
-        """Check one step; one that cannot be read is told of in the log. Raises NotAvailableError if no worker has
+        """Check one step; one that cannot be read is named in the log. Raises NotAvailableError if no worker has
         ever started.
         """
-        report, writer = self.report, self._writer(step.rank)
+        report = self.report
         report.steps.append((step.rank, step.step))
         try:
-            requests = open_requests(step.folder / "dump.json")
-            answers = list(self._answers(requests))
-        except MsprobeError as problem:
-            if isinstance(problem, NotAvailableError) and not report.checked:
+            if step.problem:
+                raise PathError(step.problem)
+            answers = list(self._answers(open_requests(step.folder / "dump.json")))
+            self._keep(step, answers)
+        except NotAvailableError as problem:
+            if not report.checked:
                 raise
-            report.unchecked.append((step.rank, step.step))
-            log.error(f"online check: step {step.step} of rank {step.rank} is not checked: {problem.message}")
+            self._leave_out(step, problem.message)
+        except MsprobeError as problem:
+            self._leave_out(step, problem.message)
+        except Exception as problem:  # what a step holds ends no check of the others
+            self._leave_out(step, f"a mistake of msprobe, {type(problem).__name__}: {problem}")
+
+    def _leave_out(self, step: ReceivedStep, why: str) -> None:
+        self.report.unchecked.append((step.rank, step.step))
+        log.error(f"online check: step {step.step} of rank {step.rank} is not checked: {why}")
+
+    def _keep(self, step: ReceivedStep, answers: list[Answer]) -> None:
+        if not answers:
             return
+        report, writer = self.report, self._writer(step.rank)
         for answer in answers:
             writer.add([*answer.result, str(step.step)], [[*row, str(step.step)] for row in answer.details])
             report.checked += 1
+            report.judged += any(cell not in _NOT_JUDGED for cell in answer.result[1:3])
             if (beside_control(answer, self._task.standard) if self._task.control else answer).failed:
                 report.failed.append((step.rank, step.step, answer.key))
                 log.warning(f"online check: {answer.key} of step {step.step}, rank {step.rank} is wrong.")

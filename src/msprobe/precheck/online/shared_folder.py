@@ -1,19 +1,26 @@
 """Frames through a folder that both sides see: a file for each, there at once and whole, and gone when read.
 
-Each sender has a file ``start_NUMBERS``, its sign of life (:mod:`life`), and at its end one ``end_NUMBERS``.
+Each sender has a file ``start_NUMBERS``, its sign of life (:mod:`life`), and at its end one ``end_NUMBERS``. What could
+not be kept of it is said in ``refused_NAME``, which the sender removes when it has read it.
+
+Whoever may write into the folder may put anything there: only regular files are read, links are not followed, and marks
+count for senders of which frames have come.
 """
 
 from __future__ import annotations
 
-import io
+import contextlib
 import os
 import re
+import secrets
 import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from msprobe import log
-from msprobe.errors import PathError
+from msprobe.errors import MsprobeError, PathError
+from msprobe.foreign.opening import open_regular
 from msprobe.paths import write_atomically
 from msprobe.precheck.online import frames
 from msprobe.precheck.online.frames import Frame, FrameError
@@ -21,8 +28,13 @@ from msprobe.precheck.online.life import Life, leave_sign
 
 _FILE = re.compile(r"rank(\d{1,9})_(\d{1,20})\.frame")
 _MARK = re.compile(r"(start|end)_(\d{1,20}_\d{1,20})")
+_MOST_REASON_BYTES = 500
 #: How often a receiver looks whether the senders live, in seconds.
 _LOOK = 1.0
+# Who sends records at this moment, while enough others have ended, is waited for until it is silent for so long.
+_GRACE_SECONDS = 20.0
+# So many lines of the log are about files that are no frames.
+_MOST_LINES = 100
 
 
 class FolderSender:
@@ -38,13 +50,17 @@ class FolderSender:
         # Greater than that of any sender before.
         self._sequence = time.time_ns()
         self._mark = f"{os.getpid()}_{self._sequence}"
+        # By this the other side knows the frames of this sender from those of all others, whatever rank they name.
+        self._name = secrets.token_hex(16)
         self._own: set[str] = set()
         if not self._folder.is_dir():
             raise PathError(f'nfs_path: "{folder}" is no folder.')
         self._has_begun = False
 
     def send(self, frame: Frame) -> None:
-        """Write one frame. Raises PathError if it cannot be written, or nobody reads."""
+        """Write one frame. Raises PathError if it cannot be written, nobody reads, or an earlier one was not kept."""
+        if frame.what in ("begin", "end"):
+            self._look_for_refusal()
         if not self._has_begun:
             self._has_begun = True
             leave_sign(self._folder / f"start_{self._mark}", frame.rank)
@@ -59,7 +75,17 @@ class FolderSender:
         self._sequence += 1
         name = f"rank{frame.rank}_{self._sequence:020d}.frame"
         self._own.add(name)
-        write_atomically(self._folder / name, map(bytes, frames.pack(frame, self._sequence)), fsync=False)
+        write_atomically(self._folder / name, map(bytes, self._packed(frame)), fsync=False)
+
+    def _packed(self, frame: Frame) -> list[frames.Data]:
+        return frames.pack(frame, self._sequence, self._name)
+
+    def _look_for_refusal(self) -> None:
+        path = self._folder / f"refused_{self._name}"
+        with contextlib.suppress(FileNotFoundError), open_regular(path, follow_links=False) as file:
+            reason = file.read(_MOST_REASON_BYTES).decode("utf-8", "replace")
+            path.unlink(missing_ok=True)
+            raise PathError(f'nfs_path: the check that reads "{self._folder}" has not kept all that was sent: {reason}')
 
     def close(self) -> None:
         """Say that no more comes."""
@@ -69,37 +95,44 @@ class FolderSender:
 class FolderReceiver:
     """The other end: reads what ranks have written, each rank's in its order, and removes it.
 
-    It is over when ``senders`` ranks have ended or died, or when nothing has come for ``idle`` seconds.
+    It is over when ``senders`` ranks of which frames have come have ended or died, or when nothing has come for
+    ``idle`` seconds. ``ranks``: those that are wanted; empty for all.
     """
 
-    def __init__(self, folder: str, senders: int = 1, idle: float = 600.0) -> None:
+    def __init__(self, folder: str, senders: int = 1, idle: float = 600.0, ranks: Collection[int] = ()) -> None:
         self._folder = Path(folder)
-        self._senders = senders
+        self._senders = min(senders, len(ranks)) if ranks else senders
         self._idle = idle
+        # What cannot be removed is not read again.
+        self._unremovable: set[str] = set()
+        self._lines = 0
         if not self._folder.is_dir():
             raise PathError(f'nfs_path: "{folder}" is no folder.')
-        self._crowd = _Crowd(self._folder)
-        self._crowd.see(os.listdir(folder))
-        self._crowd.look()
+        self._crowd = _Crowd(self._folder, ranks)
+        names = self._names()
+        self._crowd.see(names)
+        self._crowd.look(any(map(_FILE.fullmatch, names)))
 
     def frames(self) -> Iterator[Frame]:
-        """All frames, until so many ranks have ended or died."""
+        """All frames, until so many ranks have ended or died. Raises PathError if the folder can be read no more."""
         last = looked = time.monotonic()
         crowd = self._crowd
         while True:
-            names = sorted(os.listdir(self._folder))
-            found = sorted((name for name in names if _FILE.fullmatch(name)), key=_order)
+            names = self._names()
+            found = sorted(
+                (name for name in names if _FILE.fullmatch(name) and name not in self._unremovable), key=_order
+            )
             crowd.see(names)
             for name in found:
                 frame = self._take(name)
-                last = time.monotonic()
                 if frame is not None:
+                    crowd.hear(*_order(name))
                     yield frame
                     last = time.monotonic()
             if time.monotonic() - looked > _LOOK:
                 looked = time.monotonic()
-                crowd.look()
-            if not found and crowd.gone >= self._senders:
+                crowd.look(bool(found))
+            if not found and crowd.gone >= self._senders and not crowd.is_busy:
                 crowd.sweep()
                 return
             if time.monotonic() - last > self._idle:
@@ -108,65 +141,111 @@ class FolderReceiver:
             if not found:
                 time.sleep(0.05)
 
+    def refuse(self, sender: str, why: str, is_of_disk: bool) -> None:
+        """Say that a frame of ``sender`` cannot be kept, as it is none, or as the disk does not take it."""
+        if sender:
+            with contextlib.suppress(PathError):
+                text = why.encode("utf-8", "backslashreplace")[:_MOST_REASON_BYTES]
+                write_atomically(self._folder / f"refused_{sender}", text, fsync=False)
+
     def close(self) -> None:
         """Nothing is held."""
 
+    def _names(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self._folder))
+        except OSError as error:
+            raise PathError(f'nfs_path: "{self._folder}" cannot be read any more: {error.strerror}.') from error
+
     def _take(self, name: str) -> Frame | None:
         path = self._folder / name
+        frame = None
         try:
-            with path.open("rb") as file:
-                frame, _ = frames.unpack(lambda length: _exactly(file, length))
-        except (FrameError, EOFError, OSError) as error:
-            log.warning(f'"{name}" in "{self._folder}" is no frame and is left out: {error}')
-            frame = None
-        path.unlink(missing_ok=True)
+            with open_regular(path, follow_links=False) as file:
+                frame, sequence = frames.unpack(lambda length: _exactly(file, length))
+                is_more = bool(file.read(1))
+            if is_more or (sequence, frame.rank) != _order(name):
+                frame = None
+                raise FrameError("its name or its length is of a different frame")
+        except (FrameError, EOFError, OSError, MemoryError, MsprobeError) as error:
+            self._complain(f'"{name}" in "{self._folder}" is no frame and is left out: {_reason(error)}')
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._unremovable.add(name)
+            self._complain(f'"{name}" in "{self._folder}" cannot be removed: {error.strerror}')
         return frame
+
+    def _complain(self, text: str) -> None:
+        self._lines += 1
+        if self._lines <= _MOST_LINES:
+            log.warning(text)
+        if self._lines == _MOST_LINES:
+            log.warning("further files that are no frames are not named.")
 
 
 class _Crowd:
     """The senders of a folder, by their marks."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ranks: Collection[int]) -> None:
         self._folder = folder
+        self._ranks = frozenset(ranks)
         self._ended: set[str] = set()
         self._dead: set[str] = set()
-        # Those that have not ended; None: the file is no sign of life.
+        # None: the file is no sign of life.
         self._lives: dict[str, Life | None] = {}
-        # Those of which frames were there.
-        self._heard: set[str] = set()
+        # Those of which frames were taken, and when the last one came.
+        self._heard: dict[str, float] = {}
         self._had_frames = False
 
     @property
     def gone(self) -> int:
-        """How many have ended or died."""
-        return len(self._ended | self._dead)
+        """How many ranks of which frames have come have ended or died, with all that sent for them."""
+        heard: dict[int, bool] = {}
+        for mark in self._heard:
+            life = self._lives.get(mark)
+            if life and (not self._ranks or life.rank in self._ranks):
+                heard[life.rank] = heard.get(life.rank, True) and self._is_gone(mark)
+        return sum(heard.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """True while one that lives has sent a frame a moment ago."""
+        now = time.monotonic()
+        return any(now - last < _GRACE_SECONDS and not self._is_gone(mark) for mark, last in self._heard.items())
+
+    def _is_gone(self, mark: str) -> bool:
+        return mark in self._ended or mark in self._dead
 
     def see(self, names: Sequence[str]) -> None:
         """Take notice of what there is."""
         for mark in filter(None, map(_MARK.fullmatch, names)):
             if mark[1] == "end":
                 self._ended.add(mark[2])
-                self._lives.pop(mark[2], None)
-            elif mark[2] not in self._ended and mark[2] not in self._lives:
+            elif mark[2] not in self._lives:
                 try:
                     self._lives[mark[2]] = Life(self._folder / mark[0])
-                except (OSError, ValueError, KeyError, TypeError):
+                except (OSError, ValueError, KeyError, TypeError, MsprobeError):
                     self._lives[mark[2]] = None
-        numbers = [_order(name) for name in names if _FILE.fullmatch(name)]
-        self._had_frames |= bool(numbers)
-        silent = {life.rank for mark, life in self._lives.items() if life and mark not in self._heard}
-        for sequence, rank in numbers:
-            if rank in silent:
-                # It is of the last sender of this rank that began before it was numbered.
-                began = [mark for mark, life in self._lives.items() if life and life.rank == rank]
-                earlier = [mark for mark in began if _beginning(mark) < sequence]
-                self._heard.update(sorted(earlier, key=_beginning)[-1:])
 
-    def look(self) -> None:
-        """Tell once of each that has died, and of one that lives after all. What an earlier run has left is removed."""
+    def hear(self, sequence: int, rank: int) -> None:
+        """A frame was taken. It is of the last sender of its rank that began before it was numbered."""
+        self._had_frames = True
+        began = [mark for mark, life in self._lives.items() if life and life.rank == rank]
+        earlier = [mark for mark in began if _beginning(mark) < sequence]
+        if earlier:
+            self._heard[max(earlier, key=_beginning)] = time.monotonic()
+
+    def look(self, are_frames_waiting: bool) -> None:
+        """Name once each that has died, and one that lives after all. What an earlier run has left is removed."""
+        self._had_frames |= are_frames_waiting
         for mark, life in list(self._lives.items()):
+            if mark in self._ended:
+                continue
             why = life.end() if life else ""
             if life and why and not life.was_alive and mark not in self._heard:
+                if are_frames_waiting:
+                    continue  # they may be of this one
                 log.info(f"online check: rank {life.rank} of an earlier run ({why}) is not waited for.")
                 self.sweep({mark})
             elif life and why and mark not in self._dead:
@@ -176,7 +255,7 @@ class _Crowd:
                 self._dead.discard(mark)
                 log.warning(f"online check: rank {life.rank} gives signs of life again.")
         # Nobody has begun or left anything but the marks of a run that is over.
-        if self._ended and not self._lives and not self._had_frames:
+        if self._ended and not set(self._lives) - self._ended and not self._had_frames:
             log.info(
                 f'online check: "{self._folder}" has the marks of {len(self._ended)} ranks of an earlier run; removed.'
             )
@@ -185,10 +264,15 @@ class _Crowd:
 
     def sweep(self, marks: Collection[str] | None = None) -> None:
         """Remove marks, by default of all that have ended or died."""
-        for one in self._ended | self._dead if marks is None else marks:
+        for one in list(self._ended | self._dead if marks is None else marks):
             self._lives.pop(one, None)
             for word in ("start", "end"):
-                (self._folder / f"{word}_{one}").unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    (self._folder / f"{word}_{one}").unlink(missing_ok=True)
+
+
+def _reason(error: BaseException) -> str:
+    return error.message if isinstance(error, MsprobeError) else str(error) or type(error).__name__
 
 
 def _beginning(mark: str) -> int:
@@ -201,8 +285,9 @@ def _order(name: str) -> tuple[int, int]:
     return int(match[2]), int(match[1])
 
 
-def _exactly(file: io.BufferedReader, length: int) -> bytes:
-    found = file.read(length)
+def _exactly(file: BinaryIO, length: int) -> bytes:
+    remaining = os.fstat(file.fileno()).st_size - file.tell()
+    found = file.read(length) if length <= remaining else b""
     if len(found) < length:
-        raise EOFError(f"{len(found)} of {length} bytes are there")
+        raise EOFError(f"{len(found) or remaining} of {length} bytes are there")
     return found

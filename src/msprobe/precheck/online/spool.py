@@ -1,40 +1,45 @@
 """The checking side: what ranks send becomes dumps on a disk of this machine, a folder for each step and rank.
 
-A stranger's frame can write nowhere else: names become file names that have no folder in them.
+A stranger's frame can write nowhere else: names become file names that have no folder in them. Frames are held against
+those of their own sender alone, so that a stranger who names the step of an honest rank adds nothing to it.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from msprobe import log
 from msprobe.capture import native
-from msprobe.precheck.online.frames import Frame
+from msprobe.errors import MsprobeError, PathError
+from msprobe.precheck.online.frames import GONE, Frame
 from msprobe.store import layout
-from msprobe.store.dtypes import ELEMENT_TYPES
 from msprobe.store.tensor_files import TensorFileWriter
 from msprobe.store.writer import DumpWriter
+
+#: So many steps may be open at once; the one that nothing has come of for the longest time makes room for a new one.
+MOST_OPEN_STEPS = 512
+
+_Key = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
 class ReceivedStep:
     """A step that has come. ``folder`` holds its ``dump.json``; remove it when it is checked (:meth:`drop`).
 
-    ``is_whole``: False if it has not come to its end, as the rank died or the program was interrupted.
+    ``is_whole``: False if it has not come to its end, as the rank died or the program was interrupted. ``problem``: why
+    it cannot be checked; "" if it can.
     """
 
     step: int
     rank: int
     folder: Path
     is_whole: bool = True
+    problem: str = ""
 
     def drop(self) -> None:
         """Remove its files."""
@@ -42,31 +47,46 @@ class ReceivedStep:
 
 
 class Spool:
-    """Writes down what comes. ``ranks``: those that are wanted; empty for all."""
+    """Writes down what comes. ``ranks``: those that are wanted; empty for all. ``refuse``: is called with a sender, the
+    reason, and whether that is of the disk, when one of its frames could not be kept, before the next one is taken.
+    """
 
-    def __init__(self, folder: Path, ranks: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ranks: Collection[int] = (),
+        refuse: Callable[[str, str, bool], None] = lambda sender, why, is_of_disk: None,
+    ) -> None:
         self._folder = folder
         self._ranks = frozenset(ranks)
-        self._open: dict[tuple[int, int], _Step] = {}
+        self._refuse = refuse
+        self._open: OrderedDict[_Key, _Step] = OrderedDict()
         # Steps of which only the rest came.
-        self._partial: set[tuple[int, int]] = set()
+        self._partial: set[_Key] = set()
         self._count = 0
 
     def steps(self, frames: Iterable[Frame]) -> Iterator[ReceivedStep]:
         """The steps in the order in which they end; in the end those that have not, as far as they came."""
         for frame in frames:
-            if self._ranks and frame.rank not in self._ranks:
+            if self._ranks and frame.rank not in self._ranks and frame.what != GONE:
                 continue
             try:
                 yield from self._take(frame)
-            except (KeyError, TypeError, ValueError, RecursionError) as error:
-                log.error(f"online check: a {frame.what!r} of step {frame.step}, rank {frame.rank} is wrong: {error}")
+            except Exception as error:  # one frame harms nothing else, whatever it is
+                why = error.message if isinstance(error, MsprobeError) else f"{type(error).__name__}: {error}"
+                log.error(f"online check: a {frame.what!r} of step {frame.step}, rank {frame.rank} is wrong: {why}")
+                is_of_disk = isinstance(error, (PathError, OSError))
+                self._refuse(frame.sender, f"a {frame.what} of step {frame.step} was not kept: {why}", is_of_disk)
         for key in list(self._open):
             yield from self._ended(key, is_whole=False)
 
     def _take(self, frame: Frame) -> Iterator[ReceivedStep]:
         """Take one frame, and give the step that it ends."""
-        key = frame.rank, frame.step
+        if frame.what == GONE:
+            for key in [key for key in self._open if key[0] == frame.sender]:
+                yield from self._ended(key, is_whole=False)
+            return
+        key = frame.sender, frame.rank, frame.step
         if frame.what == "begin":
             yield from self._ended(key, is_whole=False)
             # What is refused below is told of there.
@@ -75,7 +95,12 @@ class Spool:
             # A step of the same number may be waiting to be checked.
             folder = self._folder / f"{self._count}_step{frame.step}_rank{frame.rank}"
             self._open[key] = _Step(folder, frame.content)
+            if len(self._open) > MOST_OPEN_STEPS:
+                oldest = next(iter(self._open))
+                self._refuse(oldest[0], f"more than {MOST_OPEN_STEPS} steps were open at once", False)
+                yield from self._ended(oldest, is_whole=False)
         elif key in self._open:
+            self._open.move_to_end(key)
             if frame.what != "end":
                 self._open[key].take(frame)
             elif frame.content.get("is_wanted") is False:
@@ -89,22 +114,26 @@ class Spool:
                 f"online check: step {frame.step} of rank {frame.rank} began before this check and is left out."
             )
 
-    def _ended(self, key: tuple[int, int], is_whole: bool) -> Iterator[ReceivedStep]:
+    def _ended(self, key: _Key, is_whole: bool) -> Iterator[ReceivedStep]:
         """No more comes of a step, if it is open."""
         one = self._open.pop(key, None)
         if one is None:
             return
-        rank, step = key
-        if is_whole:
-            yield ReceivedStep(step, rank, one.finish())
-            return
-        told = f"online check: step {step} of rank {rank} has not come to its end"
-        if not one.count:
-            log.warning(f"{told}: nothing of it can be checked.")
+        sender, rank, step = key
+        which = f"online check: step {step} of rank {rank}"
+        if not is_whole and not one.count and not one.problem:
+            log.warning(f"{which} has not come to its end: nothing of it can be checked.")
             one.give_up()
             return
-        log.warning(f"{told}: the {one.count} records that came are checked.")
-        yield ReceivedStep(step, rank, one.finish(), is_whole=False)
+        if not is_whole and one.count:
+            log.warning(f"{which} has not come to its end: the {one.count} records that came are checked.")
+        try:
+            folder, problem = one.finish(), one.problem
+        except OSError as error:
+            folder, problem = one.folder, str(error)
+        if problem:
+            self._refuse(sender, f"step {step} of rank {rank} is not checked: {problem}", True)
+        yield ReceivedStep(step, rank, folder, is_whole, problem)
 
 
 class _Step:
@@ -112,8 +141,6 @@ class _Step:
 
     def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
         header, extra, kind = facts["header"], facts["extra"], facts["kind"]
-        if not isinstance(header, dict) or not isinstance(extra, dict) or kind not in ("dump", "debug"):
-            raise ValueError("it says of itself what no recorder says")
         tensors = folder / layout.TENSOR_FOLDER
         header = {**header, "dump_data_dir": str(tensors) if facts.get("with_tensors") else None, "msprobe": extra}
         self._writer = DumpWriter(
@@ -125,8 +152,17 @@ class _Step:
             with_stacks=facts.get("with_stacks") is True,
             with_construct=facts.get("with_construct") is True,
         )
-        self._writer.open()
         self._tensors = TensorFileWriter(tensors)
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self._writer.folder
+
+    @property
+    def problem(self) -> str:
+        """Why it is incomplete on this disk; "" if it is not."""
+        return "it could not be written to the disk of the check" if self._writer.failed or self._tensors.failed else ""
 
     @property
     def count(self) -> int:
@@ -134,30 +170,29 @@ class _Step:
         return self._writer.count
 
     def take(self, frame: Frame) -> None:
-        """One of its frames. Raises KeyError, TypeError, ValueError for what is none."""
+        """One of its frames. Raises PathError if the disk does not take it, ValueError for a kind that is none."""
+        # Before the folder has any file; a step that only begins takes no descriptor.
+        self._writer.open()
         content = frame.content
         if frame.what == "record":
-            text = bytes(frame.data)
-            if not isinstance(json.loads(text), (dict, list)):
-                raise ValueError("a record is no object")
-            stack = content["stack"]
-            self._writer.put_call(
-                _text(content["name"]), text, stack if type(stack) is int else None, content["parent"]
-            )
+            self._writer.put_call(content["name"], bytes(frame.data), content["stack"], content["parent"])
         elif frame.what == "stack":
-            self._writer.define_stack(int(content["stack"]), [_text(one) for one in content["frames"]])
+            self._writer.define_stack(content["stack"], content["frames"])
         elif frame.what == "parent":
-            self._writer.put_parent(_text(content["name"]), content["parent"])
+            self._writer.put_parent(content["name"], content["parent"])
         elif frame.what == "reserve":
-            self._writer.reserve(_text(content["name"]))
+            self._writer.reserve(content["name"])
         elif frame.what == "error":
-            self._writer.error(_text(content["text"]))
+            self._writer.error(content["text"])
         elif frame.what == "tensor":
-            self._tensors.save(_file_name(content["name"]), _payload(content, frame.data))
+            shape = tuple(content["shape"])
+            self._tensors.save(content["name"], _Payload(content["dtype"], shape, memoryview(frame.data).cast("B")))
         elif frame.what == "link":
-            self._tensors.link(_file_name(content["name"]), _file_name(content["existing"]))
+            self._tensors.link(content["name"], content["existing"])
         else:
             raise ValueError("nothing is known of its kind")
+        if self.problem:
+            raise PathError(self.problem)
 
     def finish(self) -> Path:
         """It is over: the folder with its files."""
@@ -177,27 +212,3 @@ class _Payload:
     dtype_name: str
     shape: tuple[int, ...]
     data: memoryview
-
-
-def _payload(content: Mapping[str, Any], data: Any) -> _Payload:
-    known = ELEMENT_TYPES.get(content["dtype"])
-    shape = tuple(content["shape"])
-    if known is None or not all(type(length) is int and length >= 0 for length in shape):
-        raise ValueError(f"a tensor of type {content['dtype']!r} and shape {content['shape']!r}")
-    if math.prod(shape) * np.dtype(known.stored).itemsize != len(data):
-        raise ValueError(f"{len(data)} bytes for a tensor of type {known.name} and shape {list(shape)}")
-    return _Payload(known.name, shape, memoryview(data).cast("B"))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def _file_name(value: Any) -> str:
-    # TensorFileWriter makes it a name without a folder.
-    name = _text(value)
-    if not name.endswith(".pt"):
-        raise ValueError(f"{name!r} is no name of a file of values")
-    return name

@@ -21,7 +21,9 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture.torch import private
+from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.foreign.console import say
 from msprobe.paths import check_output_folder, make_folder, write_atomically
 from msprobe.precheck.compile_report import CompileResult, Difference, Status, difference, result_of
 from msprobe.precheck.torch.beside import ModelState, Surroundings, bytes_of, state_of, tensors_of
@@ -76,7 +78,7 @@ class PrecisionChecker:
         self._wrapped: dict[int, nn.Module] = {}
         self._ignored: set[int] = set()
         self._names: dict[int, str] = {}
-        self._handles: list[Any] = []
+        self._watched: list[WatchedModule] = []
         # All passes in their order, and those that have begun and not ended.
         self._passes: list[Pass] = []
         self._open: list[Pass] = []
@@ -136,7 +138,7 @@ class PrecisionChecker:
 
     def collect(self, loss: Any = None) -> CompileResult:
         """What was found since ``install``; nothing is watched any more. ``loss``: a tensor of one number, or one."""
-        if not self._handles:
+        if not self._watched:
             raise InvalidInputError("nothing is watched: call install before the step, and collect once behind it.")
         return result_of(self._collected(), self._cast, self._threshold, _number(loss))
 
@@ -171,27 +173,25 @@ class PrecisionChecker:
     def report(self, result: CompileResult, csv_path: str | os.PathLike[str] | None = None) -> None:
         """Print what was found, and write it as a csv file where a path is given. Raises PathError."""
         for line in result.lines():
-            print(line)
+            say(line)
         if csv_path is not None:
             make_folder(Path(csv_path).absolute().parent)
             write_atomically(csv_path, result.csv())
-            print(f"  {csv_path}")
+            say(f"  {csv_path}")
 
     def _install(self, model: nn.Module) -> None:
-        if self._handles:
+        if self._watched:
             raise InvalidInputError("the checker is installed already; call collect first.")
         if not self._wrapped:
             raise InvalidInputError("no module is to be checked: call wrap, wrap_by_policy or wrap_all_children first.")
         self._names = {id(module): name or type(model).__name__ for name, module in model.named_modules()}
         self._passes, self._notes, self._counts = [], [], {}
-        for module in self._wrapped.values():
-            self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
-            self._handles.append(module.register_forward_hook(self._after, with_kwargs=True))
+        self._watched = [watch_module(module, self) for module in self._wrapped.values()]
 
     def _collected(self) -> list[Difference]:
-        for handle in self._handles:
+        watched, self._watched = self._watched, []
+        for handle in watched:
             handle.remove()
-        self._handles.clear()
         self._open.clear()
         for one in self._passes:
             if not one.done:
@@ -211,16 +211,18 @@ class PrecisionChecker:
     def _note(self, module: nn.Module, number: int, why: str, status: Status = "SKIP") -> None:
         self._notes.append(Difference(self._name(module), "note", 0, status, note=_of_pass(number, why)))
 
-    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def enter(self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """A module that is checked is about to run."""
         if self._sides.is_running:
             return
         try:
-            self._open.append(self._seen(module, args, kwargs))
+            self._open.append(self._seen(module, tuple(args), kwargs))
         except Exception as problem:
             self._fail(module, problem)
 
-    def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        if self._sides.is_running:
+    def leave(self, module: nn.Module, output: Any, error: BaseException | None) -> None:
+        """It has run, or raised ``error``."""
+        if self._sides.is_running or error is not None:
             return
         try:
             places = [place for place, one in enumerate(self._open) if one.module is module]

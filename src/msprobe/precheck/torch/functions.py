@@ -13,7 +13,7 @@ import torch.nn.functional
 from msprobe.capture.api_list import shipped_list
 from msprobe.capture.torch import private
 from msprobe.precheck.known_names import REFUSED, is_known
-from msprobe.precheck.standalone_side import function_of
+from msprobe.precheck.standalone_side import computes, function_of
 
 # prefix -> (where its functions are, the group of the list)
 _SPACES: dict[str, tuple[Any, str]] = {
@@ -44,8 +44,10 @@ def find_function(prefix: str, name: str) -> Callable[..., Any]:
     for part in name.split("."):
         if part in REFUSED or not part.isidentifier():
             raise UnknownApiError(f"{prefix}.{name} is no API that is run")
-        # vars before getattr: a lazily imported submodule of torch stays where it is.
-        found = getattr(found, part, None)
+        # Not getattr of a module: a submodule of torch that is imported when it is asked for stays where it is.
+        found = vars(found).get(part) if type(found) is ModuleType else getattr(found, part, None)
+        if isinstance(found, ModuleType) and found.__name__.partition(".")[0] != "torch":
+            raise UnknownApiError(f"{prefix}.{name} is no API that is run")
     if (found is None or isinstance(found, ModuleType)) and prefix == "Torch":
         found = None
         # Functions of these are recorded without the name of their module.
@@ -80,7 +82,8 @@ def _is_operation(found: Any, prefix: str, name: str) -> bool:
     """True for what torch itself lists as a function of tensors, and for what it implements in C."""
     # Functions of lists of tensors, as optimizers and clipping call them, are not in the list of torch.
     if prefix == "VF" or (prefix == "Torch" and name.startswith("_foreach_")):
-        return type(found).__name__ == "builtin_function_or_method"
+        packet = getattr(torch.ops.aten, name, None) if type(found).__name__ == "builtin_function_or_method" else None
+        return packet is not None and computes(packet)
     return found in _operations() or name in _CREATE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorIn
 from msprobe.precheck.domains import NARROW_LABELS, domain_of
 from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
 from msprobe.precheck.requests import ApiCall, Requests
+from msprobe.precheck.standalone_types import CONSTANTS, constant_of
 from msprobe.precheck.standards import is_hif8
 from msprobe.store.values import read_values
 
@@ -133,8 +135,8 @@ class InputMaker:
         return _plain(argument, path)
 
     def _tensor(self, info: TensorInfo, path: str, call: ApiCall) -> torch.Tensor:
-        dtype = getattr(torch, info.dtype, None)
-        if not isinstance(dtype, torch.dtype):
+        dtype = CONSTANTS["torch.dtype"].get(info.dtype)
+        if dtype is None:
             if is_hif8(info.dtype):
                 raise InputError(
                     "hif8 is a type of Ascend NPUs, which torch cannot make and the CPU cannot compute with"
@@ -214,12 +216,10 @@ def _plain(argument: Plain, path: str) -> Any:
     if kind == "torch.Size":
         return torch.Size(value)
     if kind in _NUMPY_NUMBERS:
-        return getattr(np, kind)(value)
-    if kind in ("torch.dtype", "torch.layout", "torch.memory_format"):
-        word = str(value).rpartition(".")[2]
-        found = getattr(torch, word, None)
-        if isinstance(found, (torch.dtype, torch.layout, torch.memory_format)):
-            return found
+        return np.dtype(kind).type(value)
+    if kind in CONSTANTS:
+        with contextlib.suppress(LookupError):
+            return constant_of(kind, value)
     if kind == "torch.device":
         return _Device()
     raise InputError(f"argument {path}: a value of type {kind} ({value!r}) cannot be made again")

@@ -18,6 +18,7 @@ import torch
 
 from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.precheck.executors import Executor, Fault
+from msprobe.precheck.standalone_types import dtype_of
 from msprobe.precheck.torch.inputs import Inputs, for_device, map_tree
 
 _NUMBERS = itertools.count()
@@ -52,7 +53,7 @@ class Machine:
         self, function: Callable[..., Any], inputs: Inputs, backward: bool, autocast: torch.dtype | None = None
     ) -> Outcome:
         """Run one call forward and, if asked, backward. What the call raises is raised."""
-        dtype = getattr(torch, self.executor.dtype) if self.executor.dtype else None
+        dtype = dtype_of(self.executor.dtype) if self.executor.dtype else None
         prepared = self._moved(inputs, dtype)
         with self.switched(autocast):
             return run_call(self.wrapped(function), prepared, backward)
@@ -93,7 +94,7 @@ class Machine:
         """What the executor switches is switched in this block."""
         plan = self.executor
         if plan.autocast is not None:
-            autocast = getattr(torch, plan.autocast)
+            autocast = dtype_of(plan.autocast)
         threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
         with contextlib.ExitStack() as stack:
             if plan.threads is not None:

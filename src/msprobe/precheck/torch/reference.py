@@ -17,6 +17,7 @@ from msprobe.precheck.standalone_places import (
     add_ordinary_errors,
     are_labels,
 )
+from msprobe.precheck.standalone_types import CONSTANTS
 from msprobe.precheck.torch.inputs import Inputs, for_device, map_tree
 from msprobe.precheck.torch.machine import Outcome, flat_outputs, run_call
 
@@ -51,7 +52,7 @@ def autocast_of(inputs: Inputs, recorded: list[str]) -> torch.dtype | None:
     if len(found) > 1:
         return halves[0]
     if len(found) == 1 and recorded:
-        first = getattr(torch, recorded[0], None)
+        first = CONSTANTS["torch.dtype"].get(recorded[0])
         if first in (torch.float16, torch.bfloat16) and first is not found[0]:
             return first  # type: ignore[no-any-return]
         if first is torch.float32 and halves:

@@ -6,7 +6,6 @@ They are in a private module of torch, ``torch.testing._internal.common_methods_
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -20,10 +19,12 @@ import torch
 
 from msprobe.capture.torch import private
 from msprobe.errors import NotAvailableError
+from msprobe.foreign.nearest import near_words
 from msprobe.precheck.executors import DTYPES
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.sample_check import LIST
+from msprobe.precheck.standalone_types import dtype_of
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
 from msprobe.precheck.torch.runner import TorchRunner, text_of
@@ -50,7 +51,7 @@ class SampleRunner:
         self._runner = TorchRunner(task, None)
         self._task = task
         self._most = most
-        self._dtypes = [getattr(torch, DTYPES[name]) for name in dtypes]
+        self._dtypes = [dtype_of(DTYPES[name]) for name in dtypes]
         found, self._warning = _operators_here()
         self._operators = _chosen(found, names)
         self._held: tuple[str, list[Any]] = ("", [])
@@ -161,7 +162,7 @@ def _chosen(found: list[Any], names: list[str]) -> list[Any]:
     missing = [name for name in names if not any(_is_called(one, name) for one in found)]
     if missing:
         known = sorted({one.name.rpartition(".")[2] for one in found})
-        near = [close for name in missing for close in difflib.get_close_matches(name, known, 3)]
+        near = [close for name in missing for close in near_words(name, known, 3)]
         hint = f"; did you mean {', '.join(dict.fromkeys(near))}" if near else ""
         raise NotAvailableError(f"torch {torch.__version__} has no samples of {', '.join(missing)}{hint}.")
     return chosen

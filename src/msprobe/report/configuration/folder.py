@@ -8,7 +8,7 @@ from pathlib import Path
 from msprobe.environment.configuration.comparison import Comparison, Options, compare_packs, open_packs
 from msprobe.environment.configuration.pack import is_entry
 from msprobe.errors import PathError
-from msprobe.paths import StrPath, check_output_folder, make_folder
+from msprobe.paths import StrPath, check_output_folder, make_folder_in
 from msprobe.report.configuration.page import write_page
 from msprobe.report.configuration.workbook import write_result
 
@@ -30,7 +30,7 @@ def compare_to_folder(bench: StrPath, cmp: StrPath, output: StrPath, options: Op
         for path in old:
             path.rmdir() if path.is_dir() else path.unlink()
         for side, pack in zip(_SIDES, (first, second), strict=True):
-            pack.extract(make_folder(folder / side))
+            pack.extract(make_folder_in(folder, side))
     write_result(folder / WORKBOOK, result)
     write_page(folder / PAGE, result)
     return result

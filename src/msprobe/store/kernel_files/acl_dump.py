@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.opening import open_regular
 from msprobe.paths import StrPath, check_readable_file
 from msprobe.store.kernel_files.device_formats import FORMATS
 from msprobe.store.kernel_files.element_types import TYPES, DeviceType, unpacked
@@ -112,7 +113,7 @@ def read_acl_dump(path: StrPath) -> KernelFile:
 def mapped(file: Path) -> memoryview:
     """The bytes of a file, as a view. Raises PathError, or InvalidInputError if it is empty."""
     try:
-        with open(file, "rb") as opened:
+        with open_regular(file) as opened:
             if os.fstat(opened.fileno()).st_size == 0:
                 raise InvalidInputError(f'"{file}" is empty.')
             return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))

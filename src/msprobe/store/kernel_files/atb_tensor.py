@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.opening import open_regular
 from msprobe.store.kernel_files.acl_dump import KernelTensor, mapped
 
 _START = b"$Version="
@@ -15,7 +16,7 @@ _MOST_HEAD_BYTES = 4096
 def is_atb(path: Path) -> bool:
     """True for a file that begins as those of ATB do."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return file.read(len(_START)) == _START
     except OSError as problem:
         raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem

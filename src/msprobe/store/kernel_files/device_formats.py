@@ -29,6 +29,8 @@ FORMATS: dict[int, str] = dict(
 ) | {255: "MAX"}
 #: What can be asked for.
 TARGETS = ("auto", "raw", "NCHW", "NHWC", "ND", "HWCN", "FRACTAL_Z", "NCDHW")
+# What padding to whole cubes may make of an array.
+_FREE_ELEMENTS, _MOST_PADDED = 1 << 24, 32
 _CUBE = 16
 # From NCHW.
 _AXES = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), "HWCN": (2, 3, 1, 0)}
@@ -89,6 +91,8 @@ def _to(array: Array, wanted: str, source: str, logical: tuple[int, ...], auto: 
     if wanted == "FRACTAL_Z":
         n, c, h, w = array.shape
         c1, no = -(-c // _CUBE), -(-n // _CUBE)
+        if no * _CUBE * c1 * _CUBE * h * w > max(_FREE_ELEMENTS, _MOST_PADDED * array.size):
+            raise ValueError(f"the shape {list(array.shape)} is padded to more than {_MOST_PADDED} times its size")
         whole = np.zeros((no * _CUBE, c1 * _CUBE, h, w), array.dtype)
         whole[:n, :c] = array
         split = whole.reshape(no, _CUBE, c1, _CUBE, h, w).transpose(2, 4, 5, 0, 1, 3)

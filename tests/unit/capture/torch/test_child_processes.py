@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from msprobe.capture.torch.child_processes import ChildProcesses, recorded_command
+from msprobe.children import starting
 from msprobe.errors import PathError
 
 WORDS = ["--level", "mix"]
 RANK = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
-LEAD = ["-m", "msprobe", "run", *WORDS, "--"]
+LEAD = [*starting.command("msprobe.cli", "run")[1:], *WORDS, "--"]
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +58,7 @@ def test_a_rank_that_is_the_script_again_is_recorded(given: list[str], place: in
         ["/bin/echo", "train.py"],
         [sys.executable, "-m", "msprobe", "run", "train.py"],
         [sys.executable, "/usr/bin/msprobe", "run", "train.py"],
+        [sys.executable, *LEAD, "train.py"],
         [b"python", "train.py"],
     ],
 )
@@ -81,7 +83,7 @@ def never(words: Sequence[str]) -> None:
 def test_commands_run_with_their_own_arguments_and_everything_is_put_back(tmp_path: Path) -> None:
     package = tmp_path / "msprobe"
     package.mkdir()
-    (package / "__main__.py").write_text("import sys; print(sys.argv[1:])")
+    (package / "__main__.py").write_text("print('of a stranger')")
     places = [
         (subprocess.Popen, "__init__"),
         (process.BaseProcess, "_bootstrap"),
@@ -102,7 +104,8 @@ def test_commands_run_with_their_own_arguments_and_everything_is_put_back(tmp_pa
     finally:
         children.detach()
     assert plain.stdout == "1\n"
-    assert rank.stdout == "['run', '--level', 'mix', '--', 't.py', 'a']\n"
+    assert rank.args == [sys.executable, "-S", *LEAD, "t.py", "a"]
+    assert "of a stranger" not in rank.stdout, "a package of the working directory is not run in its place"
     assert [vars(holder)[name] for holder, name in places] == before
 
 

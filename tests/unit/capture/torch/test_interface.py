@@ -589,6 +589,23 @@ def test_tools_of_later_versions_can_be_imported_and_say_so(name: str) -> None:
         tool("a.json")
 
 
+def test_random_save_is_refused_as_what_it_is_and_names_what_lists_such_calls_here() -> None:
+    from msprobe.pytorch import random_save
+
+    with pytest.raises(NotAvailableError, match=r"random_save: .*calls of random functions.*ConfigChecker"):
+        random_save("folder")
+
+
+@pytest.mark.parametrize("tokens", [{"request": 3}, {}, [1, 2]])
+def test_rows_of_one_request_are_refused_at_start_and_nothing_is_recorded(
+    record: Recorder, model: Toy, tokens: object
+) -> None:
+    debugger = record(level="L0")
+    with pytest.raises(NotAvailableError, match=r"start\(\): scheduled_tokens=.*recorded whole.*leave it out"):
+        debugger.start(model, scheduled_tokens=tokens)
+    assert record.end().steps() == []
+
+
 def test_unknown_names_are_an_import_error() -> None:
     with pytest.raises(ImportError):
         from msprobe.pytorch import nonsense  # type: ignore[attr-defined]  # noqa: F401

@@ -19,7 +19,6 @@ from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.tensor_values import copy_values
-from msprobe.config.settings import TensorSlice
 from msprobe.store import tensor_files
 from msprobe.store.dtypes import ELEMENT_TYPES
 from msprobe.store.tensor_buffers import TensorBuffers
@@ -32,9 +31,9 @@ def _speaks_again() -> None:
     log.forget_once()
 
 
-def copied(tensor: torch.Tensor, slices: tuple[TensorSlice, ...] = ()) -> torch.Tensor | None:
+def copied(tensor: torch.Tensor) -> torch.Tensor | None:
     """What would be written, as a tensor."""
-    payload = copy_values(tensor, lambda nbytes: memoryview(bytearray(nbytes)), slices)
+    payload = copy_values(tensor, lambda nbytes: memoryview(bytearray(nbytes)))
     if payload is None:
         return None
     dtype = getattr(torch, payload.dtype_name)
@@ -132,6 +131,16 @@ def test_other_layouts_are_written_dense(layout: str) -> None:
     found = copied(tensor)
     assert found is not None
     assert torch.equal(found, dense)
+
+
+def test_a_sparse_gradient_is_written_dense_as_it_comes() -> None:
+    """In a hook it has rows that come twice."""
+    table = nn.Embedding(4, 2, sparse=True)
+    seen: list[torch.Tensor | None] = []
+    table.weight.register_hook(lambda gradient: seen.append(copied(gradient)))
+    table(torch.tensor([1, 1, 3])).sum().backward()
+    assert seen[0] is not None
+    assert torch.equal(seen[0], torch.tensor([[0.0, 0.0], [2.0, 2.0], [0.0, 0.0], [1.0, 1.0]]))
 
 
 def test_what_would_be_far_too_large_when_dense_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,17 +274,6 @@ def test_a_collective_is_never_waited_for(mesh: Any, monkeypatch: pytest.MonkeyP
     found = copied(pending)
     assert found is not None
     assert found.tolist() == [1, 1]
-
-
-def test_a_slice_is_cut_out_of_whatever_is_there() -> None:
-    first = (TensorSlice(dim=0, begin=1, end=9),)
-    for tensor in (x(), x().to_sparse(), x().as_subclass(Noisy), nn.Parameter(x())):
-        found = copied(tensor, first)
-        assert found is not None
-        assert found.tolist() == [[4, 5, 6]]
-    found = copied(torch.tensor(2.0), first)
-    assert found is not None
-    assert found.item() == 2.0
 
 
 # ---- in a recording ----

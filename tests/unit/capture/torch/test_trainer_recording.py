@@ -148,6 +148,6 @@ def test_a_missing_package_is_told_in_one_line(
     with pytest.raises(ImportError) as problem:
         importlib.import_module(f"msprobe.integrations.{module}")
     assert str(problem.value) == (
-        f"msprobe.integrations.{module} needs {package}; install it: pip install 'msprobe[{extra}]'."
+        f"msprobe.integrations.{module} needs {package}; install it: pip install 'msprobe-debugger[{extra}]'."
     )
     assert problem.value.__suppress_context__

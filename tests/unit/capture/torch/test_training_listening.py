@@ -39,6 +39,10 @@ class Told(Observer):
             self.norms[event.step, f"{event.path}.{event.parameter}"] = float(event.gradient.norm())
 
 
+# What runs a module as long as nobody watches one.
+CALL_OF_MODULES = nn.Module._call_impl.__code__
+
+
 def _model() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -82,12 +86,11 @@ def test_nothing_is_placed_anew_between_steps() -> None:
     listening.follow(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     _train(model, optimizer, 1)
-    hooks = [dict(module._forward_hooks) for module in model]
+    code = nn.Module._call_impl.__code__
     _train(model, optimizer, 2)
-    assert [dict(module._forward_hooks) for module in model] == hooks
-    assert any(hooks)
+    assert nn.Module._call_impl.__code__ is code
     listening.end()
-    assert not any(module._forward_hooks for module in model)
+    assert nn.Module._call_impl.__code__ is not code
     assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())
 
 
@@ -97,9 +100,9 @@ def test_between_the_steps_of_its_cadence_nothing_is_attached() -> None:
     listening = TrainingListening(told)
     listening.follow(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    attached = []
+    attached, code = [], CALL_OF_MODULES
     for _ in range(7):
-        attached.append(any(module._forward_hooks for module in model))
+        attached.append(nn.Module._call_impl.__code__ is not code)
         _train(model, optimizer, 1)
     listening.end()
     assert attached == [True, False, False, True, False, False, True]

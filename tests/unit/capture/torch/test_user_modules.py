@@ -66,3 +66,25 @@ def test_of_a_scripted_module_too() -> None:
     assert user_modules.is_scripted(scripted)
     assert [name for name, _ in user_modules.named_parameters(scripted)] == ["0.weight", "0.bias"]
     assert user_modules.is_training(scripted)
+
+
+def test_modules_in_a_circle_are_found_once_each() -> None:
+    root = Odd()
+    root.a.inside = root
+    assert [type(one).__name__ for one in user_modules.modules(root)] == [
+        "Odd",
+        "Linear",
+        "Sequential",
+        "Linear",
+        "BatchNorm1d",
+    ]
+    shapes = [tuple(one.shape) for one in user_modules.parameters(root)]
+    assert shapes == [tuple(one.shape) for one in Usual().parameters()]
+
+
+def test_the_models_of_parameters_are_the_outermost_ones_in_their_order() -> None:
+    first, second, other = nn.Sequential(nn.Linear(2, 2)), nn.Linear(2, 2), nn.Linear(2, 2)
+    found = user_modules.models_of([second.weight, *first.parameters()])
+    assert [id(one) for one in found] == [id(second), id(first)]
+    assert user_modules.models_of([torch.zeros(1)]) == []
+    assert other is not None

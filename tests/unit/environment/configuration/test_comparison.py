@@ -176,7 +176,7 @@ def test_what_most_likely_explains_a_divergence_comes_first(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("entry", "content", "expected"),
     [
-        ("weights/step0/rank0/weight.json", "{", "entry weights/step0/rank0/weight.json is broken JSON"),
+        ("weights/step0/rank0/weight.json", "{", "entry weights/step0/rank0/weight.json"),
         ("random/rank0.json", "[]", "must be a JSON object"),
         ("env", "null", "must be a JSON object"),
     ],

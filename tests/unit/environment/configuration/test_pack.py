@@ -195,7 +195,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
         lambda path: made(path, {"env": bytes(65 << 20)}, compression=zipfile.ZIP_DEFLATED),
         "unpacks to 68157440 bytes",
     ),
-    "overlapping bomb": (_overlapping, "unpacks to 5242880000 bytes"),
+    "overlapping bomb": (_overlapping, "lies over"),
     "endless directory": (_lying_count, "entries; a pack has at most"),
     "not a zip": (lambda path: path.write_bytes(b"hello"), "is not a zip file"),
     "empty": (lambda path: path.write_bytes(b""), "is not a zip file"),
@@ -222,10 +222,10 @@ def test_an_archive_of_a_stranger_is_refused_in_one_sentence(name: str, tmp_path
 
 
 ENTRIES: dict[str, tuple[str | bytes, str]] = {
-    "broken": ("{", "broken JSON"),
+    "broken": ("{", "no readable JSON"),
     "list": ("[1]", "must be a JSON object, found a list"),
-    "deep": ('{"a":' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deep"),
-    "long number": ('{"a":' + "9" * 5000 + "}", "a number of 5000 digits"),
+    "deep": ('{"a":' + "[" * 100_000 + "]" * 100_000 + "}", "nested"),
+    "long number": ('{"a":' + "9" * 5000 + "}", "digits"),
     "bytes": (b"\xff\xfe", "not UTF-8"),
 }
 
@@ -244,7 +244,7 @@ def test_a_damaged_or_missing_entry_is_told_when_it_is_read(tmp_path: Path) -> N
     path = tmp_path / "a.zip"
     _patched(path, b"x=1", b"x=2")
     with Pack(path) as pack:
-        with pytest.raises(InvalidInputError, match="entry pip is damaged"):
+        with pytest.raises(InvalidInputError, match="pip' is damaged"):
             pack.packages()
         with pytest.raises(InvalidInputError, match="has no entry random"):
             pack.json("random/rank0.json")
@@ -252,7 +252,7 @@ def test_a_damaged_or_missing_entry_is_told_when_it_is_read(tmp_path: Path) -> N
     data = bytearray(path.read_bytes())
     data[data.index(b"env")] = ord("f")  # the local name, which is not that of the directory
     path.write_bytes(bytes(data))
-    with Pack(path) as pack, pytest.raises(InvalidInputError, match="entry env is damaged"):
+    with Pack(path) as pack, pytest.raises(InvalidInputError, match="env' is damaged"):
         pack.environment()
 
 

@@ -16,20 +16,35 @@ from msprobe.errors import InvalidInputError, NotAvailableError, PathError
 from msprobe.precheck.online import frames, life, shared_folder
 from msprobe.precheck.online.frames import Frame
 from msprobe.precheck.online.shared_folder import FolderReceiver, FolderSender
-from msprobe.precheck.online.tcp import TcpReceiver, TcpSender
+from msprobe.precheck.online.tcp import TcpSender
+from msprobe.precheck.online.tcp_receiver import TcpReceiver
 from msprobe.precheck.online.tls import PASSPHRASE, context_for
 from msprobe.store import heartbeat, processes
 
 HOST = "127.0.0.1"
 
 
+BEGIN = {"header": {}, "extra": {}, "kind": "dump", "with_stacks": False, "with_construct": False,
+         "with_tensors": False}  # fmt: skip
+
+
 def frame(number: int, rank: int = 0) -> Frame:
-    return Frame("tensor", number, rank, {"name": "a.pt"}, b"12345678")
+    return Frame("record", number, rank, {"name": "Torch.add.0.forward", "stack": None, "parent": None}, b'{"a": 1}')
+
+
+def step(number: int, rank: int = 0) -> list[Frame]:
+    """The frames of a step with one record."""
+    return [Frame("begin", number, rank, BEGIN), frame(number, rank), Frame("end", number, rank, {"is_complete": True})]
+
+
+def packed(one: Frame, sequence: int) -> bytes:
+    return b"".join(map(bytes, frames.pack(one, sequence)))
 
 
 def received(receiver: Any) -> tuple[list[Frame], threading.Thread]:
+    """The records that come, and the thread that takes them."""
     found: list[Frame] = []
-    thread = threading.Thread(target=lambda: found.extend(receiver.frames()))
+    thread = threading.Thread(target=lambda: found.extend(one for one in receiver.frames() if one.what == "record"))
     thread.start()
     return found, thread
 
@@ -37,7 +52,8 @@ def received(receiver: Any) -> tuple[list[Frame], threading.Thread]:
 def send(open_sender: Callable[[], Any], numbers: range, rank: int = 0) -> None:
     sender = open_sender()
     for number in numbers:
-        sender.send(frame(number, rank))
+        for one in step(number, rank):
+            sender.send(one)
     sender.close()
 
 
@@ -62,7 +78,9 @@ def test_a_damaged_frame_is_asked_for_again_and_a_stranger_harms_nobody(capfd: p
     with socket.create_connection((HOST, receiver.port)) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n")
     with socket.create_connection((HOST, receiver.port)) as own:
-        whole = b"".join(map(bytes, frames.pack(frame(5), 1)))
+        own.sendall(packed(Frame("begin", 5, 0, BEGIN), 1))
+        assert own.recv(12)[:4] == b"TAKE"
+        whole = packed(frame(5), 2)
         own.sendall(whole[:-1] + b"?")
         assert own.recv(12)[:4] == b"MORE"
         own.sendall(whole)
@@ -82,9 +100,11 @@ def test_a_sender_goes_on_when_the_connection_was_lost(monkeypatch: pytest.Monke
     receiver = TcpReceiver(HOST, 0)
     found, thread = received(receiver)
     sender = TcpSender(HOST, receiver.port)
-    sender.send(frame(0))
+    first, second = step(0), step(1)
+    sender.send(first[0])
     sender._socket.shutdown(socket.SHUT_RDWR)
-    sender.send(frame(1))
+    for one in (*first[1:], *second):
+        sender.send(one)
     sender.close()
     thread.join(30)
     receiver.close()
@@ -95,8 +115,8 @@ def test_a_frame_that_is_sent_twice_is_taken_once() -> None:
     receiver = TcpReceiver(HOST, 0)
     found, thread = received(receiver)
     with socket.create_connection((HOST, receiver.port)) as own:
-        for _ in range(2):
-            own.sendall(b"".join(map(bytes, frames.pack(frame(5), 9))))
+        for one, sequence in ((Frame("begin", 5, 0, BEGIN), 8), (frame(5), 9), (frame(5), 9)):
+            own.sendall(packed(one, sequence))
             assert own.recv(12)[:4] == b"TAKE"
     send(lambda: TcpSender(HOST, receiver.port), range(1))
     thread.join(30)
@@ -118,12 +138,13 @@ def test_a_rank_that_is_lost_and_does_not_come_back_has_ended(capfd: pytest.Capt
     found, thread = received(receiver)
     for rank in (1, 1):  # it comes back once
         with socket.create_connection((HOST, receiver.port)) as lost:
-            lost.sendall(b"".join(map(bytes, frames.pack(frame(5, rank), 1))))
-            assert lost.recv(12)[:4] == b"TAKE"
+            for sequence, one in enumerate(step(5, rank)):
+                lost.sendall(packed(one, sequence))
+                assert lost.recv(12)[:4] == b"TAKE"
     send(lambda: TcpSender(HOST, receiver.port), range(1))
     thread.join(30)
     receiver.close()
-    assert [one.rank for one in found] == [1, 0]
+    assert [one.rank for one in found] == [1, 1, 0]
     assert "rank 1 has died: its connection has broken" in capfd.readouterr().out
 
 
@@ -264,14 +285,14 @@ def test_marks_of_an_earlier_run_are_told_from_those_of_this_one(
     for number in (2, 3):
         (tmp_path / f"end_1_{number}").touch()
     # Of the second one of rank 1, which died before this check began, a frame is left.
-    (tmp_path / "rank1_00061.frame").write_bytes(b"".join(map(bytes, frames.pack(frame(0, 1), 61))))
+    (tmp_path / "rank1_00061.frame").write_bytes(packed(frame(0, 1), 61))
     sender = FolderSender(str(tmp_path))
     sender.send(frame(0, 0))
-    found, thread = received(FolderReceiver(str(tmp_path), senders=4))
+    found, thread = received(FolderReceiver(str(tmp_path), senders=2))
     said = ""
     while "has died" not in said:
         said += capfd.readouterr().out
-    # Two that have ended count, as frames were there; then this one.
+    # Of two that have ended no frame was there: they do not count.
     sender.close()
     thread.join(30)
     assert [one.rank for one in found] == [1, 0]
@@ -282,5 +303,5 @@ def test_marks_of_an_earlier_run_are_told_from_those_of_this_one(
 
 def test_a_sender_that_comes_and_goes_between_two_looks_counts(tmp_path: Path) -> None:
     send(lambda: FolderSender(str(tmp_path)), range(3))
-    assert len(list(FolderReceiver(str(tmp_path)).frames())) == 3
+    assert len([one for one in FolderReceiver(str(tmp_path)).frames() if one.what == "record"]) == 3
     assert list(FolderReceiver(str(tmp_path), idle=0.1).frames()) == []

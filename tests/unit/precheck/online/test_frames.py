@@ -39,23 +39,38 @@ def framed(header: bytes, data: bytes = b"") -> bytes:
     return head + header + data
 
 
-names = st.text().filter(lambda name: name not in ("what", "step", "rank", "sequence"))
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
+texts = st.text(min_size=1, max_size=50)
+numbers = st.integers(0, (1 << 63) - 1)
+parents = st.none() | st.just(False) | texts | st.tuples(st.none() | texts, numbers).map(list)
+objects = st.dictionaries(st.text(), st.none() | st.booleans() | numbers | st.text() | st.lists(st.text()), max_size=3)
+BEGIN = {"header": {"task": "tensor"}, "extra": {}, "kind": "dump", "with_stacks": True, "with_construct": False,
+         "with_tensors": True}  # fmt: skip
+contents = st.one_of(
+    st.tuples(st.just("begin"), objects.map(lambda header: {**BEGIN, "header": header}), st.just(b"")),
+    st.tuples(
+        st.just("record"),
+        st.fixed_dictionaries({"name": texts, "stack": st.none() | numbers, "parent": parents}),
+        st.dictionaries(st.text(), numbers).map(lambda record: json.dumps(record).encode()),
+    ),
+    st.tuples(st.just("stack"), st.fixed_dictionaries({"stack": numbers, "frames": st.lists(texts)}), st.just(b"")),
+    st.tuples(st.just("parent"), st.fixed_dictionaries({"name": texts, "parent": parents}), st.just(b"")),
+    st.tuples(st.just("reserve"), st.fixed_dictionaries({"name": texts}), st.just(b"")),
+    st.tuples(st.just("error"), st.fixed_dictionaries({"text": st.text()}), st.just(b"")),
+    st.binary(max_size=50).map(lambda data: ("tensor", {"name": "a.pt", "dtype": "int8", "shape": [len(data)]}, data)),
+    st.just(("link", {"name": "a.pt", "existing": "b.pt"}, b"")),
+    st.tuples(st.just("end"), st.fixed_dictionaries({"is_complete": st.booleans()}), st.just(b"")),
 )
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text(), st.integers(0, 1 << 60), st.integers(0, 1 << 30), st.dictionaries(names, values), st.binary())
-def test_a_frame_comes_back_as_it_was_sent(what: str, step: int, rank: int, content: Any, data: bytes) -> None:
-    frame = Frame(what, step, rank, content, data)
-    assert frames.unpack(reader(packed(frame, 7))) == (frame, 7)
+@given(contents, numbers, st.integers(0, (1 << 31) - 1), numbers, st.sampled_from(["", "0123456789abcdef"]))
+def test_a_frame_comes_back_as_it_was_sent(what: Any, step: int, rank: int, sequence: int, sender: str) -> None:
+    frame = Frame(what[0], step, rank, what[1], what[2], sender)
+    assert frames.unpack(reader(packed(frame, sequence))) == (frame, sequence)
 
 
 def test_every_damaged_byte_is_noticed() -> None:
-    whole = packed(Frame("tensor", 0, 0, {"name": "a.pt"}, b"12345678"))
+    whole = packed(Frame("tensor", 0, 0, {"name": "a.pt", "dtype": "int8", "shape": [8]}, b"12345678"))
     for place in range(len(whole)):
         damaged = bytearray(whole)
         damaged[place] ^= 0x41
@@ -71,14 +86,89 @@ def test_any_header_is_a_frame_or_an_error(header: bytes, data: bytes) -> None:
     assert found.value.is_whole
 
 
+RECORD = {"name": "Torch.add.0.forward", "stack": None, "parent": None}
+TENSOR = {"name": "a.pt", "dtype": "float32", "shape": [1]}
+STACK = {"stack": 1, "frames": ["a"]}
+#: Numbers that are none, or that 64 bits do not hold.
+ODD = (10**40, 1 << 63, -1, 1.0, True, "1", None, float("inf"), float("nan"), [1], {})
+
+
+def refused(what: str, content: dict[str, Any], data: bytes = b"", **fixed: Any) -> FrameError:
+    header = {**content, "what": what, "step": 0, "rank": 0, "sequence": 1, **fixed}
+    with pytest.raises(FrameError) as found:
+        frames.unpack(reader(framed(json.dumps(header).encode(), data)))
+    return found.value
+
+
+@pytest.mark.parametrize("value", ODD, ids=str)
+@pytest.mark.parametrize("field", ["step", "rank", "sequence"])
+def test_numbers_of_a_header_are_whole_and_have_64_bits(field: str, value: Any) -> None:
+    sound = {"what": "end", "step": 0, "rank": 0, "sequence": 1, "is_complete": True}
+    assert frames.unpack(reader(framed(json.dumps(sound).encode())))[0].what == "end"
+    problem = refused("end", {"is_complete": True}, **{field: value})
+    assert (problem.is_whole, problem.is_damaged) == (True, False)
+
+
+@pytest.mark.parametrize("value", [one for one in ODD if one is not None], ids=str)
+def test_numbers_of_stacks_are_whole_and_have_64_bits(value: Any) -> None:
+    refused("stack", {**STACK, "stack": value})
+    refused("record", {**RECORD, "stack": value}, b"{}")
+    refused("record", {**RECORD, "parent": ["Module.a", value]}, b"{}")
+    refused("tensor", {**TENSOR, "shape": [value]}, b"1234")
+
+
 @pytest.mark.parametrize(
-    "changed", [{"step": True}, {"step": -1}, {"rank": "0"}, {"rank": -2}, {"what": 1}, {"sequence": None}], ids=str
+    ("what", "content", "data"),
+    [
+        ("record", RECORD, b"no json"),
+        ("record", RECORD, b"1"),
+        ("record", RECORD, b""),
+        ("record", RECORD, b"[" * 150 + b"]" * 150),
+        ("record", RECORD, b"[" * 100_000 + b"]" * 100_000),
+        ("record", RECORD, b'{"a": ' + b"1" * 5000 + b"}"),
+        ("record", RECORD, '{"a": 1}'.encode("utf-16")),
+        ("record", {**RECORD, "name": 7}, b"{}"),
+        ("record", {**RECORD, "name": ""}, b"{}"),
+        ("record", {**RECORD, "name": "\ud800"}, b"{}"),
+        ("tensor", {**TENSOR, "name": "\ud800.pt"}, b"1234"),
+        ("record", {**RECORD, "parent": True}, b"{}"),
+        ("record", {}, b"{}"),
+        ("record", {**RECORD, "more": 1}, b"{}"),
+        ("tensor", {**TENSOR, "shape": [3]}, b"1234"),
+        ("tensor", {**TENSOR, "shape": [1 << 62, 1 << 62]}, b"1234"),
+        ("tensor", {**TENSOR, "shape": [1] * 100}, b"1234"),
+        ("tensor", {**TENSOR, "dtype": "os.system"}, b"1234"),
+        ("tensor", {**TENSOR, "dtype": ["float32"]}, b"1234"),
+        ("tensor", {**TENSOR, "name": "a.sh"}, b"1234"),
+        ("tensor", {**TENSOR, "shape": {"0": 1}}, b"1234"),
+        ("link", {"name": "a.pt"}, b""),
+        ("link", {"name": "a.pt", "existing": 7}, b""),
+        ("stack", {**STACK, "frames": [1]}, b""),
+        ("stack", {**STACK, "frames": "abc"}, b""),
+        ("stack", STACK, b"data"),
+        ("begin", {**BEGIN, "header": []}, b""),
+        ("begin", {**BEGIN, "kind": "other"}, b""),
+        ("begin", {**BEGIN, "with_stacks": 1}, b""),
+        ("begin", {**BEGIN, "extra": {"a": float("inf")}}, b""),
+        ("end", {"is_complete": "yes"}, b""),
+        ("end", {}, b""),
+        ("end", {"is_complete": True, "sender": "../a"}, b""),
+        ("error", {"text": ["a"]}, b""),
+        ("run", {"command": "true"}, b""),
+        ("gone", {}, b""),
+    ],
+    ids=lambda value: str(value)[:40],
 )
-def test_headers_that_say_nothing_are_refused(changed: dict[str, Any]) -> None:
-    sound = {"what": "end", "step": 0, "rank": 0, "sequence": 1}
-    assert frames.unpack(reader(framed(json.dumps(sound).encode()))) == (Frame("end", 0, 0), 1)
-    with pytest.raises(FrameError):
-        frames.unpack(reader(framed(json.dumps({**sound, **changed}).encode())))
+def test_what_no_form_allows_is_refused(what: str, content: dict[str, Any], data: bytes) -> None:
+    assert refused(what, content, data).is_whole
+
+
+def test_of_a_large_frame_whose_header_is_refused_the_data_is_not_read() -> None:
+    header = json.dumps({**TENSOR, "what": "tensor", "step": -1, "rank": 0, "sequence": 1}).encode()
+    head = frames.HEAD.pack(frames.MAGIC, len(header), 8 << 30, 0)
+    with pytest.raises(FrameError, match='"step"') as found:
+        frames.unpack(reader(head + header))
+    assert not found.value.is_whole
 
 
 def test_a_header_that_is_nested_without_end_is_refused() -> None:

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from msprobe.precheck.online.arriving import Arriving
 from msprobe.precheck.online.frames import Frame
 from msprobe.precheck.online.sink import Stream, StreamSink
 from msprobe.precheck.online.spool import ReceivedStep, Spool
-from msprobe.precheck.online.tcp import TcpReceiver, TcpSender
+from msprobe.precheck.online.tcp import TcpSender
+from msprobe.precheck.online.tcp_receiver import TcpReceiver
 from msprobe.pytorch import PrecisionDebugger
 
 
@@ -130,29 +132,33 @@ BEGIN = {
 }
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        Frame("record", 0, 0, {"name": "a", "stack": None, "parent": None}, b"no json"),
-        Frame("record", 0, 0, {"name": "a", "stack": None, "parent": None}, b"1"),
-        Frame("record", 0, 0, {"name": 7, "stack": None, "parent": None}, b"{}"),
-        Frame("record", 0, 0, {}, b"{}"),
-        Frame("tensor", 0, 0, {"name": "a.pt", "dtype": "float32", "shape": [3]}, b"1234"),
-        Frame("tensor", 0, 0, {"name": "a.pt", "dtype": "os.system", "shape": [1]}, b"1234"),
-        Frame("tensor", 0, 0, {"name": "a.sh", "dtype": "float32", "shape": [1]}, b"1234"),
-        Frame("tensor", 0, 0, {"name": "a.pt", "dtype": "float32", "shape": [-1]}, b""),
-        Frame("link", 0, 0, {"name": "a.pt"}),
-        Frame("stack", 0, 0, {"stack": "x", "frames": [1]}),
-        Frame("run", 0, 0, {"command": "true"}),
-    ],
-    ids=lambda frame: f"{frame.what} {frame.content} {frame.data!r}"[:60],
-)
-def test_what_is_wrong_is_left_out(tmp_path: Path, frame: Frame, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_frame_that_cannot_be_kept_is_refused_and_harms_no_other_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     sound = Frame("record", 0, 0, {"name": "Torch.add.0.forward", "stack": None, "parent": None}, b'{"a": 1}')
-    frames = [Frame("begin", 0, 0, BEGIN), sound, frame, Frame("end", 0, 0, {"is_complete": True})]
-    (step,) = Spool(tmp_path).steps(frames)
+    refused: list[tuple[str, str, bool]] = []
+    given = [
+        Frame("begin", 0, 0, BEGIN, sender="stranger"),
+        Frame("begin", 0, 0, BEGIN, sender="rank"),
+        replace(sound, sender="rank"),
+        Frame("run", 0, 0, {"command": "true"}, sender="stranger"),
+        Frame("end", 0, 0, {"is_complete": True}, sender="rank"),
+    ]
+    spool = Spool(tmp_path, refuse=lambda *given: refused.append(given))
+    (step,) = spool.steps(given)
     assert json.loads((step.folder / "dump.json").read_text())["data"] == {"Torch.add.0.forward": {"a": 1}}
+    assert [(sender, is_of_disk) for sender, _, is_of_disk in refused] == [("stranger", False)]
     assert "of step 0, rank 0 is wrong" in capfd.readouterr().out
+
+
+def test_a_step_that_the_disk_does_not_take_is_refused_and_named(tmp_path: Path) -> None:
+    refused: list[tuple[str, str, bool]] = []
+    (tmp_path / "spool").write_bytes(b"")  # no folder can be made in it
+    record = Frame("record", 0, 0, {"name": "a", "stack": None, "parent": None}, b'{"a": 1}', "one")
+    given = [Frame("begin", 0, 0, BEGIN, sender="one"), record, Frame("end", 0, 0, {"is_complete": True}, sender="one")]
+    (step,) = Spool(tmp_path / "spool", refuse=lambda *said: refused.append(said)).steps(given)
+    assert step.problem
+    assert {(sender, is_of_disk) for sender, _, is_of_disk in refused} == {("one", True)}
 
 
 @pytest.mark.parametrize("name", ["../../outside.pt", "/tmp/outside.pt", "a/../../b.pt", "..\\b.pt", ".pt", "\x00.pt"])

@@ -127,6 +127,8 @@ def _number(text: str) -> int:
     try:
         if "#" in text:
             base, _, digits = text.partition("#")
+            if len(text) > 80:
+                raise NoNumberError(text[:40])
             return int(digits, int(base))
         if len(text) > 40:
             raise NoNumberError(text)

@@ -39,6 +39,8 @@ class Branches:
 
     branches: list[tuple[list[Node] | None, list[Node]]]
     line: int
+    #: Which of them may begin a training, once somebody has asked.
+    launches: list[bool] | None = None
 
 
 @dataclass

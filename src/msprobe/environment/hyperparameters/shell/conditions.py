@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable
 
 from msprobe.environment.hyperparameters.shell.arithmetic import NoNumberError
 from msprobe.environment.hyperparameters.shell.expansion import OUTPUT, UNSET, Variables, fields, one
+from msprobe.foreign.globs import Glob
 
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda a, b: a == b,
@@ -107,7 +107,9 @@ class _Test:
                 return False
         if sign in ("<", ">"):
             return first < second if sign == "<" else first > second
-        same = fnmatch.fnmatchcase(first, second) if self.is_double else first == second
+        if self.is_double:
+            self.variables.spend(len(first))
+        same = Glob(second).matches(first) if self.is_double else first == second
         return same if sign != "!=" else not same
 
 

@@ -8,13 +8,13 @@ conditions, ``OUTPUT`` for what only running a command would tell.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from msprobe.environment.hyperparameters.shell.arithmetic import NoNumberError, computed
 from msprobe.environment.hyperparameters.shell.words import after_piece
+from msprobe.foreign.globs import Glob
 
 UNSET, OUTPUT = "\0", "\1"
 #: A blank of what is not known, where words are not cut.
@@ -22,9 +22,9 @@ _HELD_BLANK = "\2"
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]")
 _BRACED = re.compile(r"(#|!)?([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^\]]*)\])?(.*)", re.DOTALL)
 _BLANKS = " \t\n"
-_MOST_LETTERS = 1 << 18
-#: How many letters all values together may be that variables give: a script that doubles a text in a loop ends here.
-_MOST_INSERTED = 4 << 20
+MOST_LETTERS = 1 << 18
+#: How many letters may be put in, looked at and computed in all, beyond twice those of the script.
+_MOST_STEPS = 4 << 20
 _MOST_DEPTH = 30
 _MOST_WORDS = 100_000
 
@@ -39,13 +39,17 @@ class Variables:
     arguments: list[str] = field(default_factory=lambda: ["$0"])
     #: Names that the script assigns somewhere: empty until it does, in a branch that is not taken, too.
     own: set[str] = field(default_factory=set)
-    #: How many letters have been put in, in one place for all copies.
-    inserted: list[int] = field(default_factory=lambda: [0])
+    #: How many letters may still be put in or looked at, in one place for all copies.
+    left: list[int] = field(default_factory=lambda: [_MOST_STEPS])
 
     @property
     def is_full(self) -> bool:
         """True once too many letters have been put in; nothing more is."""
-        return self.inserted[0] > _MOST_INSERTED
+        return self.left[0] < 0
+
+    def spend(self, letters: int) -> None:
+        """Note that so many letters are put in or looked at."""
+        self.left[0] -= letters
 
     def text(self, name: str) -> str | None:
         """The value of a variable that is no array, or the first of an array; None if it has none."""
@@ -77,6 +81,9 @@ class Variables:
                 raise NoNumberError(name)
             return value(found, depth + 1) if found.isidentifier() and depth < _MOST_DEPTH else found
 
+        self.spend(len(text))
+        if self.is_full:
+            raise NoNumberError("too many steps")
         return computed(text, value)
 
 
@@ -104,17 +111,19 @@ class _Expander:
     def __init__(self, variables: Variables, splits: bool = True, depth: int = 0) -> None:
         self.variables, self.splits, self.depth = variables, splits, depth
         self.done: list[str] = []
-        self.current: str | None = None
+        # The pieces of the word that is under way, and how many letters they are; None: there is none.
+        self.current: list[str] | None = None
+        self.letters = 0
 
     def fields(self, word: str) -> list[str]:
         place = 0
+        self.variables.spend(len(word))
         while place < len(word):
             end = after_piece(word, place)
             self.piece(word[place:end], word, place)
             # A name behind the sign is not a piece of its own.
             place = self.end_of_name(word, place, end)
-        if self.current is not None:
-            self.done.append(self.current)
+        self.finish()
         return self.done
 
     def end_of_name(self, word: str, place: int, end: int) -> int:
@@ -264,17 +273,40 @@ class _Expander:
             return "".join(self.sliced(list(value), rest))
         if sign in ("#", "%"):
             twice = rest[:2] == sign * 2
+            self.variables.spend(len(value))
             return _cut(value, self.inner(rest[2 if twice else 1 :]), at_start=sign == "#", longest=twice)
         if sign == "/":
             wanted, _, by = rest.lstrip("/").partition("/")
-            pattern = fnmatch.translate(self.inner(wanted))[4:].rsplit(")", 1)[0]
-            with contextlib.suppress(re.error):
-                by = self.inner(by)
-                return re.sub(pattern or "$^", lambda _: by, value, count=0 if rest.startswith("//") else 1)
+            return self.replaced(value, Glob(self.inner(wanted)), self.inner(by), is_everywhere=rest.startswith("//"))
         if sign in ("^", ","):
             change: Callable[[str], str] = str.upper if sign == "^" else str.lower
             return change(value) if rest[:2] == sign * 2 else change(value[:1]) + value[1:]
         return value
+
+    def replaced(self, value: str, glob: Glob, by: str, is_everywhere: bool) -> str:
+        """The text with what the pattern stands for replaced, the longest piece from each place on."""
+        if not glob.text:
+            return value
+        pieces: list[str] = []
+        place = letters = 0
+        while place <= len(value) and letters < MOST_LETTERS and not self.variables.is_full:
+            start = value.find(glob.text, place) if glob.is_plain else place
+            if start < 0:
+                break
+            before = glob.steps
+            end = max(glob.ends(value, start), default=start)
+            self.variables.spend(1 + glob.steps - before)
+            if end == start:  # nothing begins here
+                pieces.append(value[place : start + 1])
+                place = start + 1
+                letters += 1
+                continue
+            pieces += [value[place:start], by]
+            letters += start - place + len(by)
+            place = end
+            if not is_everywhere:
+                break
+        return "".join(pieces)[:MOST_LETTERS] + value[place:]
 
     def inner(self, text: str) -> str:
         return " ".join(_Expander(self.variables, splits=False, depth=self.depth + 1).fields(text))
@@ -282,14 +314,17 @@ class _Expander:
     # ---- what has been found
 
     def put(self, text: str) -> None:
-        known = self.current or ""
-        self.current = known + text[: max(0, _MOST_LETTERS - len(known))]
+        if self.current is None:
+            self.current, self.letters = [], 0
+        if self.letters < MOST_LETTERS:
+            self.current.append(text[: MOST_LETTERS - self.letters])
+            self.letters += len(text)
 
     def insert(self, text: str, is_quoted: bool) -> None:
         """The value of a variable: cut at blanks where it is not quoted."""
         if self.variables.is_full:
             return
-        self.variables.inserted[0] += len(text)
+        self.variables.spend(len(text))
         if text.startswith((UNSET, OUTPUT)):
             text = re.sub(r"\s+", _HELD_BLANK, text)
         if is_quoted or not self.splits:
@@ -309,7 +344,7 @@ class _Expander:
     def array(self, elements: list[str], is_quoted: bool, is_one: bool) -> None:
         if self.variables.is_full:
             return
-        self.variables.inserted[0] += sum(map(len, elements)) + len(elements)
+        self.variables.spend(sum(map(len, elements)) + len(elements))
         if not is_quoted and self.splits:
             self.insert(" ".join(elements), is_quoted=False)
         elif is_one or not self.splits:
@@ -319,23 +354,25 @@ class _Expander:
                 if number:
                     self.finish()
                 self.put(element)
-            if not elements and self.current == "":
+            if not elements and not self.letters:
                 self.current = None
 
     def finish(self) -> None:
         if self.current is not None:
-            self.done.append(self.current)
+            self.done.append("".join(self.current))
             self.current = None
 
 
 def _cut(value: str, pattern: str, at_start: bool, longest: bool) -> str:
-    ends = range(len(value) + 1)
-    order = ends if at_start != longest else reversed(ends)
-    for end in order:
-        piece = value[:end] if at_start else value[end:]
-        if fnmatch.fnmatchcase(piece, pattern):
-            return value[end:] if at_start else value[:end]
-    return value
+    """A text without the shortest or longest piece at one of its ends that the pattern stands for."""
+    glob = Glob(pattern)
+    ends = glob.ends(value) if at_start else glob.reversed().ends(value[::-1])
+    found = next(ends, None)
+    if longest and found is not None:
+        found = max(ends, default=found)
+    if found is None:
+        return value
+    return value[found:] if at_start else value[: len(value) - found]
 
 
 def _unescaped(text: str) -> str:

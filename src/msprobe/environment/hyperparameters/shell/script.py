@@ -25,11 +25,23 @@ from msprobe.environment.hyperparameters.shell.commands import (
     commands_of,
 )
 from msprobe.environment.hyperparameters.shell.conditions import is_true, opposite
-from msprobe.environment.hyperparameters.shell.expansion import OUTPUT, UNSET, Value, Variables, fields, one, plain
+from msprobe.environment.hyperparameters.shell.expansion import (
+    MOST_LETTERS,
+    OUTPUT,
+    UNSET,
+    Value,
+    Variables,
+    fields,
+    one,
+    plain,
+)
 from msprobe.environment.hyperparameters.shell.words import tokens_of
+from msprobe.errors import PathError
+from msprobe.foreign.opening import open_regular
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]]*)\])?(\+?)=(.*)", re.DOTALL)
 _ASSIGNED = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)\+?=")
+_BEHIND_UNKNOWN = re.compile(r".*[)`}\w]/")
 _ELEMENT = re.compile(r"\[([^\]]*)\]=(.*)", re.DOTALL)
 _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _TESTS = frozenset({"[", "[[", "test"})
@@ -38,6 +50,10 @@ _MOST_COMMANDS = 20_000
 _MOST_DEPTH = 12
 _MOST_ROUNDS = 64
 _MOST_BYTES = 1 << 20
+#: Letters of scripts that are taken in, and of texts that are run as scripts, in all.
+_MOST_FURTHER = 2 << 20
+_MOST_NAME = 4096
+_MOST_NOTE, _MOST_NOTES = 300, 200
 
 
 @dataclass(frozen=True)
@@ -61,7 +77,12 @@ def follow(text: str, path: str, arguments: Sequence[str] = ()) -> Followed:
     """What the script ``text`` of the file ``path`` would run if it is called with ``arguments``."""
     follower = _Follower(os.path.abspath(path))
     follower.variables.arguments = [path, *arguments]
-    follower.run(follower.parsed(text))
+    follower.variables.left[0] += 2 * len(text)
+    follower.further = len(text) + _MOST_FURTHER
+    try:
+        follower.run(follower.parsed(text))
+    except RecursionError:
+        follower.note("the script is nested too deep; what follows is not read")
     return follower.found
 
 
@@ -72,9 +93,15 @@ class _Follower:
         self.found = Followed()
         self.functions: dict[str, list[Node]] = {}
         self.steps, self.depth = 0, 0
+        #: How many letters of scripts may still be read.
+        self.further = _MOST_FURTHER
 
     def parsed(self, text: str) -> list[Node]:
         """The commands of a text. What it assigns anywhere is empty before: it is not meant to come from outside."""
+        self.further -= len(text)
+        if self.further < 0:
+            self.note("the scripts that it takes in or makes are too long; no further one is followed")
+            return []
         self.variables.own.update(_ASSIGNED.findall(text))
         return commands_of(text)
 
@@ -131,13 +158,15 @@ class _Follower:
 
     def branches(self, node: Branches) -> bool | None:
         undecided = False
-        for condition, body in node.branches:
+        for number, (condition, body) in enumerate(node.branches):
             decided = True if condition is None else self.run(condition)
             if decided:
                 return self.run(body)
             if decided is None:
                 undecided = True
-                if _launches(body) and not any(_launches(other) for _, other in node.branches if other is not body):
+                if node.launches is None:
+                    node.launches = [_launches(one) for _, one in node.branches]
+                if node.launches[number] and sum(node.launches) == 1:
                     return self.run(body)
         if undecided:
             self.note(f"line {node.line}: the condition cannot be told without running the script; taken as false")
@@ -163,11 +192,18 @@ class _Follower:
         word = one(node.word, self.variables)
         value = "" if UNSET in word else word
         chosen = Command(["[[", "x", "==", "x", "]]"], 0)
+        held = Variables(
+            {**self.variables.values, "_case": value},
+            self.variables.arguments,
+            self.variables.own,
+            self.variables.left,
+        )
+        self.steps += len(held.values) // 100
         for patterns, body in node.branches:
             for pattern in patterns:
-                held = Variables(
-                    {**self.variables.values, "_case": value}, self.variables.arguments, self.variables.own
-                )
+                self.steps += 1
+                if self.steps > _MOST_COMMANDS and self.depth > 1:
+                    return None
                 chosen.words = ["[[", '"$_case"', "==", pattern, "]]"]
                 if pattern == "*" or (OUTPUT not in value and is_true(chosen.words, held)):
                     return self.run(body)
@@ -248,6 +284,10 @@ class _Follower:
     def run_text(self, text: str, line: int) -> bool | None:
         if self.depth > _MOST_DEPTH * 4:
             return None
+        self.further -= len(text)
+        if self.further < 0:
+            self.note("the scripts that it takes in or makes are too long; no further one is followed")
+            return None
         nodes = commands_of(text)
         for node in nodes:
             for command in node.parts if isinstance(node, Joined) else [node]:
@@ -278,13 +318,17 @@ class _Follower:
             if shares and not name.endswith(_EVERYDAY):
                 self.note(f'"{name}" is taken in, but does not lie beside the script, and is not read')
             return False
-        with open(path, "rb") as file:
-            text = file.read(_MOST_BYTES).decode("utf-8", "replace")
+        try:
+            with open_regular(path) as file:
+                text = file.read(_MOST_BYTES).decode("utf-8", "replace")
+        except (OSError, PathError):
+            self.note(f'"{name}" cannot be read')
+            return True
         kept, here = self.variables, self.path
         exported: dict[str, Value] = {name: kept.values.get(name, "") for name in self.found.exported}
         values = kept.values if shares else exported
         arguments = [path, *words[1:]] if len(words) > 1 or not shares else kept.arguments
-        self.variables, self.path = Variables(values, arguments, kept.own, kept.inserted), path
+        self.variables, self.path = Variables(values, arguments, kept.own, kept.left), path
         self.run(self.parsed(text))
         self.variables, self.path = kept, here
         return True
@@ -293,7 +337,11 @@ class _Follower:
         """The file that a script names: relative to its own folder, or to one above it from which it may be started."""
         folder = os.path.dirname(self.path)
         # "$(dirname "$0")/x.sh" and "`pwd`/x.sh" and "$SCRIPT_DIR/x.sh": what stands before the last unknown part.
-        name = re.sub(rf"^.*[{UNSET}{OUTPUT}].*[)`}}\w]/", "", name) if UNSET in name or OUTPUT in name else name
+        if len(name) > _MOST_NAME:
+            return None
+        last = max(name.rfind(UNSET), name.rfind(OUTPUT))
+        if last >= 0 and (known := _BEHIND_UNKNOWN.match(name, last + 1)):
+            name = name[known.end() :]
         if os.path.isabs(name) and os.path.commonpath([os.path.realpath(name), folder]) != folder:
             return None
         for _ in range(5):
@@ -340,7 +388,11 @@ class _Follower:
             self.put_element(name, index, value)
         elif adds:
             before = values.get(name)
-            values[name] = [*before, value] if isinstance(before, list) else (self.variables.text(name) or "") + value
+            if self.variables.is_full:
+                return
+            whole = (self.variables.text(name) or "") + value
+            self.variables.spend(len(before) if isinstance(before, list) else len(whole) // 64)
+            values[name] = [*before, value] if isinstance(before, list) else whole[:MOST_LETTERS]
         else:
             values[name] = value
 
@@ -365,7 +417,8 @@ class _Follower:
         return fields(words, self.variables)
 
     def note(self, text: str) -> None:
-        if text not in self.found.notes:
+        text = text if len(text) <= _MOST_NOTE else f"{text[:_MOST_NOTE]}..."
+        if text not in self.found.notes and len(self.found.notes) < _MOST_NOTES:
             self.found.notes.append(text)
 
 

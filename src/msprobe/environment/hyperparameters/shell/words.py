@@ -34,6 +34,8 @@ def tokens_of(text: str) -> list[Token]:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.place, self.line = text, 0, 1
+        # Letters that may be looked at for the end of a ``((``: many that never end cost the square of their number.
+        self.looked = len(text) + 100_000
         self.found: list[Token] = []
         # Here-documents whose text begins at the next line: the word that ends it, and whether tabs before it count.
         self.documents: list[tuple[str, bool, int]] = []
@@ -71,9 +73,10 @@ class _Scanner:
 
     def _arithmetic(self) -> bool:
         """``((...))`` where a command may begin is one word."""
-        if not self.text.startswith("((", self.place):
+        if self.looked < 0 or not self.text.startswith("((", self.place):
             return False
         end = _after_brackets(self.text, self.place, "(", ")")
+        self.looked -= end - self.place
         if self.text[end - 2 : end] != "))":
             return False
         self._put(self.text[self.place : end])

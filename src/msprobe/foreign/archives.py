@@ -1,0 +1,133 @@
+"""Zip archives that a stranger may have made: the one place that unpacks.
+
+An entry is unpacked up to what its reader needs, while it is counted, and never to what a header claims. Only what is
+stored or deflated is read, so each byte of the archive gives a bounded number at a time. Entries that lie over one
+another, or stand twice under one name, are refused: that is how a small archive claims to hold much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO
+
+from msprobe.errors import InvalidInputError
+from msprobe.foreign.budget import factor
+
+#: What the library raises for archives that are broken.
+BROKEN = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError,
+    ValueError, OverflowError,
+)  # fmt: skip
+_LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
+_HEAD_BYTES = _LOCAL_HEADER.size
+_ENCRYPTED = 1
+# What deflated numbers of a training come to; more than so many bytes of zeros are no state that anybody keeps.
+_MOST_RATIO = 20
+_FREE_BYTES = 64 << 20
+
+
+class Archive:
+    """The entries of an open archive by their names.
+
+    ``path`` names it in messages. ``names_may_repeat``: of entries with one name the last one counts. Raises
+    InvalidInputError for what is no archive, or none that is read here; OSError as the file does.
+    """
+
+    def __init__(self, file: IO[bytes], path: object, *, names_may_repeat: bool = False) -> None:
+        self.file = file
+        self.path = path
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except BROKEN as problem:
+            raise InvalidInputError(f'"{path}" is no readable archive: {short(problem)}.') from problem
+        #: All of them, in the order of the directory.
+        self.listed = listed = self._zip.infolist()
+        self.entries: dict[str, zipfile.ZipInfo] = {entry.filename: entry for entry in listed}
+        if len(self.entries) < len(listed) and not names_may_repeat:
+            raise InvalidInputError(f'"{path}" holds several entries of one name.')
+        if not _are_apart(listed):  # in the order of the directory, as most are
+            for one, entry in itertools.pairwise(sorted(listed, key=lambda entry: entry.header_offset)):
+                if not _are_apart([one, entry]):
+                    raise InvalidInputError(f'"{path}": its entry {_name(entry)} lies over the one before.')
+
+    def start_of(self, entry: zipfile.ZipInfo) -> int:
+        """Where the content of a stored entry begins: behind its local header, whose length the directory does not say.
+
+        Raises InvalidInputError where there is no such header, or the content is not stored as it is.
+        """
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & _ENCRYPTED:
+            raise InvalidInputError(f'"{self.path}": its entry {_name(entry)} is compressed or encrypted.')
+        self.file.seek(entry.header_offset)
+        head = self.file.read(_LOCAL_HEADER.size)
+        if len(head) < _LOCAL_HEADER.size or not head.startswith(b"PK\3\4"):
+            raise InvalidInputError(f'"{self.path}": its directory points to no entry.')
+        fields = _LOCAL_HEADER.unpack(head)
+        return int(entry.header_offset + _LOCAL_HEADER.size + fields[9] + fields[10])
+
+    def read(self, entry: zipfile.ZipInfo, most: int) -> bytes:
+        """All of an entry that unpacks to at most ``most`` bytes; its checksum is right.
+
+        Raises InvalidInputError for one that unpacks to more, or is damaged.
+        """
+        if entry.file_size > most:
+            raise InvalidInputError(
+                f'"{self.path}": its entry {_name(entry)} unpacks to {entry.file_size} bytes, which is more than the '
+                f"{most} that it may have."
+            )
+        with self.open(entry) as file:
+            data = file.read(most + 1)
+        if len(data) != entry.file_size:
+            raise InvalidInputError(f'"{self.path}": its entry {_name(entry)} ends before its {entry.file_size} bytes.')
+        return data
+
+    @contextlib.contextmanager
+    def open(self, entry: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
+        """An entry as a file that never gives more than is asked for, and no more than its size in the directory.
+
+        Raises InvalidInputError, also from reading, for one that is damaged or packed in a way that is not read.
+        """
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or entry.flag_bits & _ENCRYPTED:
+            raise InvalidInputError(f'"{self.path}": its entry {_name(entry)} is packed in a way that is not read.')
+        try:
+            with self._zip.open(entry) as file:
+                yield file
+        except BROKEN as problem:
+            raise InvalidInputError(
+                f'"{self.path}": its entry {_name(entry)} is damaged: {short(problem)}.'
+            ) from problem
+
+    def check_ratio(self) -> None:
+        """Raise InvalidInputError if its entries unpack to more than any training's numbers do."""
+        said = sum(entry.file_size for entry in self.entries.values())
+        packed = sum(entry.compress_size for entry in self.entries.values())
+        if said > max(_FREE_BYTES, _MOST_RATIO * packed) * factor():
+            raise InvalidInputError(
+                f'"{self.path}": its {packed} bytes unpack to {said}, which no numbers of a training do. If you trust '
+                "it, raise the limits with --limit 10."
+            )
+
+
+def _are_apart(entries: list[zipfile.ZipInfo]) -> bool:
+    """Whether each begins behind the end of the one before."""
+    end = 0
+    for entry in entries:
+        start = entry.header_offset
+        if start < end:
+            return False
+        end = start + _HEAD_BYTES + entry.compress_size
+    return True
+
+
+def short(problem: BaseException) -> str:
+    """An error of the library in few words of one line."""
+    text = " ".join(str(problem).split()).rstrip(".")[:160]
+    return "".join(letter if letter.isprintable() else "_" for letter in text) or type(problem).__name__
+
+
+def _name(entry: zipfile.ZipInfo) -> str:
+    return ascii(entry.filename[:80])

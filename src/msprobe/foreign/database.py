@@ -1,0 +1,140 @@
+"""Databases (sqlite) that a stranger may have made: tables alone are read, within what the file's size explains.
+
+Views, virtual tables and computed columns run what their maker wrote, so they are refused. A page that stands for many,
+and a text that is made of few bytes, end at a limit of rows, bytes and steps that follows from the size of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign.budget import BudgetError, Limits, factor
+from msprobe.foreign.opening import StrPath, open_regular
+
+_HEADER = b"SQLite format 3\0"
+#: Of the two bytes of the header that say who may read and write: a journal is written ahead.
+_WRITE_AHEAD = 2
+# Steps of sqlite's machine; one row of twenty columns takes some fifty. So many per look, at least, and per byte.
+_STEPS_PER_LOOK, _LEAST_STEPS, _STEPS_PER_BYTE = 100_000, 10_000_000, 50
+_LEAST_BYTES, _BYTES_PER_BYTE = 16 << 20, 4
+_ROWS_AT_ONCE = 256
+
+
+_Found = TypeVar("_Found")
+
+
+class DatabaseError(InvalidInputError):
+    """A file is no database that can be read: another version, broken, or made of more than tables."""
+
+
+class Database:
+    """A database that is open for reading, with what may still be read of it."""
+
+    def __init__(self, path: StrPath, base: sqlite3.Connection, size: int) -> None:
+        self.path, self._base = path, base
+        limit = Limits()
+        scale = factor()
+        self._steps = int((_LEAST_STEPS + _STEPS_PER_BYTE * size) * scale) // _STEPS_PER_LOOK
+        self._bytes = int(min(limit.bytes, _LEAST_BYTES + _BYTES_PER_BYTE * size) * scale)
+        self._is_over = False
+        base.set_progress_handler(self._look, _STEPS_PER_LOOK)
+        if sys.version_info >= (3, 11):
+            base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(1_000_000_000, size + (1 << 20)))
+            base.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        else:
+            # For the whole process: there is no limit of one text before Python 3.11.
+            base.execute(f"PRAGMA hard_heap_limit = {(256 << 20) + 4 * size}")
+        for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+            base.execute(f"PRAGMA {setting}")
+
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns; empty where there is no such table.
+
+        Raises DatabaseError for a view, a virtual table, and a table with computed columns.
+        """
+        found = self._all("SELECT type, rootpage FROM sqlite_master WHERE lower(name) = lower(?)", (table,))
+        if not found:
+            return []
+        if any(kind != "table" or not isinstance(page, int) or page <= 0 for kind, page in found):
+            raise DatabaseError(f'"{self.path}": {table} is no plain table, and nothing else is read.')
+        columns = self._all("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,))
+        if any(hidden for _, hidden in columns):
+            raise DatabaseError(f'"{self.path}": the table {table} has computed columns, which are not read.')
+        return [str(name) for name, _ in columns]
+
+    def rows(
+        self, columns: Sequence[str], table: str, rest: str = "", values: Sequence[Any] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows of a plain table, a tuple for each. ``columns`` and ``rest`` (``ORDER BY ...``) are parts of the query.
+
+        Raises DatabaseError, BudgetError, and sqlite3.Error as the file is broken.
+        """
+        if not self.columns(table):
+            raise DatabaseError(f'"{self.path}" lacks the table {table}.')
+        cursor = self._run(f"SELECT {', '.join(columns)} FROM {table} {rest}", values)
+        while found := self._guarded(lambda: cursor.fetchmany(_ROWS_AT_ONCE)):
+            for row in found:
+                for cell in row:
+                    if cell.__class__ is str or cell.__class__ is bytes:
+                        self._bytes -= len(cell)
+                self._bytes -= 1
+            if self._bytes < 0:
+                self._refuse()
+            yield from found
+
+    def _all(self, query: str, values: Sequence[Any]) -> list[Any]:
+        return self._guarded(lambda: self._run(query, values).fetchall())
+
+    def _run(self, query: str, values: Sequence[Any]) -> sqlite3.Cursor:
+        return self._guarded(lambda: self._base.execute(query, values))
+
+    def _guarded(self, run: Callable[[], _Found]) -> _Found:
+        try:
+            return run()
+        except (sqlite3.Error, MemoryError) as problem:
+            if self._is_over or isinstance(problem, MemoryError):
+                self._refuse()
+            raise
+
+    def _look(self) -> int:
+        self._steps -= 1
+        self._is_over = self._steps < 0
+        return self._is_over
+
+    def _refuse(self) -> NoReturn:
+        raise BudgetError(
+            f'reading "{self.path}" takes more than a database of its size explains, which is not allowed. '
+            "If you trust it, raise the limits with --limit 10 (ten times as much)."
+        )
+
+
+@contextmanager
+def open_database(path: StrPath, *, is_live: bool = False, timeout: float = 10.0) -> Iterator[Database]:
+    """A database that is there, opened for reading alone; nothing is written beside it.
+
+    ``is_live``: it may be written while it is read, so its locks count. Raises PathError where it is no regular file,
+    DatabaseError where it is no database, sqlite3.Error as it is broken.
+    """
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            header = file.read(100)
+    except FileNotFoundError:
+        raise PathError(f'file "{path}" does not exist.') from None
+    except OSError as problem:
+        raise PathError(f'file "{path}" cannot be read: {problem.strerror}.') from problem
+    if size and not header.startswith(_HEADER):
+        raise DatabaseError(f'"{path}" is no database: file is not a database.')
+    mode = "mode=ro" if is_live and _WRITE_AHEAD not in header[18:20] else "mode=ro&immutable=1"
+    base = sqlite3.connect(f"{Path(path).absolute().as_uri()}?{mode}", uri=True, timeout=timeout)
+    try:
+        yield Database(path, base, size)
+    finally:
+        base.close()

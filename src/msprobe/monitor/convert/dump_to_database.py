@@ -1,0 +1,163 @@
+"""The statistics of a dump as a database of the trend viewer: ``dump_data.trend.db``, a row for each tensor and step.
+
+Metrics, statistics and the name of the file are those of mindstudio-probe 26.2.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
+from msprobe.monitor.convert.csv_to_database import Written, read_mapping, renamed
+from msprobe.monitor.files import find_runs
+from msprobe.monitor.trend_database import TrendDatabase
+from msprobe.paths import StrPath, check_output_folder, make_folder
+from msprobe.store.reader import Dump, open_dump
+
+FILE_NAME = "dump_data.trend.db"
+STATISTICS = ("norm", "max", "min", "mean")
+#: What the rows of a record are of, in the order of the viewer.
+METRICS = ("forward", "backward", "recompute", "parameters_grad")
+_FLOATS = re.compile(r"(?:torch\.)?b?float(?:16|32|64)", re.IGNORECASE)
+_MODULES = ("Module.", "Cell.")
+
+#: Metric, name, step, pass of the module in its step, statistics.
+_Row = tuple[str, str, int, int, tuple[float, ...]]
+
+
+def is_dump(data: StrPath) -> bool:
+    """True if a folder has a dump and no runs of the monitor."""
+    try:
+        if find_runs(data):
+            return False
+    except MsprobeError:
+        pass
+    try:
+        return bool(open_dump(data).steps)
+    except MsprobeError:
+        return False
+
+
+def dump_to_database(
+    data: StrPath, output: StrPath, *, mapping: StrPath | None = None, micro_step: bool = True, process_num: int = 1
+) -> Written:
+    """Write the statistics of all floating tensors of a dump to ``dump_data.trend.db`` in ``output``; an existing file
+    is replaced.
+
+    The number of a module's pass is its micro step, that of a call stays in its name. The other arguments are those of
+    :func:`msprobe.monitor.convert.csv_to_database.csv_to_database`. Raises InvalidInputError and PathError.
+    """
+    raise_all(wrong_process_number(process_num))
+    replacements = read_mapping(mapping) if mapping is not None else {}
+    dump = open_dump(data)
+    folder = check_output_folder(output)
+    places = [(step, rank) for step in dump.steps for rank in dump.ranks(step)]
+    unnamed = {rank for _, rank in places if not isinstance(rank, int)}
+    if len(unnamed) > 1:
+        raise InvalidInputError(
+            f'"{data}" has {len(unnamed)} folders of ranks without a number; name them rank0, rank1, ... first.'
+        )
+    found = each(_read, [(os.fspath(data), step, rank) for step, rank in places], process_num)
+    if not any(found):
+        raise InvalidInputError(
+            f'"{data}" has no statistics of floating tensors; record task statistics or tensor without a digest.'
+        )
+    of_rank: dict[int, list[_Row]] = {}
+    for (_, rank), rows in zip(places, found, strict=True):
+        of_rank.setdefault(rank if isinstance(rank, int) else 0, []).extend(rows)
+    first_of = _first_numbers(row for rows in of_rank.values() for row in rows) if micro_step else None
+    names = renamed(replacements)
+    path = make_folder(folder) / FILE_NAME
+    beside = folder / f".msprobe-{os.getpid()}.trend.db.tmp"
+    try:
+        database = TrendDatabase(beside)
+        try:
+            for rank, rows in of_rank.items():
+                _add(database, rank, rows, names, first_of)
+        finally:
+            database.close()
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return Written(path, sum(map(len, found)), len(of_rank), len(dump.steps))
+
+
+def _add(
+    database: TrendDatabase,
+    rank: int,
+    rows: Sequence[_Row],
+    names: Callable[[str], str],
+    first_of: dict[int, int] | None,
+) -> None:
+    for metric in METRICS:
+        given = [
+            (
+                0,
+                names(name),
+                step if first_of is None else first_of[step] + micro,
+                micro if first_of is None else 0,
+                values,
+            )
+            for kind, name, step, micro, values in rows
+            if kind == metric
+        ]
+        if given:
+            database.add(rank, metric, STATISTICS, given)
+
+
+def _first_numbers(rows: Iterable[_Row]) -> dict[int, int]:
+    """The new number of each step's first micro step, from 0: as many as the steps before it had at most, together."""
+    counts: dict[int, int] = {}
+    for _, _, step, micro, _ in rows:
+        counts[step] = max(counts.get(step, 0), micro + 1)
+    numbers, at = {}, 0
+    for step in sorted(counts):
+        numbers[step] = at
+        at += counts[step]
+    return numbers
+
+
+def _read(data: str, step: int | None, rank: int | str) -> list[_Row]:
+    """The rows of one rank in one step."""
+    dump: Dump = open_dump(data)
+    with_part = dump.part(step, rank)
+    try:
+        tensors = with_part.tensors()
+        recomputed = {
+            name for name, record in with_part.records() if isinstance(record, dict) and record.get("is_recompute")
+        }
+    finally:
+        with_part.close()
+    rows: list[_Row] = []
+    for row, entry in enumerate(tensors.entry):
+        if tensors.value[row] is not None or not _FLOATS.fullmatch(tensors.dtype[row]) or tensors.nulls[row] == 15:
+            continue
+        metric, name, micro = _target(entry, entry in recomputed)
+        if metric:
+            values = tuple(float(getattr(tensors, statistic)[row]) for statistic in STATISTICS)
+            if not all(map(math.isnan, values)):  # a digest alone leaves no number
+                slot = tensors.slot[row]
+                rows.append((metric, f"{name}.{slot}" if slot else name, step or 0, micro, values))
+    return rows
+
+
+def _target(entry: str, is_recompute: bool) -> tuple[str, str, int]:
+    """Metric, name and pass of a record; no metric for one that is of none of them."""
+    words = entry.split(".")
+    if "parameters_grad" in words:
+        return "parameters_grad", entry.partition(".parameters_grad")[0], 0
+    for metric in ("forward", "backward"):
+        if metric not in words[1:]:
+            continue
+        words.reverse()
+        words.remove(metric)
+        words.reverse()
+        micro = 0
+        if entry.startswith(_MODULES) and words[-1].isdecimal():
+            micro = int(words.pop())
+        return "recompute" if is_recompute and metric == "forward" else metric, ".".join(words), micro
+    return "", "", 0

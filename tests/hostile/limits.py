@@ -1,0 +1,88 @@
+"""One command in a process of its own under limits, and what must hold of how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+#: Seconds of the processor and resident memory that a command may use.
+SECONDS, MEBIBYTES = 20, 1024
+#: Controls but tab and line break, and marks that turn the direction of text.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+class Answer:
+    """How a command ended: ``status``, ``text`` (both streams), ``seconds`` of the processor, ``mebibytes`` at most.
+
+    The words are those of ``msprobe``, or of Python with ``python``. The process is killed when it has used the
+    processor for ``seconds``, or has waited for three times as long. ``gibibytes`` of address space may be asked for.
+    ``variables`` are added to the environment.
+    """
+
+    def __init__(
+        self,
+        *command: object,
+        cwd: Path,
+        seconds: int = SECONDS,
+        python: bool = False,
+        gibibytes: int = 8,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds + 1, seconds + 1))
+            resource.setrlimit(resource.RLIMIT_AS, (gibibytes << 30, gibibytes << 30))
+
+        tool = Path(sys.executable).with_name("msprobe")
+        words = [sys.executable if python else str(tool), *map(str, command)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **(variables or {})}
+        begun = time.monotonic()
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                words,
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=limit,
+            )
+            while True:
+                pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+                if pid:
+                    break
+                if time.monotonic() - begun > 3 * seconds:
+                    os.kill(process.pid, signal.SIGKILL)  # Popen.kill would take its status away
+                time.sleep(0.02)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            output.seek(0)
+            self.text = output.read().decode("utf-8", "surrogateescape")
+        self.status, self.seconds = process.returncode, usage.ru_utime + usage.ru_stime
+        self.waited = time.monotonic() - begun
+        self.mebibytes = usage.ru_maxrss // 1024
+
+    def demand_quick(self, seconds: float = SECONDS, mebibytes: int = MEBIBYTES) -> None:
+        """It ended by itself, within the limits, and without a traceback."""
+        assert self.waited < 3 * seconds, f"had not ended after {self.waited:.0f} s"
+        assert self.seconds < seconds, f"took {self.seconds:.0f} s of the processor or more"
+        assert self.mebibytes < mebibytes, f"took {self.mebibytes} MiB"
+        assert self.status >= 0, f"ended by signal {-self.status}"
+        assert "Traceback" not in self.text, self.text.strip().splitlines()[-1]
+
+    def demand_refused(self) -> None:
+        """It said what is wrong with the input: status 2 and a sentence, quickly."""
+        self.demand_quick()
+        assert self.status == 2, f"status {self.status}: {self.text.strip()[-200:]}"
+        assert "msprobe: " in self.text, self.text[-200:]
+
+    def demand_printable(self) -> None:
+        """Nothing that it printed acts on a terminal."""
+        found = CONTROL.search(self.text)
+        assert not found, f"{found.group()!r} on the console: {self.text[max(0, found.start() - 40) : found.end()]!r}"

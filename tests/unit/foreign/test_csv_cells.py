@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from msprobe.foreign.csv_cells import plain_text, safe_text, writer
+
+_RUN = ["=1", "+cmd", "-x", "@sum", "＝1", "＋1", "－1", "＠a", " =1", "\xa0=1", "\t=1", "\r+a", "\tx", "\n=1", "-"]
+_PLAIN = ["Torch.add", "-1", "+1.5e-3", "-inf", "nan", "", " ", "[1, 2]", "(-inf, 0]", "N/A", "50%", "1e-5", "'a"]
+
+
+@pytest.mark.parametrize("text", _RUN)
+def test_what_a_spreadsheet_runs_is_a_text(text: str) -> None:
+    assert safe_text(text) == f"'{text}"
+    assert plain_text(safe_text(text)) == text
+
+
+@pytest.mark.parametrize("text", _PLAIN)
+def test_names_and_numbers_stay(text: str) -> None:
+    assert safe_text(text) == text
+    assert plain_text(text) == text
+
+
+def test_rows_have_safe_texts_and_numbers_as_they_are() -> None:
+    file = io.StringIO()
+    rows = writer(file, "\n")
+    rows.writerow(["name", "=cmd", -1.5, None, -3])
+    rows.write_safe_rows([["=0"]])
+    assert list(csv.reader(io.StringIO(file.getvalue()))) == [["name", "'=cmd", "-1.5", "", "-3"], ["=0"]]
