@@ -82,9 +82,9 @@ def forget_once() -> None:
 
 
 def _say(level: Level, text: object) -> None:
-    if not enabled(level):
-        return
     try:
+        if not enabled(level):
+            return
         rank = "" if _rank is None else f"[rank {_rank}] "
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         line = f"{stamp} ({os.getpid()}) {rank}[{level.upper()}] {str(text).translate(_CLEAN)}\n"

@@ -12,6 +12,7 @@ from msprobe import log
 from msprobe.capture.live_switch import LiveSwitch
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
+from msprobe.guard import answers_user, attempt, guarded
 from msprobe.store.ownership import refuse_old_dumps
 
 #: Why nothing was recorded.
@@ -86,11 +87,13 @@ class Debugger:
     # ---------------------------------------------------------------- the interface
 
     @classmethod
+    @answers_user
     def forward_backward_dump_end(cls) -> None:
         """The same as ``stop``."""
         cls.stop()
 
     @classmethod
+    @answers_user
     def stop(cls) -> None:
         """Stop recording and write the files. Recording may start again in the same step and goes on there."""
         self = cls._require()
@@ -98,6 +101,7 @@ class Debugger:
         self._stop()
 
     @classmethod
+    @answers_user
     def step(cls) -> None:
         """This iteration is over: finish its files; all numbers begin at zero again."""
         self = cls._require()
@@ -105,6 +109,7 @@ class Debugger:
         self._look_at_config()
 
     @classmethod
+    @answers_user
     def set_init_step(cls, step: int) -> None:
         """Number the steps from ``step`` (a resumed training).
 
@@ -122,6 +127,7 @@ class Debugger:
             )
 
     @classmethod
+    @answers_user
     def monitor(cls, watched: Any) -> None:
         """Task ``grad_probe``: write numbers and direction of all gradients at each optimizer step from now on, until
         ``stop`` or the end of the program. ``watched``: in PyTorch the model, or a list of models, in MindSpore the
@@ -143,6 +149,7 @@ class Debugger:
     # ---------------------------------------------------------------- listeners
 
     @classmethod
+    @answers_user
     def add(cls, listener: Any) -> None:
         """Tell ``listener`` (an Observer or a Changer of ``msprobe.listeners``) of what happens between start and
         stop, from the next start on: in the steps and ranks of its own cadence, whether these are dumped or not.
@@ -150,6 +157,7 @@ class Debugger:
         cls._require().recorder.bus.add(listener)
 
     @classmethod
+    @answers_user
     def remove(cls, listener: Any) -> None:
         """Tell ``listener`` nothing more."""
         cls._require().recorder.bus.remove(listener)
@@ -169,7 +177,7 @@ class Debugger:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._close()
+        attempt(self._close)
 
     # ---------------------------------------------------------------- one per process
 
@@ -180,6 +188,7 @@ class Debugger:
         return instance if instance is not None and instance._ready else None
 
     @classmethod
+    @answers_user
     def reset(cls) -> None:
         """End the recording of this process and forget its debugger; another one can be made."""
         self = cls.existing()
@@ -276,18 +285,19 @@ class Debugger:
             session.end()
         self._take_next_settings()
 
+    @guarded
     def _close(self) -> None:
         if self.settings.gradient_probe is not None:
-            self._end_probe()
+            attempt(self._end_probe)
             self.recorder.close(is_end=False)
             return
-        self._end_tokens()
-        self.recorder.close()
+        attempt(self._end_tokens)
+        attempt(self.recorder.close)
         lockstep, self._lockstep = self._lockstep, None
         if lockstep is not None:
-            lockstep.end()
-        self._end_benchmark()
-        self._end_sending()
+            attempt(lockstep.end)
+        attempt(self._end_benchmark)
+        attempt(self._end_sending)
 
     # ---------------------------------------------------------------- records that are sent to be checked
 

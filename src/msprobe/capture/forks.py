@@ -6,6 +6,8 @@ import os
 import weakref
 from typing import Protocol
 
+from msprobe.guard import attempt
+
 
 class Recorder(Protocol):
     """What may be at work when the process is forked."""
@@ -24,7 +26,7 @@ def leave_to_parents(recorder: Recorder) -> None:
 
 def _after_fork() -> None:
     for recorder in list(_live):
-        recorder.leave_to_parent()
+        attempt(recorder.leave_to_parent)
 
 
 if hasattr(os, "register_at_fork"):

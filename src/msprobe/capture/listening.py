@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from msprobe.capture.debugger import Debugger
 from msprobe.errors import InvalidInputError
+from msprobe.guard import answers_user
 
 _Own = TypeVar("_Own", bound="Listening")
 
@@ -46,11 +47,13 @@ class Listening:
         """
         raise NotImplementedError
 
+    @answers_user
     def stop(self) -> None:
         """Tell nothing more until the next start; nothing is left attached."""
         if self.recorder.session.recording:
             self.recorder.stop()
 
+    @answers_user
     def next_step(self) -> None:
         """This iteration is over: the listeners are told, and all numbers begin at zero again."""
         self.recorder.next_step()
@@ -59,6 +62,7 @@ class Listening:
         """One iteration as a block: start, stop and next_step."""
         return _Iteration(self, model)
 
+    @answers_user
     def close(self) -> None:
         """It is over: the step that was not ended is told as ended, and nothing is left attached."""
         self.recorder.close(is_end=False)

@@ -25,6 +25,7 @@ from msprobe.capture.sinks import DumpFolder, Sink, StepFacts, StepSink, TensorS
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
+from msprobe.guard import name_of, report_to
 from msprobe.store import old_runs
 
 OPTIMIZER = "optimizer"
@@ -54,6 +55,16 @@ class ThreadState(threading.local):
         """No thread runs a module that is watched: what a thread has begun, it will not tell the end of."""
         for passes in list(self._passes.values()):
             passes.clear()
+
+    def mute_more(self, more: int) -> int:
+        """What runs from now on is muted so many times more, or less; ``more``."""
+        self.muted += more
+        return more
+
+    def enter_region(self, region: str | None) -> str | None:
+        """What runs from now on belongs to ``region``; the region in which it was."""
+        before, self.region = self.region, region
+        return before
 
     @contextmanager
     def mute(self) -> Iterator[None]:
@@ -136,6 +147,7 @@ class Session:
         self._faults = 0
         self._pid = os.getpid()
         self._forced_rank: int | None = None
+        report_to(self)
 
     # ---------------------------------------------------------------- life
 
@@ -207,11 +219,11 @@ class Session:
     def stop(self) -> None:
         """Stop recording and publish the files of this step as far as it got."""
         self.recording = False
-        self.publish(final=False)
+        self.guard(self.publish, False)
 
     def next_step(self) -> None:
         """Finish the files of this step; the next step begins with all numbers at zero."""
-        self._end_step()
+        self.guard(self._end_step)
         self.step = self.step + 1 if self._next_number is None else self._next_number
         self._next_number = None
         self._begin_numbers()
@@ -488,7 +500,11 @@ class Session:
 
     def guard(self, work: Callable[..., Any], *args: Any) -> Any:
         """Do our own work; what fails is noted and costs the training nothing."""
-        return self._attempt(getattr(work, "__name__", "work"), work, *args)
+        try:
+            return self._attempt(name_of(work), work, *args)
+        except Exception as error:
+            self.fault("work", error)
+            return None
 
     def _attempt(self, what: str, work: Callable[..., Any], *args: Any) -> Any:
         try:

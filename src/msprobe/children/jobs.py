@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from msprobe.children import starting
 from msprobe.children.job_process import read_frame, result_of, write_frame
+from msprobe.guard import guarded
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -121,6 +122,7 @@ def hired(count: int) -> starting.Process:
 
 
 @atexit.register
+@guarded
 def dismiss_all() -> None:
     """End the idle processes."""
     if _owner != os.getpid():

@@ -17,6 +17,7 @@ from msprobe.environment.configuration import collecting
 from msprobe.environment.configuration.pack import PackWriter, check_pack_path
 from msprobe.environment.hyperparameters.reading import NotAListError, UnknownSourceError, check_sources
 from msprobe.errors import InvalidInputError
+from msprobe.guard import answers_user
 
 __all__ = ["CHECKERS", "ConfigChecker"]
 
@@ -71,7 +72,9 @@ class ConfigChecker:
 
     _calls: ClassVar[RandomCalls | None] = None
     _collections: ClassVar[list[Collection]] = []
+    _collection: Collection | None = None
 
+    @answers_user
     def __init__(
         self,
         model: Any = None,
@@ -82,7 +85,6 @@ class ConfigChecker:
         settings: Any = None,
         watch: bool = True,
     ) -> None:
-        self._collection: Collection | None = None
         one, models, paths = _checked(model, shell_path, output_zip_path, fmk, steps)
         given = dynamic.without_path(dynamic.as_settings(settings), output_zip_path)
         writer = PackWriter(output_zip_path)
@@ -97,6 +99,7 @@ class ConfigChecker:
             _guarded("collects no weights and inputs", begin)
 
     @classmethod
+    @answers_user
     def apply_patches(cls, fmk: str = "pytorch") -> None:
         """Count calls of random functions and note seeds from here on, until the first micro-steps are collected.
 
@@ -108,6 +111,7 @@ class ConfigChecker:
         _guarded("counts no calls of random functions", cls._calls.begin)
 
     @classmethod
+    @answers_user
     def remove_patches(cls) -> None:
         """Put everything back that was replaced or watched, in all collections; packs stay as they are."""
         if cls._calls is not None:
@@ -134,6 +138,7 @@ class ConfigChecker:
         for line in lines(compare_to_folder(bench_zip_path, cmp_zip_path, output_path)):
             log.info(line)
 
+    @answers_user
     def collect(self, *args: Any, **kwargs: Any) -> None:
         """Say that a micro-step begins, with these inputs: for a model that is not called, or a compiled graph."""
         if self._collection is not None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.config_check.framework import Watched
+from msprobe.guard import attempt
 
 #: Functions of Python and numpy, for all frameworks.
 COMMON = (
@@ -135,13 +136,18 @@ class RandomCalls:
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Put the functions back for a while."""
-        was_watching = self.is_watching
-        self.end()
+        was_watching = self._stop_watching()
         try:
             yield
         finally:
             if was_watching:
                 self.begin()
+
+    def _stop_watching(self) -> bool:
+        """Put the functions back; True if they were replaced."""
+        was_watching = self.is_watching
+        self.end()
+        return was_watching
 
     def calls(self) -> dict[str, list[dict[str, Any]]]:
         """``{function: [{"count", "stack"}]}``, each stack from the outermost frame to the innermost."""
@@ -158,11 +164,12 @@ class RandomCalls:
 
         @functools.wraps(original)
         def aside(*args: Any, **kwargs: Any) -> Any:
-            if one.compiles_later:
-                self.end()
+            was_watching = attempt(self._stop_watching)
+            try:
                 return original(*args, **kwargs)
-            with self.aside():
-                return original(*args, **kwargs)
+            finally:
+                if was_watching and not one.compiles_later:
+                    attempt(self.begin)
 
         return aside
 
@@ -171,11 +178,10 @@ class RandomCalls:
 
         @functools.wraps(original)
         def counting(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling():
-                return original(*args, **kwargs)
-            is_outer = note(one, args, kwargs) and one.seeds
             # Seed functions of frameworks set those of devices, Python and numpy.
-            inside.busy = is_outer or getattr(inside, "busy", False)
+            is_outer = not is_compiling() and attempt(note, one, args, kwargs) and one.seeds
+            if is_outer:
+                inside.busy = True
             try:
                 return original(*args, **kwargs)
             finally:
@@ -191,6 +197,7 @@ class RandomCalls:
             return False
         self._inside.busy = True
         try:
+            # Without this, the guard, and what stands in the function's place.
             frame = sys._getframe(2)
             stacks = self._counts.setdefault(one.name, {})
             stack = _stack(frame)

@@ -16,9 +16,11 @@ from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
+from msprobe.capture.torch.user_modules import is_training, modules, named_modules, named_parameters, storage_of
 from msprobe.config_check.framework import Measured, Remove, Watched
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
+from msprobe.guard import attempt
 
 KEYS = ("max", "min", "mean", "norm")
 #: What wrappers put into the names of parameters; a compiled model has those of the model.
@@ -91,12 +93,14 @@ class _Torch:
 
     def may_compile(self, models: Sequence[nn.Module]) -> bool:
         # A compiled module in them keeps the one that it runs; what was compiled since the patches has ended these.
-        modules = [module for model in models for module in model.modules()]
-        return any("_orig_mod" in module._modules or vars(module).get("_compiled_call_impl") for module in modules)
+        every = [module for model in models for module in modules(model)]
+        return any(
+            "_orig_mod" in storage_of(module, "_modules") or vars(module).get("_compiled_call_impl") for module in every
+        )
 
     def parameters(self, models: Sequence[nn.Module]) -> dict[str, torch.Tensor]:
         found = {}
-        for name, parameter in _named(models, lambda model: model.named_parameters()):
+        for name, parameter in _named(models, named_parameters):
             found[name] = parameter
         return found
 
@@ -135,14 +139,14 @@ class _Torch:
 
     def dropout(self, models: Sequence[nn.Module]) -> dict[str, dict[str, Any]]:
         found = {}
-        for name, module in _named(models, lambda model: model.named_modules()):
+        for name, module in _named(models, named_modules):
             own = vars(module)
             for attribute in ("p", *(key for key in own if "dropout" in key.lower())):
                 value = own.get(attribute)
                 is_layer = attribute != "p" or "dropout" in type(module).__name__.lower()
                 if is_layer and isinstance(value, float):
                     place = name if attribute == "p" else f"{name}.{attribute}".lstrip(".")
-                    found[place] = {"p": value, "training": module.training}
+                    found[place] = {"p": value, "training": is_training(module)}
         return found
 
 
@@ -159,11 +163,11 @@ def _watch_compiled(model: Any, before: Before, after: Callable[[], None]) -> Re
     compiled = model._compiled_call_impl
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        before(args, kwargs)
+        attempt(before, args, kwargs)
         try:
             return compiled(*args, **kwargs)
         finally:
-            after()
+            attempt(after)
 
     model._compiled_call_impl = call
 

@@ -24,7 +24,12 @@ class CheckedTraining:
         return {**vars(self), "_checker": None}
 
     def begin(self, model: Any, settings: Any, calls_model: bool) -> None:
-        """The training begins. ``calls_model``: the model itself is called in each micro-step, and not compiled."""
+        """The training begins, maybe not the first one. ``calls_model``: the model itself is called in each micro-step,
+        and not compiled.
+        """
+        # An earlier training may have been ended by an exception that nobody told of.
+        self.end()
+        ConfigChecker.apply_patches("pytorch")
         self._tells = not calls_model
         self._checker = ConfigChecker(model, None, self.path, "pytorch", settings=settings, watch=calls_model)
 

@@ -6,7 +6,6 @@ parameters (float32 ones beside half ones) all optimizers count, and the gradien
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch import nn
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.events import Event, Failure, Kind
+from msprobe.capture.identity import IdentityMap
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.torch.digest import address_of
 from msprobe.capture.torch.optimizer_cycle import all_optimizers, is_hooked, parameters_of
@@ -25,6 +25,7 @@ from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
 from msprobe.capture.torch.training import TrainingListening
+from msprobe.capture.torch.user_modules import named_parameters
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.grad_probe.measure import Gradient, measure
@@ -47,10 +48,10 @@ class GradientProbe(Observer):
     def __init__(self, settings: Settings) -> None:
         self.probe = Probe(settings, "pytorch")
         self._models: list[nn.Module] = []
-        self._parameters: list[tuple[str, nn.Parameter]] = []
+        self._parameters: list[tuple[str, torch.Tensor]] = []
         self._places: dict[int, int] = {}
         # The places in the model of the parameters that an optimizer updates, and how many it had then.
-        self._owned: weakref.WeakKeyDictionary[Any, tuple[tuple[int, ...], list[int]]] = weakref.WeakKeyDictionary()
+        self._owned: IdentityMap[tuple[tuple[int, ...], list[int]]] = IdentityMap()
         self._turns = Turns(self._optimizers, lambda optimizer: frozenset(self._places_of(optimizer)))
         self._training: TrainingListening | None = None
         self._without: set[str] = set()
@@ -97,7 +98,7 @@ class GradientProbe(Observer):
         named = [
             (f"{index}.{name}" if several else name, parameter)
             for index, model in enumerate(self._models)
-            for name, parameter in model.named_parameters()
+            for name, parameter in named_parameters(model)
         ]
         wanted = self.probe.wanted_names([name for name, _ in named])
         self._parameters = [(name, parameter) for name, parameter in named if name in wanted]
@@ -108,7 +109,7 @@ class GradientProbe(Observer):
         """The places of the watched parameters that ``optimizer`` updates."""
         groups = getattr(optimizer, "param_groups", None) or ()
         sizes = tuple(len(group["params"]) for group in groups)
-        known = self._owned.get(optimizer)
+        known: tuple[tuple[int, ...], list[int]] | None = self._owned.get(optimizer)
         if known is not None and known[0] == sizes:
             return known[1]
         ids = {id(parameter) for parameter in parameters_of(optimizer)}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
+
+from msprobe.capture.identity import IdentitySet
 
 
 class Turns:
@@ -21,9 +22,9 @@ class Turns:
     def __init__(self, find: Callable[[], Iterable[Any]], updates: Callable[[Any], Collection[int]]) -> None:
         self._find = find
         self._updates = updates
-        self._members: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._members: IdentitySet = IdentitySet()
+        self._known: IdentitySet = IdentitySet()
+        self._stepped: IdentitySet = IdentitySet()
 
     def is_next(self, optimizer: Any) -> bool:
         """True if ``optimizer``, which is about to step, begins the next step: it has stepped in this one."""

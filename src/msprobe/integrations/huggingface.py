@@ -23,6 +23,7 @@ except ModuleNotFoundError as problem:
 
 from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.config_check.trainers import CheckedTraining
+from msprobe.guard import answers_user
 from msprobe.monitor.torch.trainers import MonitoredTraining
 
 __all__ = ["MsprobeCallback"]
@@ -55,6 +56,7 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
         self._checked = CheckedTraining(config_check) if config_check is not None else None
         self._inside = False
 
+    @answers_user
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """The training begins."""
         self._inside = False
@@ -68,6 +70,7 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
             if not getattr(args, "torch_compile", False):
                 self._monitored.watch_loss(more["model"], accumulated)
 
+    @answers_user
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """A step begins, with its first micro-batch."""
         if self._recording is not None:
@@ -76,12 +79,14 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
             self._checked.tell()
         self._inside = True
 
+    @answers_user
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """The optimizer has stepped."""
         self._inside = False
         if self._recording is not None:
             self._recording.end_step()
 
+    @answers_user
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """The training is over."""
         self._inside = False

@@ -16,6 +16,7 @@ from typing import Any
 from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.config_check.trainers import CheckedTraining
 from msprobe.distribution import install
+from msprobe.guard import answers_user
 from msprobe.monitor.torch.trainers import MonitoredTraining
 
 __all__ = ["MsprobeCallback"]
@@ -65,6 +66,7 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
         self._monitored = MonitoredTraining(monitor) if monitor is not None else None
         self._checked = CheckedTraining(config_check) if config_check is not None else None
 
+    @answers_user
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """The training begins, behind the sanity check; a checkpoint is loaded."""
         # Lightning counts the steps of each optimizer.
@@ -77,16 +79,19 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
         if self._checked is not None:
             self._checked.begin(pl_module, getattr(pl_module, "hparams", None) or None, calls_model=False)
 
+    @answers_user
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A micro-batch begins."""
         if self._checked is not None:
             self._checked.tell(batch)
 
+    @answers_user
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         """A micro batch has its loss, divided by their number."""
         if self._monitored is not None:
             self._monitored.note_loss(loss)
 
+    @answers_user
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """The training is over."""
         if self._recording is not None:
@@ -96,9 +101,12 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
         if self._checked is not None:
             self._checked.end()
 
+    @answers_user
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The training was ended by an exception."""
         if self._recording is not None:
             self._recording.end(failed=True)
         if self._monitored is not None:
             self._monitored.end()
+        if self._checked is not None:
+            self._checked.end()

@@ -13,6 +13,7 @@ from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep, TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
+from msprobe.guard import answers_user
 from msprobe.monitor.alerts.needs import unnoted
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig, load
@@ -77,6 +78,7 @@ class Monitor:
 
     # ---------------------------------------------------------------- the interface
 
+    @answers_user
     def set_monitor(
         self,
         model: Any,
@@ -119,6 +121,7 @@ class Monitor:
         """The optimizer, for :meth:`monitor_gnorm_with_ad`."""
         self._optimizers = self._new_optimizers(optimizer)
 
+    @answers_user
     def monitor_gnorm_with_ad(
         self,
         model: Any,
@@ -138,6 +141,7 @@ class Monitor:
             optimizer = self._optimizers.given
         self.set_monitor(model, optimizer, grad_acc_steps, tp_group, dp_group, start_iteration)
 
+    @answers_user
     def stop(self) -> None:
         """Watch no more; all that was measured is written when this returns."""
         training, self._training = self._training, None
@@ -158,6 +162,7 @@ class Monitor:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
+    @answers_user
     def note(self, batch: str = "", **numbers: float) -> None:
         """Tell numbers of the step that runs now, as ``note(loss=loss.item())``, before the optimizer steps: files,
         rules and reports have them beside what is measured. ``batch``: a text that tells the step's data from others.
@@ -168,6 +173,7 @@ class Monitor:
             gathering.scalars.update((name, float(number)) for name, number in numbers.items())
             gathering.batch = batch or gathering.batch
 
+    @answers_user
     def note_part(self, name: str, number: Any) -> None:
         """Add to a number of the step that runs now: the share that a micro batch has in the loss. ``number``: a tensor
         of one element is read when the step is over and written, so that nothing waits for a device here.
@@ -176,6 +182,7 @@ class Monitor:
         if watch is not None and training is not None and watch.has(training.recorder.session.step):
             watch.state.gathering.add_part(name, number)
 
+    @answers_user
     def flush(self) -> None:
         """Wait until what was measured so far can be read."""
         self._output.flush()

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from msprobe import log
+
 # Waiting for the disk this often is enough. What comes sooner reaches the disk when the system writes it,
 # within half a minute as a rule; that files are whole after a kill is not in question.
 _SECONDS_BETWEEN = 1.0
@@ -63,6 +65,15 @@ class _Syncer:
             tidy(0.0)
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            # What waits for the disk is done at once from here on.
+            self._ending = True
+            self._busy = False
+            log.once("msprobe-sync", "error", f"Files are not waited for any more: {type(error).__name__}: {error}")
+
+    def _work(self) -> None:
         wait: float | None = _SECONDS_IDLE
         while True:
             try:
@@ -113,7 +124,10 @@ def forget_after_fork() -> None:
 
 
 def _drain_at_exit() -> None:
-    _syncer.drain(ending=True)
+    try:
+        _syncer.drain(ending=True)
+    except Exception as error:
+        log.error(f"Files may not be on the disk yet: {type(error).__name__}: {error}")
 
 
 def _sync(paths: list[str]) -> None:

@@ -194,7 +194,10 @@ class MappedJournal:
             self._descriptor = -1
 
     def __del__(self) -> None:
-        _let_go(self)
+        try:
+            _let_go(self)
+        except Exception:
+            return
 
     @property
     def can_be_recycled(self) -> bool:
@@ -295,7 +298,10 @@ class PlainJournal:
             self._descriptor = -1
 
     def __del__(self) -> None:
-        _let_go(self)
+        try:
+            _let_go(self)
+        except Exception:
+            return
 
     def flush(self) -> None:
         if not self._held:

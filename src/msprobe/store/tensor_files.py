@@ -441,12 +441,16 @@ def _forked() -> None:
     _crew = _Crew()
     _buffers = TensorBuffers()
     for writer in list(_live):
-        writer._forked()
+        with contextlib.suppress(Exception):
+            writer._forked()
 
 
 def _flush_at_exit() -> None:
-    for writer in list(_live):
-        writer.flush()
+    try:
+        for writer in list(_live):
+            writer.flush()
+    except Exception as error:
+        log.error(f"Tensor files are not all written: {type(error).__name__}: {error}")
 
 
 atexit.register(_flush_at_exit)

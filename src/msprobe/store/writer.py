@@ -442,10 +442,12 @@ class DumpWriter:
 
     def __del__(self) -> None:
         # Nobody closed it: the journal stays, as after a kill, but the folder is free. A child gives nothing back.
-        with contextlib.suppress(Exception):
+        try:
             if self._journal is not None and os.getpid() == self._process:
                 self._journal.flush()
                 ownership.release(self._folder)
+        except Exception:
+            return
 
     def _forked(self) -> None:
         """In a child: the journal, the lock and the files are the parent's."""

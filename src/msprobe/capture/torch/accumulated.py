@@ -16,6 +16,7 @@ from msprobe.capture.routes import Listening, Way
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.models import name_modules
+from msprobe.guard import report
 
 _without_functions = private.without_functions
 
@@ -106,4 +107,7 @@ class _Hook:
             self.only = ways[0].listening
 
     def __call__(self, weight: torch.Tensor) -> None:
-        self.owner.tell(self, weight)
+        try:
+            self.owner.tell(self, weight)
+        except Exception as error:
+            report(self.entry, error)

@@ -34,6 +34,7 @@ from msprobe.capture.torch.collectives_values import (
 from msprobe.capture.torch.collectives_work import Unfinished, WorkWatch, is_handle
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.names import listed_names
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 _BATCH = "batch_isend_irecv"
@@ -174,32 +175,43 @@ class CollectiveRecorder:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        session = self.session
-        thread = session.thread
-        if not session.recording or thread.muted or not self._recorded_thread.is_here():
+        is_recorded = attempt(self._is_recorded)
+        if not is_recorded:
             try:
                 return original(*args, **kwargs)
             finally:
-                if session.recording:
-                    # Recorded or not, what it wrote has other numbers now.
-                    session.guard(self._forget_all, [*args, *kwargs.values()])
-        with _without_functions(), torch.no_grad():
-            issued = session.guard(self._begin, collective, args, kwargs)
+                # Recorded or not, what it wrote has other numbers now.
+                attempt(self._forget_all, [*args, *kwargs.values()])
+        issued = attempt(self._begin_unseen, collective, args, kwargs)
         # What one collective calls to do its work is part of it, also where it is not wanted itself.
-        thread.muted += 1
+        added = attempt(self.session.thread.mute_more, 1)
         try:
             result = original(*args, **kwargs)
         except BaseException as error:
-            if issued is not None:
-                with _without_functions():
-                    session.guard(self.targets.collectives.fail_collective, issued.begun, error)
+            attempt(self._fail_unseen, issued, error)
             raise
         finally:
-            thread.muted -= 1
+            attempt(self.session.thread.mute_more, -(added or 0))
+        attempt(self._end_unseen, collective, issued, result)
+        return result
+
+    def _is_recorded(self) -> bool:
+        session = self.session
+        return session.recording and not session.thread.muted and self._recorded_thread.is_here()
+
+    def _begin_unseen(self, collective: Collective, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Issued | None:
+        with _without_functions(), torch.no_grad():
+            return self._begin(collective, args, kwargs)
+
+    def _fail_unseen(self, issued: _Issued | None, error: BaseException) -> None:
+        if issued is not None:
+            with _without_functions():
+                self.targets.collectives.fail_collective(issued.begun, error)
+
+    def _end_unseen(self, collective: Collective, issued: _Issued | None, result: Any) -> None:
         if issued is not None:
             with _without_functions(), torch.no_grad():
-                session.guard(self._end, collective, issued, result)
-        return result
+                self._end(collective, issued, result)
 
     def _begin(self, collective: Collective, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Issued | None:
         group = collective.argument("group", args, kwargs)
@@ -252,6 +264,8 @@ class CollectiveRecorder:
             self.calls.statistics.invalidate(tensor)
 
     def _forget_all(self, values: Sequence[Any]) -> None:
+        if not self.session.recording:
+            return
         for tensor in _tensors(values):
             self.calls.statistics.invalidate(tensor)
 
@@ -283,24 +297,23 @@ class CollectiveRecorder:
     # ------------------------------------------------------------ coalescing
 
     def _coalesce(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        session = self.session
-        if not session.recording or session.thread.muted or not self._recorded_thread.is_here():
-            return original(*args, **kwargs)
-        return self._coalesced(original, args, kwargs)
+        is_recorded = attempt(self._is_recorded)
+        return self._coalesced(original, args, kwargs) if is_recorded else original(*args, **kwargs)
 
     @contextlib.contextmanager
     def _coalesced(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-        group = kwargs.get("group", args[0] if args else None)
-        block = _Block(group)
+        block = attempt(_Block, kwargs.get("group", args[0] if args else None))
         with original(*args, **kwargs) as works:
-            blocks = self._open_blocks.blocks
-            blocks.append(block)
+            attempt(self._open_blocks.blocks.append, block)
             try:
                 yield works
             finally:
-                blocks.remove(block)
+                attempt(self._open_blocks.blocks.remove, block)
+        attempt(self._end_block_unseen, block, works)
+
+    def _end_block_unseen(self, block: _Block, works: Any) -> None:
         with _without_functions(), torch.no_grad():
-            self.session.guard(self._end_block, block, works)
+            self._end_block(block, works)
 
     def _end_block(self, block: _Block, works: Any) -> None:
         handles = [work for work in getattr(works, "works", ()) if is_handle(work)]

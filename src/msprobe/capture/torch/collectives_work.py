@@ -23,6 +23,7 @@ import torch
 from msprobe.capture.session import Session
 from msprobe.capture.torch import private
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt, guarded
 
 # Methods of a handle that return when its work is done, or ordered before all that follows on the device.
 _WAITS = ("wait", "synchronize", "block_current_stream", "value")
@@ -98,6 +99,7 @@ class WorkWatch:
         weak = weakref.ref(unfinished)
 
         # Not the handle itself: how long it lives, and what it keeps alive, is the user's affair.
+        @guarded
         def lost(_: Any) -> None:
             self._by_handle.pop(identity, None)
             found = weak()
@@ -216,8 +218,7 @@ class WorkWatch:
         @functools.wraps(original)
         def wait(handle: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(handle, *args, **kwargs)
-            if id(handle) in self._by_handle:
-                self._done(handle)
+            attempt(self._done, handle)
             return result
 
         return wait
@@ -226,8 +227,8 @@ class WorkWatch:
         @functools.wraps(original)
         def is_completed(handle: Any, *args: Any, **kwargs: Any) -> Any:
             answer = original(handle, *args, **kwargs)
-            if answer is True and id(handle) in self._by_handle and self._looking != threading.get_ident():
-                self._done(handle)
+            if answer is True and self._looking != threading.get_ident():
+                attempt(self._done, handle)
             return answer
 
         return is_completed
@@ -235,33 +236,43 @@ class WorkWatch:
     def _continuing(self, original: Any) -> Any:
         @functools.wraps(original)
         def then(handle: Any, callback: Any, *args: Any, **kwargs: Any) -> Any:
-            waiting = list(self._by_handle.get(id(handle), {}).items())
-            if not waiting or not callable(callback):
+            continuation = attempt(self._continuation_of, handle) if callable(callback) else None
+            if continuation is None:
                 return original(handle, callback, *args, **kwargs)
-            # The callback will be called with another object for the same future, and this one may be gone by
-            # then.
-            continuation = _Continuation()
-            for unfinished, part in waiting:
-                self._link(unfinished, continuation, part)
 
             def first(future: Any) -> Any:
-                self._done(continuation)
+                attempt(self._done, continuation)
                 return callback(future)
 
             return original(handle, first, *args, **kwargs)
 
         return then
 
+    def _continuation_of(self, handle: Any) -> _Continuation | None:
+        """What stands for the callback of a handle, which will be called with another object for the same future, and
+        this one may be gone by then; None if nobody waits for the handle.
+        """
+        waiting = list(self._by_handle.get(id(handle), {}).items())
+        if not waiting:
+            return None
+        continuation = _Continuation()
+        for unfinished, part in waiting:
+            self._link(unfinished, continuation, part)
+        return continuation
+
     def _handing_out(self, original: Any) -> Any:
         @functools.wraps(original)
         def get_future(handle: Any, *args: Any, **kwargs: Any) -> Any:
             future = original(handle, *args, **kwargs)
-            for unfinished, part in list(self._by_handle.get(id(handle), {}).items()):
-                self._link(unfinished, future, part)
-                self._listen_to(type(future))
+            attempt(self._handed_out, handle, future)
             return future
 
         return get_future
+
+    def _handed_out(self, handle: Any, future: Any) -> None:
+        for unfinished, part in list(self._by_handle.get(id(handle), {}).items()):
+            self._link(unfinished, future, part)
+            self._listen_to(type(future))
 
 
 def _says_done(handle: Any) -> bool:

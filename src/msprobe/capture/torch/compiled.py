@@ -39,6 +39,7 @@ from msprobe.capture.torch.module_hooks import ModuleHooks
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.torch.parts import Parts
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 
@@ -288,11 +289,11 @@ class CompiledRegions:
         def apply(node: Any, *args: Any) -> Any:
             if type(node).__name__ != "CompiledFunctionBackward":
                 return original(node, *args)
-            self.step_aside()
+            attempt(self.step_aside)
             try:
                 return original(node, *args)
             finally:
-                self.come_back()
+                attempt(self.come_back)
 
         never_compile(apply)
         return apply
@@ -301,19 +302,22 @@ class CompiledRegions:
         """Whole backward passes are about to be compiled: hooks on graph nodes would become part of them."""
 
         def set_autograd_compiler(compiler: Any, *args: Any) -> Any:
-            if compiler is None:
-                self._graph.resume()
-            else:
-                self._graph.suspend()
-                log.once(
-                    "compiled autograd",
-                    "info",
-                    "torch.compile: a backward pass under compiled autograd is not recorded.",
-                )
+            attempt(self._autograd_compiler_set, compiler)
             return original(compiler, *args)
 
         never_compile(set_autograd_compiler)
         return set_autograd_compiler
+
+    def _autograd_compiler_set(self, compiler: Any) -> None:
+        if compiler is None:
+            self._graph.resume()
+            return
+        self._graph.suspend()
+        log.once(
+            "compiled autograd",
+            "info",
+            "torch.compile: a backward pass under compiled autograd is not recorded.",
+        )
 
 
 def _always_off(original: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -11,10 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from msprobe.capture.targets import Passes
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.user_modules import modules
+from msprobe.guard import attempt
 
 _is_traced = private.is_traced
 
@@ -74,13 +77,13 @@ class CompiledModules:
         inside: set[int] = set()
         roots = {id(_plain(root, wrapper)) for root in models}
         for root in models:
-            for module in root.modules():
+            for module in modules(root):
                 if wrapper is not None and isinstance(module, wrapper):
-                    inside.update(map(id, module.modules()))
+                    inside.update(map(id, modules(module)))
                 elif module.__dict__.get("_compiled_call_impl") is not None:
                     if id(module) not in inside and id(module) in names:
                         self._in_place.append((names[id(module)], module))
-                    inside.update(map(id, module.modules()))
+                    inside.update(map(id, modules(module)))
         if not inside:
             return named
         if not eager:
@@ -133,18 +136,25 @@ class CompiledModules:
 
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def __call__(optimized: Any, *args: Any, **kwargs: Any) -> Any:
-            module = optimized._orig_mod
-            return self.run(self._name_of(module), module, lambda: original(optimized, *args, **kwargs), args, kwargs)
+            return self.around(optimized, lambda: original(optimized, *args, **kwargs), args, kwargs)
 
         return __call__
 
     def around(self, module: nn.Module, call: Callable[[], Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run a call of ``module`` that has begun, as recorded if it is a compiled module."""
+        named = attempt(self._named, module)
+        if named is None:
+            return call()
+        name, plain = named
+        return self.run(name, plain, call, args, kwargs)
+
+    def _named(self, module: nn.Module) -> tuple[str, nn.Module] | None:
+        """The name of a compiled module, and the module itself; None if it is none."""
         wrapper: Any = private.optimized_module()
         if wrapper is None or not isinstance(module, wrapper):
-            return call()
+            return None
         plain = module._orig_mod
-        return self.run(self._name_of(plain), plain, call, args, kwargs)
+        return self._name_of(plain), plain
 
     def _name_of(self, module: nn.Module) -> str:
         return self._learn().get(id(module)) or f"Module.compiled.{type(module).__name__}"
@@ -158,22 +168,29 @@ class CompiledModules:
         kwargs: dict[str, Any],
     ) -> Any:
         """Run a compiled module and record its pass."""
-        session, passes = self.session, self._targets.passes
-        if not session.recording or session.thread.muted or _is_traced():
+        passes = attempt(self._enter, name, module, args, kwargs)
+        if passes is None:
             return call()
-        passes.enter(name, module, args, kwargs)
-        if self._level in ("L0", "mix"):
-            session.guard(self._watch_parameters, module)
         self._passes.depth += 1
         try:
             result = call()
         except BaseException as error:
-            passes.leave(name, module, None, error)
+            attempt(passes.leave, name, module, None, error)
             raise
         finally:
             self._passes.depth -= 1
-        passes.leave(name, module, result)
+        attempt(passes.leave, name, module, result)
         return result
+
+    def _enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes | None:
+        """A pass begins; who is told of its end. None if it is not recorded."""
+        session, passes = self.session, self._targets.passes
+        if not session.recording or session.thread.muted or _is_traced():
+            return None
+        passes.enter(name, module, args, kwargs)
+        if self._level in ("L0", "mix"):
+            session.guard(self._watch_parameters, module)
+        return passes
 
     def _watch_parameters(self, module: nn.Module) -> None:
         """The modules inside have no entries; the gradients of their parameters have, under the usual
@@ -181,7 +198,7 @@ class CompiledModules:
         """
         if not self._backward or not self.session.is_dumping or not torch.is_grad_enabled():
             return
-        for inner in module.modules():
+        for inner in modules(module):
             name = self._learn().get(id(inner))
             if name is not None and inner is not module:
                 self.parameters.watch(name, inner)
@@ -196,7 +213,7 @@ class CompiledModules:
             return
         self._watched_all = True
         for model in self._models:
-            for module in model.modules():
+            for module in modules(model):
                 name = self._learn().get(id(module))
                 if name is not None:
                     self.parameters.watch(name, module)

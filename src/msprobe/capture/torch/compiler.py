@@ -13,6 +13,7 @@ from importlib.abc import MetaPathFinder
 from typing import Any, Protocol
 
 from msprobe.capture.torch import private
+from msprobe.guard import attempt, report
 
 
 class Regions(Protocol):
@@ -72,9 +73,9 @@ class RegionWatch:
             # While the compiler is on it would compile what runs here, so it goes off first and on last.
             if callback is None:
                 prior = original(None)
-                self._switched_off(sys._getframe(1))
+                attempt(self._switched_off, sys._getframe(1))
                 return prior
-            self._switched_on(sys._getframe(1))
+            attempt(self._switched_on, sys._getframe(1))
             return original(callback)
 
         never_compile(set_eval_frame)
@@ -192,6 +193,13 @@ class ImportWatch(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         """Find the module as the import system would without this, and see it being executed."""
+        try:
+            return self._find(fullname, path, target)
+        except Exception as error:
+            report("an import", error)
+            return None
+
+    def _find(self, fullname: str, path: Any, target: Any) -> Any:
         if not self._wants(fullname):
             return None
         finders = list(sys.meta_path)
@@ -207,12 +215,12 @@ class ImportWatch(MetaPathFinder):
             execute, before, after = loader.exec_module, self._before, self._after
 
             def exec_module(module: types.ModuleType) -> None:
-                loader.__dict__.pop("exec_module", None)
-                before()
+                attempt(loader.__dict__.pop, "exec_module", None)
+                attempt(before)
                 try:
                     execute(module)
                 finally:
-                    after()
+                    attempt(after)
 
             # A loader that takes no attributes is that of a module of C code, which notes nothing of ours.
             with contextlib.suppress(AttributeError):

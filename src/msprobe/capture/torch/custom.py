@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from msprobe import log
 from msprobe.capture.heard import HeardCalls
-from msprobe.capture.heard_units import arguments_of
 from msprobe.capture.method_arguments import check_api
-from msprobe.capture.torch import private
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.recorded_call import run_call
 from msprobe.capture.torch.recorder import TorchRecorder
-
-_without_functions = private.without_functions
+from msprobe.guard import attempt
 
 
 def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None) -> None:
@@ -106,32 +105,32 @@ def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) ->
 
     @functools.wraps(inner)
     def replacement(*args: Any, **kwargs: Any) -> Any:
-        if not session.recording or session.thread.muted or not thread.is_here():
+        is_recorded = attempt(records)
+        if not is_recorded:
             return inner(*args, **kwargs)
-        target, mode = targets.calls, recorder.mode
-        with _without_functions():
-            if type(target) is HeardCalls:
-                call = target.begin_call(name, args, kwargs, 1, inner)
-            else:
-                call = target.begin_call(name, args, kwargs, 1)
-        if call is None:
-            return inner(*args, **kwargs)
-        given, named = arguments_of(call, args, kwargs)
+        target = targets.calls
+        # Who listens may call it again.
+        again = (inner,) if type(target) is HeardCalls else ()
+        return run_call(target, name, run, args, kwargs, 1, *again)
+
+    def records() -> bool:
+        return session.recording and not session.thread.muted and thread.is_here()
+
+    def run(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         # As in any recorded API, what is called inside is part of it.
-        outer = mode if mode is not None and remove_mode(mode) else None
+        outer = attempt(step_aside)
         try:
-            try:
-                result = inner(*given, **named)
-            finally:
-                if outer is not None and session.recording:
-                    enter_mode(outer)
-        except BaseException as error:
-            with _without_functions():
-                target.fail_call(call, error)
-            raise
-        with _without_functions():
-            other = target.end_call(call, result)
-        return result if other is None else other[0]
+            return inner(*args, **kwargs)
+        finally:
+            attempt(come_back, outer)
+
+    def step_aside() -> Any:
+        mode = recorder.mode
+        return mode if mode is not None and remove_mode(mode) else None
+
+    def come_back(mode: Any) -> None:
+        if mode is not None and session.recording:
+            enter_mode(mode)
 
     if isinstance(stored, classmethod):
         return classmethod(replacement)

@@ -10,6 +10,7 @@ from torch.utils import data as _data  # noqa: F401 - what is looked up is there
 
 from msprobe.capture.torch import private
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt
 
 
 class LoaderSteps:
@@ -40,19 +41,29 @@ class LoaderSteps:
 
     def _counted(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def __next__(iterator: Any) -> Any:
-            # A data set may read from a loader of its own.
-            if self._nested or threading.get_ident() != self._thread:
-                return original(iterator)
-            if self.inside:
-                self.inside = False
-                self.end()
-            self._nested = True
+            counts = attempt(self._asks)
             try:
                 batch = original(iterator)
             finally:
-                self._nested = False
-            self.inside = True
-            self.begin()
+                if counts:
+                    self._nested = False
+            if counts:
+                attempt(self._gives)
             return batch
 
         return __next__
+
+    def _asks(self) -> bool:
+        """The program asks for a batch. False where that begins no step."""
+        # A data set may read from a loader of its own.
+        if self._nested or threading.get_ident() != self._thread:
+            return False
+        self._nested = True
+        if self.inside:
+            self.inside = False
+            attempt(self.end)
+        return True
+
+    def _gives(self) -> None:
+        self.inside = True
+        self.begin()

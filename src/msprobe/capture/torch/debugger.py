@@ -21,6 +21,7 @@ from msprobe.capture.torch.start_arguments import ModelReference, check_model, c
 from msprobe.capture.torch.token_range import TokenRange
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
+from msprobe.guard import answers_user, attempt, guarded
 
 
 class PrecisionDebugger(Debugger, one_per_process=True):
@@ -121,6 +122,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     # ---------------------------------------------------------------- the interface
 
     @classmethod
+    @answers_user
     def start(
         cls,
         model: Any = None,
@@ -174,6 +176,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self.recorder.start(named, rank_id, dumps)
 
     @classmethod
+    @answers_user
     def stop(cls) -> None:
         """Stop recording and write the files. Recording may start again in the same step and goes on there."""
         self = cls._require()
@@ -184,6 +187,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self._stop()
 
     @classmethod
+    @answers_user
     def step(cls) -> None:
         """This iteration is over: finish its files; all numbers begin at zero again."""
         self = cls._require()
@@ -194,6 +198,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self._look_at_config()
 
     @classmethod
+    @answers_user
     def save(cls, variable: Any, name: str, save_backward: bool = True) -> None:
         """Record a variable by hand (level debug): a tensor, number, text, or lists, tuples and dicts of
         them; None inside of those is null in the dump.
@@ -208,6 +213,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             save_variable(self.recorder, variable, name, save_backward)
 
     @classmethod
+    @answers_user
     def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:
         """Record calls of ``module.api`` as ``{api_prefix}.{api}.{n}`` (prefix: the module's name, else
         "Custom").
@@ -218,6 +224,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         register(self.recorder, module, api, api_prefix)
 
     @classmethod
+    @answers_user
     def restore_custom_api(cls, module: Any, api: str) -> None:
         """Undo :meth:`register_custom_api`."""
         self = cls._require()
@@ -225,9 +232,10 @@ class PrecisionDebugger(Debugger, one_per_process=True):
 
         restore(self.recorder, module, api)
 
+    @guarded
     def _close(self) -> None:
         if self._loader is not None:
-            self._loader.detach()
+            attempt(self._loader.detach)
         super()._close()
 
     # ---------------------------------------------------------------- driven by the data loader

@@ -6,7 +6,7 @@ import types
 
 from torch import nn
 
-from msprobe.capture.torch.module_tree import all_modules, modules_inside
+from msprobe.capture.torch.user_modules import all_modules, modules
 
 
 def model_that_runs(module: nn.Module, frame: types.FrameType | None) -> nn.Module | None:
@@ -22,12 +22,12 @@ def model_that_runs(module: nn.Module, frame: types.FrameType | None) -> nn.Modu
     if not codes:
         return None
     running = [one for one in all_modules() if one is not module and _code_of(one) in codes]
-    holders = [one for one in running if any(inner is module for inner in modules_inside(one))]
+    holders = [one for one in running if any(inner is module for inner in modules(one))]
     for code in reversed(codes):
         running_it = [one for one in holders if _code_of(one) is code]
         if running_it:
             # One may be inside of a different one of its class.
-            return max(running_it, key=lambda one: sum(1 for _ in modules_inside(one)))
+            return max(running_it, key=lambda one: sum(1 for _ in modules(one)))
     return None
 
 

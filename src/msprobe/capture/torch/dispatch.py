@@ -27,6 +27,7 @@ from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.dispatch_operators import Operator, several, without_values, written
 from msprobe.capture.torch.dispatch_watch import Watch, find_watch
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 
@@ -59,13 +60,17 @@ class OperatorRecorder:
         @functools.wraps(original)
         def __exit__(block: Any, *error: Any) -> Any:
             # The end of such a block restores what the dispatcher was at its beginning, when nobody watched yet.
-            was_on = self._watch.is_on()
+            was_on = attempt(self._watch.is_on)
             result = original(block, *error)
-            if was_on and not self.over and not self._watch.is_on():
-                self._watch.resume(self)
+            if was_on:
+                attempt(self._watch_again)
             return result
 
         return __exit__
+
+    def _watch_again(self) -> None:
+        if not self.over and not self._watch.is_on():
+            self._watch.resume(self)
 
     def pause(self) -> None:
         """A compiled region is entered: as :meth:`detach`, until :meth:`resume` in the same thread."""
@@ -93,24 +98,39 @@ class OperatorRecorder:
 
     def run(self, operator: Operator, go: Callable[[], Any], args: Sequence[Any], kwargs: Any) -> Any:
         """Run the operator by ``go`` and record it."""
-        with _without_functions(), self._watch.away():
-            record = self._begin(operator, args, kwargs)
+        record = attempt(self._begin_unseen, operator, args, kwargs)
+        # What an operator calls to do its work is part of it, also where it is not wanted itself.
+        was_on = attempt(self._watch.leave)
         try:
-            # What an operator calls to do its work is part of it, also where it is not wanted itself.
-            with self._watch.away():
-                result = go()
+            result = go()
         except BaseException as error:
-            if record is not None:
-                with _without_functions(), self._watch.away():
-                    self._end(record, operator, args, kwargs, None, error)
+            if was_on:
+                attempt(self._watch.come_back)
+            attempt(self._end_unseen, record, operator, args, kwargs, None, error)
             raise
-        if operator.foreign:
-            self.calls.statistics.forget_all()
-        if record is None:
-            return result
-        with _without_functions(), self._watch.away():
-            self._end(record, operator, args, kwargs, result, None)
+        if was_on:
+            attempt(self._watch.come_back)
+        attempt(self._end_unseen, record, operator, args, kwargs, result, None)
         return result
+
+    def _begin_unseen(self, operator: Operator, args: Sequence[Any], kwargs: Any) -> _Record | None:
+        with _without_functions(), self._watch.away():
+            return self._begin(operator, args, kwargs)
+
+    def _end_unseen(
+        self,
+        record: _Record | None,
+        operator: Operator,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        result: Any,
+        error: BaseException | None,
+    ) -> None:
+        if operator.foreign and error is None:
+            self.calls.statistics.forget_all()
+        if record is not None:
+            with _without_functions(), self._watch.away():
+                self._end(record, operator, args, kwargs, result, error)
 
     def _begin(self, operator: Operator, args: Sequence[Any], kwargs: Any) -> _Record | None:
         session, calls = self.session, self.calls

@@ -14,6 +14,7 @@ import torch
 
 from msprobe.capture.torch import private
 from msprobe.capture.torch.dispatch_operators import SKIPPED_SPACES, Operator, describe_operator, has_numbers
+from msprobe.guard import attempt
 
 # Nothing but tests of torch itself registers anything for this key; it stands above autograd.
 KEY_NAME = "TESTING_ONLY_GenericMode"
@@ -70,6 +71,13 @@ class Watch:
     def away(self) -> contextlib.AbstractContextManager[Any]:
         """What runs inside is not seen in this thread."""
         raise NotImplementedError
+
+    def leave(self) -> bool:
+        """What runs until :meth:`come_back` is not seen in this thread. True if it was."""
+        return False
+
+    def come_back(self) -> None:
+        """What runs from now on is seen again."""
 
 
 _get_included = private.is_key_included
@@ -130,6 +138,14 @@ class _WatchByKey(Watch):
     def away(self) -> contextlib.AbstractContextManager[Any]:
         return _Away(self.key)
 
+    def leave(self) -> bool:
+        was_on = _get_included(self.key)
+        _set_included(self.key, False)
+        return was_on
+
+    def come_back(self) -> None:
+        _set_included(self.key, True)
+
     def _library(self, space: str) -> Any:
         library = self._libraries.get(space)
         if library is None:
@@ -164,32 +180,56 @@ class _Kernel:
         self._space = space
         self._name = name
         self._op: Any = None
+        self._operator: Operator | None = None
 
     def __call__(self, keys: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder = attempt(self._recorder)
+        if recorder is None:
+            return self._pass_on(keys, args, kwargs)
+        observer, operator = recorder
+        return observer.run(operator, lambda: self._pass_on(keys, args, kwargs), args, kwargs)
+
+    def _recorder(self) -> tuple[Observer, Operator] | None:
+        """Who wants to know of the call that begins, and of which operator it is; None if nobody does."""
         watch = self._watch
-        if self._op is None:
-            base, _, overload = self._name.partition(".")
-            op = getattr(getattr(getattr(torch.ops, self._space), base), overload or "default")
-            # The first last: it tells other threads that both are there.
-            self._operator = describe_operator(op)
-            self._op = op
         recorder = watch.current
         if recorder is None or recorder.over:
             # A guard of the user's (inference mode is one) has brought the key back after it was switched
             # off.
             _set_included(watch.key, False)
-            return self._pass_on(keys, args, kwargs)
-        if not recorder.wants or _is_traced():
-            return self._pass_on(keys, args, kwargs)
-        return recorder.run(self._operator, lambda: self._pass_on(keys, args, kwargs), args, kwargs)
+            return None
+        return (recorder, self._described()) if recorder.wants and not _is_traced() else None
+
+    def _described(self) -> Operator:
+        if self._operator is None:
+            self._operator = describe_operator(self._find())
+        return self._operator
+
+    def _find(self) -> Any:
+        if self._op is None:
+            base, _, overload = self._name.partition(".")
+            self._op = getattr(getattr(getattr(torch.ops, self._space), base), overload or "default")
+        return self._op
+
+    def _has_numbers(self, args: Sequence[Any]) -> bool:
+        return has_numbers(self._described(), args)
 
     def _pass_on(self, keys: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if has_numbers(self._operator, args):
+        numbers = attempt(self._has_numbers, args)
+        op = self._op or self._find()
+        if numbers is not False:
             # A number that C++ made a tensor of, to take part in type promotion as a number. Only a call
             # from the top makes it one again.
-            with _without_functions(), self._watch.away():
-                return self._op(*args, **kwargs)
-        return self._op._handle.redispatch_boxed(keys & self._watch.below, *args, **kwargs)
+            key = self._watch.key
+            was_on = _get_included(key)
+            _set_included(key, False)
+            try:
+                with _without_functions():
+                    return op(*args, **kwargs)
+            finally:
+                if was_on:
+                    _set_included(key, True)
+        return op._handle.redispatch_boxed(keys & self._watch.below, *args, **kwargs)
 
 
 _by_key: _WatchByKey | None = None
@@ -251,11 +291,16 @@ class _OperatorMode(private.DispatchMode):  # type: ignore[misc]
         self.known: dict[Any, Operator] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        operator = attempt(self._wanted, func)
         kwargs = kwargs or {}
+        if operator is None:
+            return func(*args, **kwargs)
+        return self.recorder.run(operator, lambda: func(*args, **kwargs), args, kwargs)
+
+    def _wanted(self, func: Any) -> Operator | None:
+        """What is called, where it is recorded."""
         recorder = self.recorder
         operator = self.known.get(func)
         if operator is None:
             operator = self.known[func] = describe_operator(func)
-        if operator.skipped or recorder.over or not recorder.wants:
-            return func(*args, **kwargs)
-        return recorder.run(operator, lambda: func(*args, **kwargs), args, kwargs)
+        return None if operator.skipped or recorder.over or not recorder.wants else operator

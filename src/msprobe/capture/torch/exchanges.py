@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.torch.collectives_functions import FunctionCalls
+from msprobe.guard import attempt
 
 #: Between two ranks; collectives of all ranks are at the same place on each.
 _FUNCTIONS = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
@@ -34,7 +35,7 @@ class Exchanges:
 
     def _observer(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def run(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            self._begins()
+            attempt(self._begins)
             # Whoever records it watches the function by now.
             return function(*args, **kwargs) if self._is_off else original(*args, **kwargs)
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.heard_units import arguments_of
 from msprobe.capture.targets import Targets
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.dispatch_operators import OWN_SPACES
 from msprobe.capture.torch.gradients import is_foreign
 from msprobe.capture.torch.names import Api, ApiNames
+from msprobe.capture.torch.recorded_call import run_call
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 
@@ -63,14 +64,17 @@ class ForeignCode:
 
     def run(self, inner: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call ``inner``, whose code is foreign."""
-        self.statistics.forget_all()
+        attempt(self.statistics.forget_all)
         try:
             result = inner(*args, **kwargs)
         finally:
-            self.statistics.forget_all()
-        with _without_functions():
-            self.calls.session.guard(self._watch_backward, result)
+            attempt(self.statistics.forget_all)
+        attempt(self._follow, result)
         return result
+
+    def _follow(self, result: Any) -> None:
+        with _without_functions():
+            self._watch_backward(result)
 
     def _watch_backward(self, result: Any) -> None:
         hooks = self.calls.hooks
@@ -93,22 +97,12 @@ class ForeignCode:
     ) -> Any:
         if not api.key:
             return run(function, args, kwargs)
-        target = self.targets.calls
-        with _without_functions():
-            # Without this, who calls it, and the mode's function.
-            call = target.begin_call(api.key, args, kwargs, 3)
-        if call is None:
-            return run(function, args, kwargs)
-        args, kwargs = arguments_of(call, args, kwargs)
-        try:
-            result = run(function, args, kwargs)
-        except BaseException as error:
-            with _without_functions():
-                target.fail_call(call, error)
-            raise
-        with _without_functions():
-            other = target.end_call(call, result)
-        return result if other is None else other[0]
+
+        def run_it(given: Sequence[Any], words: dict[str, Any]) -> Any:
+            return run(function, given, words)
+
+        # Who calls this, and the mode's function.
+        return run_call(self.targets.calls, api.key, run_it, args, kwargs, 2)
 
     # ------------------------------------------------------------ it is given memory
 
@@ -119,19 +113,23 @@ class ForeignCode:
         return self._record(api, function, args, kwargs or {}, self._distrust_storage)
 
     def _distrust(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        attempt(self._distrust_first, args)
+        return function(*args, **kwargs)
+
+    def _distrust_first(self, args: Sequence[Any]) -> None:
         if args and isinstance(args[0], torch.Tensor):
             with _without_functions():
                 self.statistics.distrust(args[0])
-        return function(*args, **kwargs)
 
     def _distrust_storage(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         storage = function(*args, **kwargs)
-        with _without_functions():
-            self.calls.session.guard(self._look_at_storage, args[0], storage)
+        attempt(self._look_at_storage, args, storage)
         return storage
 
-    def _look_at_storage(self, tensor: torch.Tensor, storage: Any) -> None:
-        self.statistics.distrust(tensor, written=False)
-        if not storage.nbytes() and tensor.numel():
-            # Memory that was given back, and is asked for again now.
-            self.statistics.leave_unwritten(tensor, later=True)
+    def _look_at_storage(self, args: Sequence[Any], storage: Any) -> None:
+        tensor = args[0]
+        with _without_functions():
+            self.statistics.distrust(tensor, written=False)
+            if not storage.nbytes() and tensor.numel():
+                # Memory that was given back, and is asked for again now.
+                self.statistics.leave_unwritten(tensor, later=True)

@@ -66,6 +66,13 @@ class CallMode(TorchFunctionMode):
     def _before(self, func: Any, kinds: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Plan:
         """What to run for a call of ``func``, as ``__torch_function__`` is told of it."""
         try:
+            return self._plan(func, kinds, args, kwargs)
+        except Exception as error:
+            self.session.fault("a call", error)
+            return func, args, kwargs, None
+
+    def _plan(self, func: Any, kinds: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Plan:
+        try:
             api = self.table[func]
         except KeyError:
             api = self.find(func)
@@ -91,7 +98,7 @@ class CallMode(TorchFunctionMode):
             if api.operator is not None:
                 key, listed = self._operator_key(api)
             if api.python:
-                frame = running_frame(func, 1 + FRAMES)
+                frame = running_frame(func, 2 + FRAMES)
                 if api.dispatcher is not None and frame is not None and chosen_by(api.dispatcher, func, frame.f_back):
                     # `max_pool2d(..., return_indices=True)`: known by the function that was called.
                     function, frame = api.dispatcher, frame.f_back
@@ -112,11 +119,11 @@ class CallMode(TorchFunctionMode):
             # Modes of the user run below ours, or tensor types with a mind of their own: our questions are
             # not calls.
             with _without_functions():
-                call = self.target.begin_call(key, given, words, 1 + FRAMES)
+                call = self.target.begin_call(key, given, words, 2 + FRAMES)
             if call is not None:
                 call.among_modes = True
         else:
-            call = self.target.begin_call(key, given, words, 1 + FRAMES)
+            call = self.target.begin_call(key, given, words, 2 + FRAMES)
             if call is not None:
                 call.among_modes = False
         return func, args, kwargs, call
@@ -125,7 +132,7 @@ class CallMode(TorchFunctionMode):
     def _hear(heard: HeardCalls, key: str, given: Sequence[Any], words: dict[str, Any] | None, function: Any) -> Any:
         """The beginning of a call that listeners may want; None if nobody does."""
         with _without_functions():
-            call = heard.begin_call(key, given, words, 2 + FRAMES, function)
+            call = heard.begin_call(key, given, words, 3 + FRAMES, function)
         if call is not None:
             call.among_modes = True
         return call
@@ -137,24 +144,27 @@ class CallMode(TorchFunctionMode):
 
     def _after(self, call: Any, result: Any, error: BaseException | None) -> Any:
         """The call that was planned is over. ``(result,)`` for another result."""
-        if call is _INSIDE:
-            self.entering.hop = None
-            remove_mode(self)
-        elif error is not None:
-            with _without_functions():
-                self.target.fail_call(call, error)
-        elif call.among_modes or _stack_length():
-            with _without_functions():
+        try:
+            if call is _INSIDE:
+                self.entering.hop = None
+                remove_mode(self)
+            elif error is not None:
+                with _without_functions():
+                    self.target.fail_call(call, error)
+            elif call.among_modes or _stack_length():
+                with _without_functions():
+                    return self.target.end_call(call, result)
+            else:
                 return self.target.end_call(call, result)
-        else:
-            return self.target.end_call(call, result)
+        except Exception as problem:
+            self.session.fault("a call", problem)
         return None
 
     def _operator_key(self, api: Api) -> tuple[str, bool]:
         if self.entering.reflected and api.reflected is not None:
             self.entering.reflected = False
             return api.reflected
-        frame: Any = sys._getframe(2 + FRAMES)
+        frame: Any = sys._getframe(3 + FRAMES)
         while frame.f_code.co_name == "__torch_function__":  # modes and subclasses of the user that come first
             frame = frame.f_back
         code, lasti = frame.f_code, frame.f_lasti

@@ -22,6 +22,7 @@ from msprobe.capture.torch.collectives_values import Groups
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.names import Api
 from msprobe.capture.torch.storages import address_of_storage, may_be_passing
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
@@ -80,22 +81,32 @@ class FunctionalCollectives:
     # ------------------------------------------------------------ one operator
 
     def _run(self, api: Api, operator: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
-        words = kwargs or {}
+        found = attempt(self._begin, api, args, kwargs or {})
+        if found is None:
+            return operator(*args, **(kwargs or {}))
+        begun, group = found
+        try:
+            result = operator(*args, **(kwargs or {}))
+        except BaseException as error:
+            attempt(self._fail, begun, error)
+            raise
+        attempt(self._end, begun, group, result)
+        return result
+
+    def _begin(self, api: Api, args: Sequence[Any], words: dict[str, Any]) -> tuple[Any, bytes | None] | None:
         with _without_functions():
             told, group = self._name_group(args)
             # Without this and guard.
-            begun = self.session.guard(self.targets.collectives.begin_collective, api.key, told, words, 3 + FRAMES)
-        if begun is None:
-            return operator(*args, **words)
-        try:
-            result = operator(*args, **words)
-        except BaseException as error:
-            with _without_functions():
-                self.session.guard(self.targets.collectives.fail_collective, begun, error)
-            raise
+            begun = self.targets.collectives.begin_collective(api.key, told, words, 3 + FRAMES)
+        return None if begun is None else (begun, group)
+
+    def _fail(self, begun: Any, error: BaseException) -> None:
         with _without_functions():
-            self.session.guard(self._issued, begun, group, result)
-        return result
+            self.targets.collectives.fail_collective(begun, error)
+
+    def _end(self, begun: Any, group: bytes | None, result: Any) -> None:
+        with _without_functions():
+            self._issued(begun, group, result)
 
     def _name_group(self, args: Sequence[Any]) -> tuple[Sequence[Any], bytes | None]:
         """The arguments with the group itself in place of its name, and the group as it is written.
@@ -135,14 +146,14 @@ class FunctionalCollectives:
 
     def _run_wait(self, api: Api, operator: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
         result = operator(*args, **(kwargs or {}))
-        self._waited(result)
+        attempt(self._waited, result)
         return result
 
     def _wait(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if private.is_compiling():
             return original(*args, **kwargs)
         result = original(*args, **kwargs)
-        self._waited(result)
+        attempt(self._waited, result)
         return result
 
     def _waited(self, tensor: Any) -> None:

@@ -8,22 +8,23 @@ recording, and what was bound before is not seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.autograd import Function
 
-from msprobe.capture.heard_units import arguments_of
 from msprobe.capture.targets import Targets
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
 from msprobe.capture.torch.foreign_code import ForeignCode
 from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.recorded_call import run_call
 from msprobe.capture.torch.threads import RecordedThread
+from msprobe.guard import attempt
 
-_without_functions = private.without_functions
-
+# Calls in another thread than the recorded one, and calls that are not recorded, but may write to memory.
+_ELSEWHERE, _NOTICED = object(), object()
 _HARMLESS = frozenset(("BackwardHookFunction", "CheckpointFunction"))
 _FRAMEWORK_CLASSES = frozenset(
     ("BackwardHookFunction", "CompiledFunction", "_PostBackward", "RegisterPostBackwardFunction")
@@ -70,31 +71,32 @@ class CustomFunctions:
         return classmethod(apply)
 
     def _apply(self, inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        session = self.session
-        if not session.recording or not args or _is_harmless(args[0]):
+        way = attempt(self._way_of, args)
+        if way is None:
             return inner(*args, **kwargs)
-        if not self.thread.is_here():
+        if way is _ELSEWHERE:
             try:
                 return inner(*args, **kwargs)
             finally:
-                self.foreign.statistics.forget_all()
+                attempt(self.foreign.statistics.forget_all)
+        if way is _NOTICED:
+            return self.foreign.run(inner, args, kwargs)
+
+        def run(given: Sequence[Any], words: dict[str, Any]) -> Any:
+            return self.foreign.run(inner, (args[0], *given), words)
+
+        return run_call(self.targets.calls, way, run, args[1:], kwargs, self._frames)
+
+    def _way_of(self, args: tuple[Any, ...]) -> Any:
+        """How a call is treated: None as if nothing were watched, one of the ways below, or the key of its record."""
+        session = self.session
+        if not session.recording or not args or _is_harmless(args[0]):
+            return None
+        if not self.thread.is_here():
+            return _ELSEWHERE
         if not self.records or session.thread.muted or _is_framework(args[0]):
-            return self.foreign.run(inner, args, kwargs)
-        target = self.targets.calls
-        with _without_functions():
-            call = target.begin_call(f"Function.{args[0].__name__}", args[1:], kwargs, self._frames)
-        if call is None:
-            return self.foreign.run(inner, args, kwargs)
-        given, kwargs = arguments_of(call, args[1:], kwargs)
-        try:
-            result = self.foreign.run(inner, (args[0], *given), kwargs)
-        except BaseException as error:
-            with _without_functions():
-                target.fail_call(call, error)
-            raise
-        with _without_functions():
-            other = target.end_call(call, result)
-        return result if other is None else other[0]
+            return _NOTICED
+        return f"Function.{args[0].__name__}"
 
 
 def _is_harmless(cls: Any) -> bool:

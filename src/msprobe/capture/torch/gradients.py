@@ -23,6 +23,7 @@ from torch.autograd.function import BackwardCFunction
 from msprobe.capture.records import PLAIN, parts_of
 from msprobe.capture.torch import private
 from msprobe.capture.torch.statistics_framework import OwnWork
+from msprobe.guard import attempt
 
 Node = Any
 
@@ -319,7 +320,7 @@ class NodeHooks:
         """Call ``work(*bound, gradients)`` when gradients arrive at ``node``; None, or others in their place."""
         if self.suspended:
             return
-        self._handles.append(node.register_prehook(partial(work, *bound)))
+        self._handles.append(node.register_prehook(partial(attempt, work, *bound)))
 
     def after(self, node: Node, work: Callable[..., Any], *bound: Any) -> None:
         """Call ``work(*bound, gradients passed on, gradients received)`` when ``node`` has run; None, or others to pass
@@ -327,7 +328,7 @@ class NodeHooks:
         """
         if self.suspended:
             return
-        self._handles.append(node.register_hook(partial(work, *bound)))
+        self._handles.append(node.register_hook(partial(attempt, work, *bound)))
 
     def prune(self) -> None:
         """Forget the hooks of nodes that are gone (a step that never ends would collect them)."""

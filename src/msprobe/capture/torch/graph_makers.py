@@ -15,6 +15,7 @@ from typing import Any
 from msprobe.capture.around import FRAMES, Around, Plan
 from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import Entrance, FunctionCalls
+from msprobe.guard import attempt
 
 # By this argument a function is given how many frames lie between it and the user, whose variables it looks up.
 _COUNTS_FRAMES = "_frames_up"
@@ -49,7 +50,7 @@ class GraphMakers:
         place = parameters.index(_COUNTS_FRAMES) if _COUNTS_FRAMES in parameters else None
 
         def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
-            self._step_aside()
+            attempt(self._step_aside)
             if place is not None and len(args) > place:
                 args = (*args[:place], args[place] + _OWN_FRAMES, *args[place + 1 :])
             elif place is not None:
@@ -57,7 +58,7 @@ class GraphMakers:
             return original, args, kwargs, self
 
         def after(token: Any, result: Any, error: BaseException | None) -> None:
-            self._come_back()
+            attempt(self._come_back)
 
         entrance: Entrance = Around(before, after)
         return entrance

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from msprobe.capture.torch import private
-from msprobe.capture.torch.module_tree import parameters_inside
 from msprobe.capture.torch.surroundings import aside
+from msprobe.capture.torch.user_modules import parameters
 
 # Of a tensor with more elements than this, some rows are looked at.
 _MOST_ELEMENTS = 1 << 26
@@ -40,7 +40,7 @@ class HandUpdates:
     def param_groups(self) -> list[dict[str, Any]]:
         """As of an optimizer."""
         model = self._model()
-        return [] if model is None else [{"params": list(parameters_inside(model))}]
+        return [] if model is None else [{"params": list(parameters(model))}]
 
     def forward(self) -> None:
         """The model is about to be called with gradients on."""
@@ -116,7 +116,7 @@ def leaves_of(roots: Sequence[Any]) -> list[torch.Tensor]:
 def _weights(model: nn.Module) -> list[torch.Tensor]:
     return [
         weight
-        for weight in parameters_inside(model)
+        for weight in parameters(model)
         if type(weight) in (torch.Tensor, nn.Parameter)
         and weight.requires_grad
         and weight.grad_fn is None

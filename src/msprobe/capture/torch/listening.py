@@ -10,6 +10,7 @@ from msprobe.capture.torch.models import name_modules
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.capture.torch.start_arguments import check_model
 from msprobe.config.settings import Settings
+from msprobe.guard import answers_user
 
 
 class Listening(listening.Listening):
@@ -17,6 +18,7 @@ class Listening(listening.Listening):
 
     recorder: TorchRecorder
 
+    @answers_user
     def start(self, model: Any = None) -> None:
         """See :meth:`msprobe.capture.listening.Listening.start`."""
         if model is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from msprobe import log
-from msprobe.capture.torch import private
+from msprobe.capture.torch.user_modules import is_scripted, named_modules_inside
 
 
 class Models:
@@ -35,9 +35,9 @@ def name_modules(model: Any, record_root: bool) -> list[tuple[str, nn.Module]]:
     named: list[tuple[str, nn.Module]] = []
     for index, root in enumerate(model if several else [model]):
         lead = f"{index}." if several else ""
-        children = _modules_inside(root)
-        if record_root or not children:
-            if not children and not record_root:
+        children = named_modules_inside(root)
+        if record_root or not children or is_scripted(root):
+            if not children and not record_root and not is_scripted(root):
                 log.once(
                     ("leaf", type(root).__name__),
                     "warning",
@@ -57,27 +57,3 @@ def roots_besides(model: Any, named: Sequence[tuple[str, nn.Module]]) -> list[tu
         for index, root in enumerate(model if several else [model])
         if isinstance(root, nn.Module) and id(root) not in known
     ]
-
-
-def _modules_inside(root: nn.Module) -> list[tuple[str, nn.Module]]:
-    """What ``named_modules()`` tells but the root itself; of usual modules in a third of the time."""
-    found: list[tuple[str, nn.Module]] = []
-    if not private.has("modules") or not _add_modules(root, "", found, {root}):
-        return [(path, module) for path, module in root.named_modules() if path]
-    return found
-
-
-_usual_named_modules = nn.Module.named_modules
-
-
-def _add_modules(module: nn.Module, lead: str, found: list[tuple[str, nn.Module]], seen: set[nn.Module]) -> bool:
-    # No inner function: one that calls itself is a cycle, and keeps the model until the collector comes.
-    if type(module).named_modules is not _usual_named_modules:
-        return False
-    for key, child in module._modules.items():
-        if child is not None and child not in seen:
-            seen.add(child)
-            found.append((lead + key, child))
-            if child._modules and not _add_modules(child, f"{lead}{key}.", found, seen):
-                return False
-    return True

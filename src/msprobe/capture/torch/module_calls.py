@@ -26,6 +26,7 @@ from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.compiler import ImportWatch, RegionWatch, compiler_import
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.user_hooks import PassHook
+from msprobe.guard import attempt, report
 
 
 class Watcher(Protocol):
@@ -99,13 +100,17 @@ class _BehindOthers(PassHook):
         self.running = running
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any = None) -> Any:
-        running = self.running
-        if running is None:
+        try:
+            running = self.running
+            if running is None:
+                return None
+            self.take_off(module)
+            changed = _CALLS.enter(running, args, kwargs or {})
+            # Without keywords: a hook of the user took ours off in this very pass, and torch forgot that it wants them.
+            return changed if changed is None or kwargs is not None else changed[0]
+        except Exception as error:
+            report("a pass", error)
             return None
-        self.take_off(module)
-        changed = _CALLS.enter(running, args, kwargs or {})
-        # Without keywords: a hook of the user took ours off in this very pass, and torch forgot that it wants them.
-        return changed if changed is None or kwargs is not None else changed[0]
 
     def put(self, module: nn.Module) -> None:
         module._forward_pre_hooks[_KEY] = self
@@ -223,11 +228,11 @@ class _ModuleCalls:
 
     def begin(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, _Pass | None]:
         """The arguments with which to run the module, and what :meth:`end` is to be given."""
-        found = self._watched.get(id(module))
-        if found is None:
-            return args, kwargs, None
-        running = _Pass(module)
         try:
+            found = self._watched.get(id(module))
+            if found is None:
+                return args, kwargs, None
+            running = _Pass(module)
             if found.ahead:
                 changed = _enter(found.ahead, module, args, kwargs)
                 args, kwargs = (args, kwargs) if changed is None else changed
@@ -240,7 +245,7 @@ class _ModuleCalls:
             changed = self.enter(running, args, kwargs)
             return (args, kwargs, running) if changed is None else (*changed, running)
         except Exception as error:
-            _say(error)
+            report("a pass", error)
             return args, kwargs, None
 
     def enter(self, running: _Pass, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -251,32 +256,30 @@ class _ModuleCalls:
 
     def end(self, running: _Pass, result: Any, error: BaseException | None) -> Any:
         """The module has run, or raised. ``(result,)`` for another result, else None."""
-        module, changed = running.module, None
-        if running.placed is not None:
-            running.placed.take_off(module)
-        found = self._watched.get(id(module))
-        if found is None:
-            return None
-        for watcher in (*found.behind, *found.ahead) if running.entered else found.ahead:
-            try:
-                other = watcher.leave(module, result, error)
+        changed = None
+        try:
+            module = running.module
+            if running.placed is not None:
+                running.placed.take_off(module)
+            found = self._watched.get(id(module))
+            if found is None:
+                return None
+            for watcher in (*found.behind, *found.ahead) if running.entered else found.ahead:
+                other = attempt(watcher.leave, module, result, error)
                 if other is not None and error is None:
                     changed = other
                     result = other[0]
-            except Exception as problem:
-                _say(problem)
+        except Exception as problem:
+            report("a pass", problem)
         return changed
 
 
 def _enter(watchers: Sequence[Watcher], module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     changed = None
     for watcher in watchers:
-        try:
-            other = watcher.enter(module, args, kwargs)
-            if other is not None:
-                changed = args, kwargs = tuple(other[0]), dict(other[1])
-        except Exception as error:
-            _say(error)
+        other = attempt(watcher.enter, module, args, kwargs)
+        if other is not None:
+            changed = args, kwargs = tuple(other[0]), dict(other[1])
     return changed
 
 
@@ -284,17 +287,17 @@ def _without(watchers: tuple[Watcher, ...], watcher: Watcher) -> tuple[Watcher, 
     return tuple(other for other in watchers if other is not watcher)
 
 
-def _say(error: Exception) -> None:
-    log.once("module calls", "error", f"A pass of a module was not recorded: {type(error).__name__}: {error}")
-
-
 def _entrance(original: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     """What runs in the place of ``_call_impl``, given the arguments of a call."""
 
     def before(given: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
-        args = given[1:]
-        other, words, running = _CALLS.begin(given[0] if given else None, args, kwargs)
-        return original, given if other is args else (given[0], *other), words, running
+        try:
+            args = given[1:]
+            other, words, running = _CALLS.begin(given[0] if given else None, args, kwargs)
+            return original, given if other is args else (given[0], *other), words, running
+        except Exception as error:
+            report("a pass", error)
+            return original, given, kwargs, None
 
     entrance: Callable[[tuple[Any, ...], dict[str, Any]], Any] = Around(before, _CALLS.end)
     return entrance

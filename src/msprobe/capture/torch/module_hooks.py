@@ -11,10 +11,12 @@ from typing import Any
 
 from torch import nn
 
+from msprobe import log
 from msprobe.capture.session import Session
 from msprobe.capture.targets import Passes
 from msprobe.capture.torch import module_calls
 from msprobe.capture.torch.module_calls import WatchedModule, watch_module
+from msprobe.capture.torch.user_modules import is_scripted
 
 # Who is told of the passes of a module that goes by this name; None: nobody.
 TargetOf = Callable[[str, nn.Module], "Passes | None"]
@@ -46,6 +48,13 @@ class ModuleHooks:
                 target = self._target_of(name, module)
                 if target is None:
                     continue
+                if is_scripted(module):
+                    log.once(
+                        "scripted",
+                        "info",
+                        "Scripted modules (torch.jit) are recorded from outside: the arguments and results of each that"
+                        " the program calls, not what is inside.",
+                    )
                 self._watched.append(watch_passes(target, name, module))
             except Exception as error:
                 self.session.fault(name, error)

@@ -19,6 +19,7 @@ from msprobe.capture.torch.calls import STOPPED, CallRecorder, TensorWriter
 from msprobe.capture.torch.gradients import ArgumentEdge, edge_of, sequence_number
 from msprobe.capture.torch.module_gradients import ModuleGradients, ModulePass
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
+from msprobe.capture.torch.user_modules import is_training, own_buffers, own_parameters
 from msprobe.capture.units import PassWriter
 
 _without_functions = private.without_functions
@@ -85,10 +86,10 @@ class ModuleRecorder(TensorWriter, PassWriter):
 
     def state_of(self, module: nn.Module) -> dict[str, Any]:
         """See :class:`PassWriter`: that it is not training, and its buffers if they are wanted."""
-        state: dict[str, Any] = {} if module.training else {"training": False}
+        state: dict[str, Any] = {} if is_training(module) else {"training": False}
         if self.session.settings.buffers:
             describe = self.describer.describe
-            state["buffers"] = {key: describe(value) for key, value in module.named_buffers(recurse=False)}
+            state["buffers"] = {key: describe(value) for key, value in own_buffers(module)}
         return state
 
     def ran(self, unit: ModulePass) -> None:
@@ -124,7 +125,7 @@ class ModuleRecorder(TensorWriter, PassWriter):
             keep = self.keep
             return {
                 key: self.describer.describe_kept(value, f"{entry}.parameters.{key}", keep)
-                for key, value in module.named_parameters(recurse=False)
+                for key, value in own_parameters(module)
             }
         describe = self.statistics.describe
         return {key: describe(value) for key, value in module._parameters.items() if value is not None}

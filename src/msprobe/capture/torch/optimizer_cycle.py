@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from msprobe import log
+from msprobe.capture.identity import IdentityMap, IdentitySet
 
 # An optimizer that steps once for so many steps of a different one is waited for (a critic trained five times for each
 # step of its generator); one that takes longer is trained in a phase of its own.
@@ -52,24 +53,24 @@ class OptimizerCycle:
         self._all = all_optimizers
         self._is_used = is_used
         self._advice = advice
-        self._members: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._ever: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._named: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._members: IdentitySet = IdentitySet()
+        self._ever: IdentitySet = IdentitySet()
+        self._named: IdentitySet = IdentitySet()
         # How often each has stepped in this training step, and the most of these.
-        self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._counts: IdentityMap[int] = IdentityMap()
         self._most = 0
         # How many steps others made in earlier training steps since this one stepped last, and how many it is
         # waited for.
-        self._behind: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._patience: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._behind: IdentityMap[int] = IdentityMap()
+        self._patience: IdentityMap[int] = IdentityMap()
         # The order in which optimizers were made, and those that were made since the last training step ended.
         self._numbers = itertools.count(1)
-        self._made: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._new: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._made: IdentityMap[int] = IdentityMap()
+        self._new: IdentitySet = IdentitySet()
         # Optimizers of copies: whose parameters were copied. And both kinds, as they turned out.
-        self._copied: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
-        self._outer: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._inner: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._copied: IdentityMap[weakref.ref[Any]] = IdentityMap()
+        self._outer: IdentitySet = IdentitySet()
+        self._inner: IdentitySet = IdentitySet()
         self._made_and_counted = 0
         self.has_stepped = False
         # How many training steps are complete.
@@ -108,7 +109,7 @@ class OptimizerCycle:
 
     def alive(self) -> list[Any]:
         """The optimizers of torch that were made or have stepped, and are still there."""
-        found = dict.fromkeys([*self._made, *self._ever])
+        found = IdentitySet([*self._made, *self._ever])
         return [one for one in found if isinstance(one, torch.optim.Optimizer)]
 
     @property
@@ -124,8 +125,10 @@ class OptimizerCycle:
             return
         if len(self._made) > _MANY_ALIVE:
             return
-        for other in list(self._made):
-            if self._made[other] < self._made[optimizer] and is_copy(parameters_of(optimizer), parameters_of(other)):
+        number = self._made.get(optimizer, 0)
+        for other in self._made:
+            is_older = self._made.get(other, 0) < number
+            if is_older and is_copy(parameters_of(optimizer), parameters_of(other)):
                 self._copied[optimizer] = weakref.ref(other)
 
     def note(self, optimizer: Any) -> None:
@@ -217,7 +220,7 @@ class OptimizerCycle:
 
     def end(self) -> None:
         """The training step is over, whatever is missing."""
-        for one in {*self._missing(), *self._behind.keys()}:
+        for one in IdentitySet([*self._missing(), *self._behind.keys()]):
             if one not in self._counts:
                 self._behind[one] = self._behind.get(one, 0) + self._most
         for one in self._inner:

@@ -21,6 +21,7 @@ from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.optimizer_steps import Scaling, TorchStep
 from msprobe.capture.torch.parameter_names import ParameterNames
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt, guarded
 
 _without_functions = private.without_functions
 # The name of the profiler's range around a step; its end is the only sign of a step that raised.
@@ -132,16 +133,17 @@ class OptimizerRecorder:
 
         @functools.wraps(closure, updated=())
         def outside(*given: Any, **named: Any) -> Any:
-            before, thread.region = thread.region, step.region_before
+            before = attempt(thread.enter_region, step.region_before)
             try:
                 return closure(*given, **named)
             finally:
-                thread.region = before
+                attempt(thread.enter_region, before)
 
         if place == "closure":
             return args, {**kwargs, "closure": outside}
         return (args[0], outside, *args[2:]), kwargs
 
+    @guarded
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         session = self.session
         thread = session.thread
@@ -159,6 +161,7 @@ class OptimizerRecorder:
         found: tuple[Any, Any] | None = session.guard(self._outside_region, step, args, kwargs)
         return found
 
+    @guarded
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         running = self._running.steps
         if running and running[-1].optimizer is optimizer:
@@ -168,19 +171,24 @@ class OptimizerRecorder:
     def _ending(self, original: Any) -> Any:
         @functools.wraps(original)
         def __exit__(range_: Any, *error: Any) -> Any:
-            result = original(range_, *error)
-            running = self._running.steps
-            if running and str(range_.name).startswith(_RANGE):
-                step = running.pop()
-                self._leave_region(step)
-                if not step.done:
-                    with _without_functions(), torch.no_grad():
-                        self.session.guard(self._finish, step, error[1] if len(error) > 1 else None)
-                if not running:
-                    self.targets.optimizers.leave_step()
-            return result
+            try:
+                return original(range_, *error)
+            finally:
+                attempt(self._range_ended, range_, error[1] if len(error) > 1 else None)
 
         return __exit__
+
+    def _range_ended(self, range_: Any, error: BaseException | None) -> None:
+        running = self._running.steps
+        if not running or not str(range_.name).startswith(_RANGE):
+            return
+        step = running.pop()
+        self._leave_region(step)
+        if not step.done:
+            with _without_functions(), torch.no_grad():
+                self.session.guard(self._finish, step, error)
+        if not running:
+            self.targets.optimizers.leave_step()
 
     def _leave_region(self, step: TorchStep) -> None:
         if self._regions:
@@ -221,19 +229,30 @@ class OptimizerRecorder:
     def _scaled(self, original: Any) -> Any:
         @functools.wraps(original)
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            scalings = self._running.scalings
-            scaling = Scaling(scaler, optimizer)
-            scalings.append(scaling)
+            scaling = attempt(self._begin_scaling, scaler, optimizer)
             try:
                 result = original(scaler, optimizer, *args, **kwargs)
             finally:
-                scalings.remove(scaling)
-            if not scaling.stepped and self.session.recording and not self.session.thread.muted:
-                with _without_functions(), torch.no_grad():
-                    self.session.guard(self._skipped, scaling)
+                attempt(self._end_scaling, scaling)
+            attempt(self._look_if_skipped, scaling)
             return result
 
         return step
+
+    def _begin_scaling(self, scaler: Any, optimizer: Any) -> Scaling:
+        scaling = Scaling(scaler, optimizer)
+        self._running.scalings.append(scaling)
+        return scaling
+
+    def _end_scaling(self, scaling: Scaling | None) -> None:
+        if scaling in self._running.scalings:
+            self._running.scalings.remove(scaling)
+
+    def _look_if_skipped(self, scaling: Scaling | None) -> None:
+        if scaling is None or scaling.stepped or not self.session.recording or self.session.thread.muted:
+            return
+        with _without_functions(), torch.no_grad():
+            self.session.guard(self._skipped, scaling)
 
     def skip_scaled(self, optimizer: Any) -> None:
         """A scaler takes no step of ``optimizer`` now: record it at once, as the training step ends by it."""
@@ -258,13 +277,17 @@ class OptimizerRecorder:
     def _unscaled(self, original: Any) -> Any:
         @functools.wraps(original)
         def unscale_(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(scaler, optimizer, *args, **kwargs)
-            if self.session.recording:
-                with _without_functions():
-                    self.session.guard(self._forget_gradients, optimizer)
-            return result
+            try:
+                return original(scaler, optimizer, *args, **kwargs)
+            finally:
+                attempt(self._unscaled_by, optimizer)
 
         return unscale_
+
+    def _unscaled_by(self, optimizer: Any) -> None:
+        if self.session.recording:
+            with _without_functions():
+                self.session.guard(self._forget_gradients, optimizer)
 
     def _forget_gradients(self, optimizer: Any) -> None:
         for group in optimizer.param_groups:

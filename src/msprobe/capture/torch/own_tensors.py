@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from msprobe.capture.torch import private
+from msprobe.capture.torch.user_modules import named_buffers, named_parameters, storage_of
 
 
 class OwnTensors:
@@ -40,10 +41,11 @@ class OwnTensors:
                 continue
             lead = leads[index] if leads is not None else f"{index}." if several else ""
             if inside:
-                for word, tensors in (("buffers", model.named_buffers()), ("parameters", model.named_parameters())):
+                for word, tensors in (("buffers", named_buffers(model)), ("parameters", named_parameters(model))):
                     self._all.update((id(tensor), (f"{word}.{lead}{name}", tensor)) for name, tensor in tensors)
                 continue
-            for word, held in (("buffers", model._buffers), ("parameters", model._parameters)):
+            for word in ("buffers", "parameters"):
+                held = storage_of(model, f"_{word}")
                 if held:
                     self._held.append((f"{word}.{lead}", held))
 

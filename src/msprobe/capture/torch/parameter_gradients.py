@@ -17,6 +17,7 @@ from msprobe.capture.parameter_entries import ParameterEntries
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.gradients import NodeHooks, accumulating_node
+from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 
@@ -77,7 +78,7 @@ class ParameterHooks:
         if node is None or not hasattr(node, "variable"):
             return None
         owners: list[tuple[str, str]] = []
-        hook = _Hook(node, kind, owners, node.register_prehook(partial(self.arrive, owners)))
+        hook = _Hook(node, kind, owners, node.register_prehook(partial(attempt, self.arrive, owners)))
         before = self.known.get(id(parameter))
         if before is not None:
             self.moved.append(before)

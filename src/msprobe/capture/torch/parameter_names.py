@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from msprobe.capture.torch.user_modules import named_parameters
+
 
 class ParameterNames:
     """Names of parameters.
@@ -65,6 +67,6 @@ class ParameterNames:
             lead = f"{index}." if len(self._models) > 1 else ""
             if self._leads is not None:
                 lead = self._leads[index]
-            for name, parameter in model.named_parameters():
+            for name, parameter in named_parameters(model):
                 known.setdefault(id(parameter), (weakref.ref(parameter), lead + name))
         return known

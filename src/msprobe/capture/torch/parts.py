@@ -15,6 +15,7 @@ from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.functions import CustomFunctions
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import attempt
 
 
 class Part(Protocol):
@@ -184,12 +185,11 @@ def _call_patches(mode: CallMode) -> Patches:
     def reflected(original: Any) -> Any:
         def replacement(tensor: Any, other: Any) -> Any:
             # Of this thread: another one may add, too.
-            entering = mode.entering
-            entering.reflected = True
+            attempt(setattr, mode.entering, "reflected", True)
             try:
                 return original(tensor, other)
             finally:
-                entering.reflected = False
+                attempt(setattr, mode.entering, "reflected", False)
 
         replacement.__name__ = original.__name__
         return replacement
@@ -199,12 +199,12 @@ def _call_patches(mode: CallMode) -> Patches:
 
     def without_mode(original: Any) -> Any:
         def has_torch_function(relevant_args: Any) -> Any:
-            if remove_mode(mode):
-                try:
-                    return original(relevant_args)
-                finally:
-                    enter_mode(mode)
-            return original(relevant_args)
+            was_on = attempt(remove_mode, mode)
+            try:
+                return original(relevant_args)
+            finally:
+                if was_on:
+                    attempt(enter_mode, mode)
 
         return has_torch_function
 
@@ -220,12 +220,11 @@ def _clip_patches(session: Session) -> Patches:
     def region(original: Any) -> Any:
         @functools.wraps(original)
         def replacement(*args: Any, **kwargs: Any) -> Any:
-            thread = session.thread
-            before, thread.region = thread.region, CLIP_GRAD
+            before = attempt(session.thread.enter_region, CLIP_GRAD)
             try:
                 return original(*args, **kwargs)
             finally:
-                thread.region = before
+                attempt(session.thread.enter_region, before)
 
         return replacement
 

@@ -17,6 +17,7 @@ from typing import Any
 from msprobe.capture.session import Session
 from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
+from msprobe.guard import attempt
 
 
 class Planning:
@@ -41,9 +42,8 @@ class Planning:
         self._functions.detach()
 
     def _plan(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        thread = self._session.thread
-        thread.muted += 1
+        added = attempt(self._session.thread.mute_more, 1)
         try:
             return original(*args, **kwargs)
         finally:
-            thread.muted -= 1
+            attempt(self._session.thread.mute_more, -(added or 0))

@@ -49,6 +49,7 @@ from msprobe.capture.torch.surroundings import TorchSurroundings
 from msprobe.capture.torch.tensor_values import TensorKeeper
 from msprobe.capture.torch.threads import RecordedThread
 from msprobe.config.settings import Settings
+from msprobe.guard import attempt
 
 _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _CHECKPOINT_FILE = os.path.join("torch", "utils", "checkpoint.py")
@@ -164,6 +165,15 @@ class TorchRecorder:
         ``named_modules``: entry names and modules to watch. ``dumps`` False: this time for listeners only. True if
         anything is recorded or listened to.
         """
+        try:
+            return self._start(named_modules, rank, dumps)
+        except Exception as error:
+            self.session.fault("a step", error)
+            self.detach()
+            self.session.recording = False
+            return False
+
+    def _start(self, named_modules: Sequence[tuple[str, nn.Module]], rank: int | None, dumps: bool) -> bool:
         session, bus = self.session, self.bus
         if session.recording:
             return True
@@ -246,8 +256,8 @@ class TorchRecorder:
 
     def stop(self) -> None:
         """Detach everything and bring the files up to date."""
-        self.detach()
-        self.session.stop()
+        attempt(self.detach)
+        attempt(self.session.stop)
 
     @staticmethod
     def _leave_mode(mode: CallMode) -> None:
@@ -260,19 +270,22 @@ class TorchRecorder:
             return
         self._attached = False
         session = self.session
-        if self.mode is not None:
-            self._leave_mode(self.mode)
-        self.parts.detach()
-        session.guard(self.module_hooks.remove)
-        # The user may be done with the model, and nothing but the model itself tells when its parameters are gone:
-        # the nodes on which the hooks were keep them alive.
-        session.guard(self.modules.parameters.remove)
-        session.guard(self.heard_parameters.remove)
-        self.models.forget()
         self._started = None
-        self.calls.own.forget()
-        self._graph.prune()
-        self.bus.end()
+        if self.mode is not None:
+            session.guard(self._leave_mode, self.mode)
+        for work in (
+            self.parts.detach,
+            self.module_hooks.remove,
+            # The user may be done with the model, and nothing but the model itself tells when its parameters are gone:
+            # the nodes on which the hooks were keep them alive.
+            self.modules.parameters.remove,
+            self.heard_parameters.remove,
+            self.models.forget,
+            self.calls.own.forget,
+            self._graph.prune,
+            self.bus.end,
+        ):
+            session.guard(work)
 
     def next_step(self) -> None:
         """The step is over. Where recording goes on, listeners are asked anew whether they are on."""
@@ -295,37 +308,41 @@ class TorchRecorder:
 
     def close(self, is_end: bool = True) -> None:
         """The program ends, or (``is_end`` False) another recorder takes over."""
-        self.detach()
-        self.session.close(is_end)
-        self.bus.end_step()
-        self.bus.end_listening()
-        self._graph.remove()
-        self.statistics.close()
+        attempt(self.detach)
+        attempt(self.session.close, is_end)
+        for work in (self.bus.end_step, self.bus.end_listening, self._graph.remove, self.statistics.close):
+            attempt(work)
 
     def leave_to_parent(self) -> None:
         """After fork, in the child: nothing is recorded here."""
-        self.detach()
-        self.session.leave_to_parent()
+        attempt(self.detach)
+        attempt(self.session.leave_to_parent)
 
     # ------------------------------------------------------------ session's questions
 
     def _finish_records(self) -> None:
-        self.calls.gradients.close_open()
-        self.modules.close_open()
-        self.modules.parameters.close_open()
-        self._heard_gradients.close_open()
+        for work in (
+            self.calls.gradients.close_open,
+            self.modules.close_open,
+            self.modules.parameters.close_open,
+            self._heard_gradients.close_open,
+        ):
+            attempt(work)
         if self.session.has_late():
             self.statistics.flush()
 
     def _forget_step(self) -> None:
-        self.bus.end_step()
-        self.heard_parameters.begin_step()
-        self._heard_gradients.open.clear()
-        self._graph.remove()
-        self.statistics.reset()
-        self.keeper.begin_step()
-        self.modules.begin_step()
-        self.calls.gradients.open_watches.clear()
+        for work in (
+            self.bus.end_step,
+            self.heard_parameters.begin_step,
+            self._heard_gradients.open.clear,
+            self._graph.remove,
+            self.statistics.reset,
+            self.keeper.begin_step,
+            self.modules.begin_step,
+            self.calls.gradients.open_watches.clear,
+        ):
+            attempt(work)
 
 
 def _is_tensor(value: Any) -> bool:

@@ -18,6 +18,7 @@ from msprobe.capture.torch.child_processes import ChildProcesses
 from msprobe.capture.torch.script_recording import ScriptRecording, follow_child
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.guard import attempt
 
 
 def run_script(
@@ -50,8 +51,8 @@ def run_script(
     try:
         return _status_of(target, argv, recording.steps)
     finally:
-        children.detach()
-        recording.end(children.started, children.others)
+        attempt(children.detach)
+        attempt(recording.end, children.started, children.others)
 
 
 class _Target(types.SimpleNamespace):

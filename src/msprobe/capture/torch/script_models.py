@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 from torch import nn
 
+from msprobe.capture.identity import IdentitySet
 from msprobe.capture.torch.direct_calls import model_that_runs
 from msprobe.capture.torch.models import name_modules
-from msprobe.capture.torch.module_tree import ModuleSet, modules_inside
 from msprobe.capture.torch.optimizers import OptimizerRecorder
 from msprobe.capture.torch.recorder import TorchRecorder
+from msprobe.capture.torch.user_modules import modules
 
 
 class ScriptModels:
@@ -24,9 +25,9 @@ class ScriptModels:
         self._recorder = recorder
         self._models: list[tuple[int, weakref.ref[nn.Module]]] = []
         self._count = 0
-        self._known = ModuleSet()
+        self._known = IdentitySet()
         # Modules of models that are known, called on their own.
-        self._inside = ModuleSet()
+        self._inside = IdentitySet()
         # The models themselves are named as well.
         self.with_roots = False
 
@@ -37,7 +38,7 @@ class ScriptModels:
         """The model that ``module``, called in ``frame``, stands for; None for one inside of a model that is known."""
         if module in self._known:
             return module
-        if module in self._inside or any(one is module for known in self._known for one in modules_inside(known)):
+        if module in self._inside or any(one is module for known in self._known for one in modules(known)):
             self._inside.add(module)
             return None
         return model_that_runs(module, frame) or module

@@ -25,6 +25,7 @@ from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import NotAvailableError
+from msprobe.guard import attempt
 from msprobe.store import durable
 
 
@@ -87,20 +88,16 @@ class ScriptRecording:
         if ScriptRecording.active is not self:
             return
         ScriptRecording.active = PrecisionDebugger._give_way = None
-        self.steps.detach()
+        attempt(self.steps.detach)
+        attempt(self._look_at_ranks, has_children)
+        attempt(_say_not_recorded, scripts)
+        PrecisionDebugger.reset()
+
+    def _look_at_ranks(self, has_children: bool) -> None:
         outcome = self.debugger.recorder.session.outcome
         if outcome.is_empty and has_children and (any(self._new_folders()) or any(self._new_folders("*/"))):
             outcome.forget()
         self._tell_missing_ranks()
-        if scripts:
-            names = sorted({os.path.basename(path) for path in scripts})
-            started = "1 Python script" if sum(scripts.values()) == 1 else f"{sum(scripts.values())} Python scripts"
-            log.info(
-                f"The program has started {started} ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}), not"
-                " recorded here. To record one that trains, start it with `python -m msprobe run` in front of it and a"
-                " --dump-path of its own."
-            )
-        PrecisionDebugger.reset()
 
     def leave(self) -> None:
         """This is a fork of the process that records: there the recording goes on, here nothing of it stays."""
@@ -134,6 +131,18 @@ class ScriptRecording:
                 # The clock of a file system ticks more slowly.
                 if any(file.stat().st_mtime >= self._since - 2 for file in folder.iterdir()):
                     yield folder.name
+
+
+def _say_not_recorded(scripts: Mapping[str, int]) -> None:
+    """Say which Python scripts were started and not recorded, if any: how often each."""
+    if scripts:
+        names = sorted({os.path.basename(path) for path in scripts})
+        started = "1 Python script" if sum(scripts.values()) == 1 else f"{sum(scripts.values())} Python scripts"
+        log.info(
+            f"The program has started {started} ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}), not"
+            " recorded here. To record one that trains, start it with `python -m msprobe run` in front of it and a"
+            " --dump-path of its own."
+        )
 
 
 def _folder_of_process() -> str:
@@ -179,45 +188,58 @@ class _Expected:
 
     def _joins(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = original(*args, **kwargs)
-        if _is_member():
-            self._begin()
+        attempt(self._begins)
         return result
 
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if not _is_member():
-                return original(module, *args, **kwargs)
-            self._begin()
-            return nn.Module.__call__(module, *args, **kwargs)
+            has_begun = attempt(self._begins)
+            if has_begun:
+                return nn.Module.__call__(module, *args, **kwargs)
+            return original(module, *args, **kwargs)
 
         return __call__
+
+    def _begins(self) -> bool:
+        """True if this process is a rank by now: what it does is recorded from here on."""
+        if not _is_member():
+            return False
+        self._begin()
+        return True
 
     def _making(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             original(optimizer, *args, **kwargs)
-            if self._recording is None:
-                self._begin(folder="" if _is_member() else _folder_of_process())
-                if self._recording is not None:
-                    self._recording.steps.guard(self._recording.steps.rule.made, optimizer)
+            attempt(self._made, optimizer)
 
         return __init__
+
+    def _made(self, optimizer: Any) -> None:
+        if self._recording is not None:
+            return
+        self._begin(folder="" if _is_member() else _folder_of_process())
+        if self._recording is not None:
+            self._recording.steps.rule.made(optimizer)
 
     def _watched_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def run_backward(*args: Any, **kwargs: Any) -> Any:
-            if not _is_member() and PrecisionDebugger.existing() is None:
-                log.once(
-                    "no rank",
-                    "warning",
-                    f"This process ({process.current_process().name}) trains, and is not recorded: it is no rank of a"
-                    " process group. To record it, start what it does as a program of its own, with `python -m msprobe"
-                    " run` in front of it and a --dump-path of its own.",
-                )
+            attempt(self._say_if_no_rank)
             return original(*args, **kwargs)
 
         return run_backward
+
+    def _say_if_no_rank(self) -> None:
+        if not _is_member() and PrecisionDebugger.existing() is None:
+            log.once(
+                "no rank",
+                "warning",
+                f"This process ({process.current_process().name}) trains, and is not recorded: it is no rank of a"
+                " process group. To record it, start what it does as a program of its own, with `python -m msprobe"
+                " run` in front of it and a --dump-path of its own.",
+            )
 
     def _stop_waiting(self) -> None:
         self._patches.detach()

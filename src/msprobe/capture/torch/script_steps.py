@@ -22,13 +22,14 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.compiler import ImportWatch, RegionWatch, compiler_import
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.exchanges import Exchanges
-from msprobe.capture.torch.module_tree import models_of, parameters_inside
 from msprobe.capture.torch.optimizer_cycle import all_optimizers, parameters_of
 from msprobe.capture.torch.optimizers import OptimizerRecorder
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.script_models import ScriptModels, optimizer_parts
 from msprobe.capture.torch.step_rules import ADVICE, CallRule, rule_of
 from msprobe.capture.torch.surroundings import aside
+from msprobe.capture.torch.user_modules import models_of, parameters
+from msprobe.guard import attempt, guarded
 
 
 class ScriptSteps:
@@ -126,23 +127,19 @@ class ScriptSteps:
     def detach(self) -> None:
         """Leave nothing behind. Recording stops: what it has replaced lies over what was replaced here."""
         self._attached = False
-        self.guard(self._end_recording)
-        self._say_why()
+        attempt(self._end_recording)
+        attempt(self._say_why)
         if self._import is not None and self._import in sys.meta_path:
             sys.meta_path.remove(self._import)
-        self._exchanges.detach()
-        self.rule.detach()
+        attempt(self._exchanges.detach)
+        attempt(self.rule.detach)
         for one in reversed(self._patches):
-            one.detach()
+            attempt(one.detach)
         self._patches.clear()
-        self._calls.detach()
+        attempt(self._calls.detach)
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-
-    def guard(self, work: Callable[..., Any], *given: Any) -> Any:
-        """Do our own work, which must not fail the program."""
-        return self.debugger.recorder.session.guard(work, *given)
 
     def _end_recording(self) -> None:
         """The program ends, in the middle of a step or of what turns out to be none."""
@@ -153,7 +150,7 @@ class ScriptSteps:
         elif self.failed:
             # Still recording, as far as the session knows: it will be closed in the middle of a step.
             recorder.detach()
-        elif self.guard(self.rule.is_over):
+        elif attempt(self.rule.is_over):
             self.debugger.stop()
         elif self._is_no_step():
             if self._has_called:
@@ -210,35 +207,42 @@ class ScriptSteps:
 
     def entered(self, frame: types.FrameType) -> None:
         """Compiled code runs: it must not see that calls of modules are watched."""
-        recorder = self.debugger.recorder
-        if self._depth == 0:
-            self.guard(self._end_if_over)
-            if not recorder.session.recording and self._may_begin() and self._begin():
-                self._has_called = True
-                recorder.regions.record_region(frame)
-                self._began_in_region = True
+        attempt(self._begin_in_region, frame)
         self._calls.detach()
+
+    def _begin_in_region(self, frame: types.FrameType) -> None:
+        recorder = self.debugger.recorder
+        if self._depth:
+            return
+        attempt(self._end_if_over)
+        if not recorder.session.recording and self._may_begin() and self._begin():
+            self._has_called = True
+            recorder.regions.record_region(frame)
+            self._began_in_region = True
 
     def left(self, frame: types.FrameType | None) -> None:
         """It is back."""
-        began, self._began_in_region = self._began_in_region, False
-        if began:
-            self.guard(self.debugger.recorder.regions.end_region, frame)
+        attempt(self._end_region, frame)
         if self._attached:
             self._calls.attach()
+
+    def _end_region(self, frame: types.FrameType | None) -> None:
+        began, self._began_in_region = self._began_in_region, False
+        if began:
+            self.debugger.recorder.regions.end_region(frame)
 
     # ------------------------------------------------------------ the model
 
     def _watched_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if self._depth or threading.get_ident() != self._thread:
-                if not self._depth and not self._met:
-                    self._met = "modules were called in other threads than the script's main thread only"
+            is_outermost = attempt(self._is_outermost)
+            if not is_outermost:
                 return original(module, *args, **kwargs)
             self._depth += 1
             try:
-                if self.guard(self._outermost, module, sys._getframe(1)):
+                has_begun = attempt(self._outermost, module, sys._getframe(1))
+                if has_begun:
                     # The call has begun before the recorder could watch it.
                     return self.debugger.recorder.regions.modules.around(
                         module, lambda: original(module, *args, **kwargs), args, kwargs
@@ -249,15 +253,24 @@ class ScriptSteps:
 
         return __call__
 
+    def _is_outermost(self) -> bool:
+        """No module runs, and this is the thread of the script."""
+        if self._depth:
+            return False
+        is_here = threading.get_ident() == self._thread
+        if not is_here and not self._met:
+            self._met = "modules were called in other threads than the script's main thread only"
+        return is_here
+
     def _outermost(self, module: nn.Module, frame: types.FrameType) -> bool:
         """A module is called from outside of all modules; True if recording begins here."""
         session = self.debugger.recorder.session
-        if isinstance(module, torch.jit.ScriptModule) or session.ended:
+        if session.ended:
             return False
         gradients = torch.is_grad_enabled()
         if self._is_inference and gradients:
             self._give_up_inference()
-        has_parameters = next(parameters_inside(module), None) is not None
+        has_parameters = next(parameters(module), None) is not None
         if has_parameters:
             self._end_if_over()
         if not gradients and session.recording and not self._has_called and self._is_no_step():
@@ -343,23 +356,26 @@ class ScriptSteps:
         if begins and self.debugger.settings.level in ("L1", "mix"):
             self._exchanges.attach()
 
+    @guarded
     def _begin_with_exchange(self) -> None:
         """A rank sends or receives before it calls a model: a stage of a pipeline gets its input so."""
         session = self.debugger.recorder.session
         if self._depth or threading.get_ident() != self._thread or session.recording or session.ended:
             return
         if torch.is_grad_enabled() and self._may_begin():
-            self.guard(self._begin)
+            self._begin()
 
+    @guarded
     def _begin_call(self) -> None:
         """The function that is a step begins."""
         if threading.get_ident() == self._thread and not self.debugger.recorder.session.recording:
-            self.guard(self._begin)
+            self._begin()
 
+    @guarded
     def _end_call(self, error: BaseException | None) -> None:
         """It has returned, or raised."""
         if threading.get_ident() == self._thread and error is None:
-            self.guard(self.end_step)
+            self.end_step()
 
     def _begin_without_modules(self) -> None:
         """The program computes without calls of modules: all that it does belongs to its steps."""
@@ -373,17 +389,23 @@ class ScriptSteps:
 
     def _watched_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def before(*args: Any, **kwargs: Any) -> Plan:
-            if threading.get_ident() != self._thread:
-                return original, args, kwargs, None
-            self._backwards += 1
-            if self._backwards == 1:
-                self.guard(self._before_backward, kwargs.get("accumulate_grad", True), args[0] if args else ())
-            return original, args, kwargs, self
+            is_followed = attempt(self._backward_begins, args, kwargs)
+            return original, args, kwargs, self if is_followed else None
 
-        def after(token: Any, result: Any, error: BaseException | None) -> None:
-            self._backwards -= 1
+        return Around(before, self._after_backward)  # type: ignore[no-any-return]
 
-        return Around(before, after)  # type: ignore[no-any-return]
+    def _backward_begins(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """A backward pass is about to run; True if :meth:`_after_backward` is to be called."""
+        if threading.get_ident() != self._thread:
+            return False
+        self._backwards += 1
+        if self._backwards == 1:
+            attempt(self._before_backward, kwargs.get("accumulate_grad", True), args[0] if args else ())
+        return True
+
+    @guarded
+    def _after_backward(self, token: Any, result: Any, error: BaseException | None) -> None:
+        self._backwards -= 1
 
     def _before_backward(self, accumulates: bool, roots: Sequence[Any]) -> None:
         session = self.debugger.recorder.session
@@ -416,18 +438,22 @@ class ScriptSteps:
         @functools.wraps(original)
         def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             original(optimizer, *args, **kwargs)
-            if threading.get_ident() == self._thread:
-                self.guard(self.rule.made, optimizer)
+            attempt(self._made, optimizer)
 
         return __init__
 
+    def _made(self, optimizer: Any) -> None:
+        if threading.get_ident() == self._thread:
+            self.rule.made(optimizer)
+
+    @guarded
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if threading.get_ident() != self._thread:
             return None
         session = self.debugger.recorder.session
         if not self._stepping:
             with aside(), session.thread.mute():
-                self.guard(self.rule.before_step, optimizer)
+                attempt(self.rule.before_step, optimizer)
         closure = kwargs.get("closure") if len(args) < 2 else args[1]
         if session.recording or session.ended or not callable(closure):
             self._stepping.append((optimizer, None))
@@ -440,51 +466,66 @@ class ScriptSteps:
             try:
                 return closure(*given, **named)
             finally:
-                for part in self._optimizer_parts():
-                    part.closure_ended(optimizer)
+                attempt(self._closure_ended, optimizer)
 
         if len(args) < 2:
             return args, {**kwargs, "closure": watched}
         return (args[0], watched, *args[2:]), kwargs
+
+    def _closure_ended(self, optimizer: Any) -> None:
+        for part in self._optimizer_parts():
+            part.closure_ended(optimizer)
 
     def _leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The block that an optimizer's step runs in ends behind all hooks, those of the recorder included."""
 
         @functools.wraps(original)
         def __exit__(block: Any, *error: Any) -> Any:
-            result = original(block, *error)
-            name = getattr(block, "name", "")
-            if self._stepping and threading.get_ident() == self._thread:
-                optimizer, _ = self._stepping[-1]
-                if name == f"Optimizer.step#{type(optimizer).__name__}.step":
-                    self._stepping.pop()
-                    self._steps_made += 1
-                    for part in self._optimizer_parts():
-                        part.leave(optimizer, error[1] if len(error) > 1 else None)
-                    if (not error or error[0] is None) and self.guard(
-                        self.rule.stepped, optimizer, bool(self._stepping)
-                    ):
-                        self._ends_step = True
-                    if not self._stepping:
-                        self._end_after_optimizers()
-            return result
+            try:
+                return original(block, *error)
+            finally:
+                attempt(self._left, block, error)
 
         return __exit__
+
+    def _left(self, block: Any, error: tuple[Any, ...]) -> None:
+        """A range of the profiler has ended; that of an optimizer's step is its end."""
+        if not self._stepping or threading.get_ident() != self._thread:
+            return
+        optimizer, _ = self._stepping[-1]
+        if getattr(block, "name", "") != f"Optimizer.step#{type(optimizer).__name__}.step":
+            return
+        self._stepping.pop()
+        self._steps_made += 1
+        for part in self._optimizer_parts():
+            attempt(part.leave, optimizer, error[1] if len(error) > 1 else None)
+        if (not error or error[0] is None) and attempt(self.rule.stepped, optimizer, bool(self._stepping)):
+            self._ends_step = True
+        if not self._stepping:
+            self._end_after_optimizers()
 
     def _scaled_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            stepped = self._steps_made
+            before = attempt(self._count_steps)
             result = original(scaler, optimizer, *args, **kwargs)
-            if self._steps_made == stepped and threading.get_ident() == self._thread:
-                # Left out: the gradients are not finite. Recorded before the step ends.
-                for part in self._optimizer_parts():
-                    part.skip_scaled(optimizer)
-                self._ends_step |= bool(self.guard(self.rule.stepped, optimizer))
-                self._end_after_optimizers()
+            attempt(self._scaled, optimizer, before)
             return result
 
         return step
+
+    def _count_steps(self) -> int:
+        return self._steps_made
+
+    def _scaled(self, optimizer: Any, before: int | None) -> None:
+        """A scaler has let ``optimizer`` step, or has not: its gradients are not finite."""
+        if self._steps_made != before or threading.get_ident() != self._thread:
+            return
+        # Recorded before the step ends.
+        for part in self._optimizer_parts():
+            attempt(part.skip_scaled, optimizer)
+        self._ends_step |= bool(attempt(self.rule.stepped, optimizer))
+        self._end_after_optimizers()
 
     # ------------------------------------------------------------ the end of a step
 
@@ -495,7 +536,7 @@ class ScriptSteps:
         if self._waits_for_end:
             self.debugger.stop()
         else:
-            self.guard(self.end_step)
+            self.end_step()
 
     def _end_if_over(self) -> None:
         """A model is about to be called: maybe in a step of its own."""

@@ -50,7 +50,7 @@ class ModelReference:
     def __call__(self) -> Any:
         """The model; None if there is none, or not all of it any more."""
         models = [reference() for reference in self._references]
-        if not models or None in models:
+        if not models or any(model is None for model in models):
             return None
         return models if self._several else models[0]
 

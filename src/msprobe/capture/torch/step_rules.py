@@ -21,14 +21,16 @@ from typing import Any
 
 from torch import nn
 
+from msprobe.capture.identity import IdentitySet
 from msprobe.capture.step_on import StepOn
 from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.function_calls import code_runs, functions_named
 from msprobe.capture.torch.hand_updates import HandUpdates, LeafUpdates
-from msprobe.capture.torch.module_tree import ModuleSet, parameters_inside
 from msprobe.capture.torch.optimizer_cycle import MOST_WAITED, OptimizerCycle, parameters_of
 from msprobe.capture.torch.surroundings import aside
+from msprobe.capture.torch.user_modules import parameters
+from msprobe.guard import attempt
 
 #: What to do where steps are counted otherwise than the user does.
 ADVICE = " If steps end elsewhere, say so: --step-on backward, optimizer:NAME or call:FUNCTION."
@@ -43,7 +45,7 @@ class StepRule:
     def __init__(self, all_optimizers: Callable[[], Iterable[Any]], advice: str = "") -> None:
         self.cycle = OptimizerCycle(all_optimizers, self._is_used, advice)
         # Called on their own in this step.
-        self.called = ModuleSet()
+        self.called = IdentitySet()
         # A backward pass has run in this step, and one since an optimizer stepped last.
         self.has_backward = False
         self.has_unused_backward = False
@@ -111,7 +113,7 @@ class StepRule:
     def _is_used(self, optimizer: Any) -> bool:
         """True if a module with a parameter of ``optimizer`` was called in this step."""
         updated = {id(parameter) for parameter in parameters_of(optimizer)}
-        return any(id(p) in updated for module in self.called for p in parameters_inside(module))
+        return any(id(p) in updated for module in self.called for p in parameters(module))
 
 
 class UpdateRule(StepRule):
@@ -150,7 +152,7 @@ class UpdateRule(StepRule):
             return
         hand = self._hand_of(model)
         # A model that comes up behind a backward pass may be a copy, for an inner loop.
-        if hand is None and not self.has_backward and next(parameters_inside(model), None) is not None:
+        if hand is None and not self.has_backward and next(parameters(model), None) is not None:
             hand = HandUpdates(model)
             self._hands[id(model)] = weakref.ref(model), hand
             if not self._has_optimizer(hand):
@@ -357,23 +359,32 @@ class CallRule(StepRule):
         return runs
 
     def _run(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._depth:
+        is_step = attempt(self._call_begins)
+        if not is_step:
             return original(*args, **kwargs)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            attempt(self._call_ends, error)
+            raise
+        attempt(self._call_ends, None)
+        return result
+
+    def _call_begins(self) -> bool:
+        """The function is called; True if that is a step."""
+        if self._depth:
+            return False
         if self._joined:
             self._joined = False
-            self._end(None)
+            attempt(self._end, None)
         self._depth += 1
         self._ever = True
-        self._begin()
-        error: BaseException | None = None
-        try:
-            return original(*args, **kwargs)
-        except BaseException as problem:
-            error = problem
-            raise
-        finally:
-            self._depth -= 1
-            self._end(error)
+        attempt(self._begin)
+        return True
+
+    def _call_ends(self, error: BaseException | None) -> None:
+        self._depth -= 1
+        self._end(error)
 
     def is_over(self) -> bool:
         """See the base class."""

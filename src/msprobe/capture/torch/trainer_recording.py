@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable, Iterable
 from multiprocessing import parent_process, util
 from typing import Any
 
+from msprobe.capture.identity import IdentitySet
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.store import durable
@@ -62,7 +62,7 @@ class TrainerRecording:
         ``optimizers``: what the Trainer has, where it may be several. ``ends_steps``: :meth:`end_step` will tell where
         each step ends.
         """
-        own = weakref.WeakSet(optimizers)
+        own = IdentitySet(optimizers)
         self.end(failed=True)
         if self._process != os.getpid():
             self._debugger = self._make_debugger()

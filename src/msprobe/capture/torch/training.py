@@ -8,6 +8,7 @@ from typing import Any
 from msprobe.capture import training
 from msprobe.capture.torch.listening import Listening
 from msprobe.capture.torch.recorder import TorchRecorder
+from msprobe.capture.torch.user_modules import parameters
 from msprobe.config.settings import Settings
 
 
@@ -16,7 +17,7 @@ class TrainingListening(training.TrainingListening, Listening):
 
     def parameters_of(self, model: Any) -> Sequence[Any]:
         """See the base class."""
-        return list(model.parameters())
+        return list(parameters(model))
 
     def parameters_in(self, optimizer: Any) -> Sequence[Any]:
         """See the base class."""

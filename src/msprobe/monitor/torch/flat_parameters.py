@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from msprobe import log
+from msprobe.capture.torch.user_modules import modules
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class FlatParameters:
         self._handles: list[Any] = []
         try:
             for model in models:
-                for module in model.modules():
+                for module in modules(model):
                     if type(module).__name__ == "FullyShardedDataParallel":
                         self._add(module)
         except (AttributeError, TypeError, ValueError) as error:

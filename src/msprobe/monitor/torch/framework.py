@@ -16,6 +16,7 @@ from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.capture.torch.storages import in_backward
+from msprobe.capture.torch.user_modules import is_training, named_modules, named_parameters, storage_of
 from msprobe.monitor.framework import DEFER, Named
 from msprobe.monitor.operators import Operators
 from msprobe.monitor.torch.meter import Meter
@@ -47,7 +48,7 @@ class TorchFramework:
 
     def modules_of(self, model: nn.Module) -> Named:
         """See the protocol."""
-        return list(model.named_modules())
+        return named_modules(model)
 
     def is_wrapper(self, module: nn.Module) -> bool:
         """See the protocol."""
@@ -55,11 +56,11 @@ class TorchFramework:
 
     def parameters_of(self, model: nn.Module) -> Named:
         """See the protocol."""
-        return [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+        return [(name, one) for name, one in named_parameters(model) if one.requires_grad]
 
     def own_parameters(self, module: nn.Module) -> Iterable[tuple[str, Any]]:
         """See the protocol."""
-        return [(key, one) for key, one in module._parameters.items() if one is not None]
+        return [(key, one) for key, one in storage_of(module, "_parameters").items() if one is not None]
 
     def repeats(self, event: Any) -> bool:
         """See the protocol."""
@@ -67,7 +68,7 @@ class TorchFramework:
 
     def trains(self, module: nn.Module) -> bool:
         """See the protocol."""
-        return module.training
+        return is_training(module)
 
     def rank(self) -> int:
         """See the protocol."""

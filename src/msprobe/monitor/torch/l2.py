@@ -21,6 +21,7 @@ from msprobe.capture.torch.models import name_modules
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.capture.torch.storages import in_backward
+from msprobe.capture.torch.user_modules import is_training
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.measurements import Quantity
 from msprobe.monitor.names import Targets
@@ -113,7 +114,7 @@ class LayerFeatures(Observer):
 
     @staticmethod
     def _counts(event: Any) -> bool:
-        return bool(event.module.training) and in_backward() == -1
+        return is_training(event.module) and in_backward() == -1
 
     # ---------------------------------------------------------------- what
 

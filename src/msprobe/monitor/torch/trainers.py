@@ -10,6 +10,7 @@ import torch
 
 from msprobe import log
 from msprobe.capture.torch.module_calls import WatchedModule, watch_module
+from msprobe.capture.torch.user_modules import is_training
 from msprobe.monitor.torch.trainer import TrainerMon
 
 
@@ -87,7 +88,7 @@ class _Loss:
         """See :class:`msprobe.capture.torch.module_calls.Watcher`."""
         is_whole = self._is_whole.pop()
         try:
-            if error is None and module.training and torch.is_grad_enabled():
+            if error is None and is_training(module) and torch.is_grad_enabled():
                 loss = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
                 self._training.note_loss(loss, 1.0 if is_whole else self._share)
         except Exception as problem:

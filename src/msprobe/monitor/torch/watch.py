@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from msprobe.capture.listeners import Observer
+from msprobe.capture.torch.user_modules import modules, parameters
 from msprobe.monitor import measuring
 from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.framework import Framework
@@ -89,13 +90,11 @@ def _nothing() -> None:
 def _is_sharded(models: Sequence[nn.Module]) -> bool:
     """True if a wrapper shards parameters, so that gradients gather out of sight."""
     names = ("FullyShardedDataParallel", "FSDPModule")
-    return any(
-        base.__name__ in names for model in models for module in model.modules() for base in type(module).__mro__
-    )
+    return any(base.__name__ in names for model in models for module in modules(model) for base in type(module).__mro__)
 
 
 def _device_of(models: Sequence[nn.Module]) -> torch.device:
     for model in models:
-        for parameter in model.parameters():
+        for parameter in parameters(model):
             return parameter.device
     return torch.device("cpu")

@@ -1,0 +1,109 @@
+"""Where every error of ours ends: what we do inside a training costs the training nothing.
+
+What a program, or the framework in its name, calls of ours has one of three forms, none of which lets an error of ours
+out, while an error of the program's own passes unchanged:
+
+- a function that runs nothing of the program's: all of it is one ``try`` that ends in :func:`report`, or it is
+  decorated with :func:`guarded`;
+- a function that stands around one of the program's: it calls that one itself, and what is ours only by
+  :func:`attempt` (or a session's ``guard``);
+- a method that users call and whose arguments may be wrong: decorated with :func:`answers_user`, which lets the errors
+  that are meant for them pass.
+
+What failed is noted by the session that was made last: one line in the log, the details beside the dump.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, cast
+
+from msprobe import log
+from msprobe.errors import MsprobeError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Reporter(Protocol):
+    """Who notes errors: a session."""
+
+    def fault(self, what: str, error: BaseException) -> None:
+        """``what`` failed with ``error``. Must not raise."""
+
+
+def _nobody() -> Reporter | None:
+    return None
+
+
+_reporter: Callable[[], Reporter | None] = _nobody
+
+
+def report_to(reporter: Reporter) -> None:
+    """Errors are noted by ``reporter`` from now on, as long as it is there."""
+    global _reporter
+    _reporter = weakref.ref(reporter)
+
+
+def report(what: str, error: BaseException) -> None:
+    """Note an error of ours; ``what`` failed. Never raises."""
+    try:
+        reporter = _reporter()
+        if reporter is not None:
+            reporter.fault(what, error)
+        else:
+            kind = type(error).__name__
+            log.once(("fault", what, kind), "error", f"Could not do {what}: {kind}: {error}")
+    except Exception:
+        return
+
+
+def attempt(work: Callable[..., Any], *args: Any) -> Any:
+    """Do our own ``work``; what it returns, or None if it failed, which is noted."""
+    try:
+        return work(*args)
+    except Exception as error:
+        report(name_of(work), error)
+        return None
+
+
+def guarded(function: _Function) -> _Function:
+    """``function``, which runs nothing of the program's: where it fails that is noted, and it returns None."""
+
+    @functools.wraps(function)
+    def guarded_function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            report(name_of(function), error)
+            return None
+
+    return cast(_Function, guarded_function)
+
+
+def answers_user(function: _Function) -> _Function:
+    """As :func:`guarded`, of a method that users call: a MsprobeError says what is wrong with what they gave, and
+    passes.
+    """
+
+    @functools.wraps(function)
+    def answering_function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MsprobeError:
+            raise
+        except Exception as error:
+            report(name_of(function), error)
+            return None
+
+    return cast(_Function, answering_function)
+
+
+def name_of(work: Any) -> str:
+    """What ``work`` is called in the log."""
+    try:
+        found = getattr(work, "__func__", work)
+        return str(getattr(found, "__qualname__", "work")).rpartition("<locals>.")[2]
+    except Exception:
+        return "work"

@@ -1,0 +1,100 @@
+"""The guard: errors of ours end in it, errors of the program's pass."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from msprobe import guard
+from msprobe.capture.identity import IdentityMap, IdentitySet
+from msprobe.errors import InvalidInputError
+
+
+class Noted:
+    """A reporter that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.faults: list[tuple[str, BaseException]] = []
+
+    def fault(self, what: str, error: BaseException) -> None:
+        self.faults.append((what, error))
+
+
+@pytest.fixture
+def noted() -> Noted:
+    found = Noted()
+    guard.report_to(found)
+    return found
+
+
+def fails() -> None:
+    raise ZeroDivisionError
+
+
+def test_what_fails_is_noted_and_gives_none(noted: Noted) -> None:
+    assert guard.attempt(fails) is None
+    assert guard.guarded(fails)() is None
+    assert guard.answers_user(fails)() is None
+    assert [type(error) for _, error in noted.faults] == [ZeroDivisionError] * 3
+    assert {what for what, _ in noted.faults} == {"fails"}
+
+
+def test_what_works_gives_its_result(noted: Noted) -> None:
+    assert guard.attempt(max, 1, 2) == 2
+    assert guard.guarded(lambda x: x + 1)(1) == 2
+    assert noted.faults == []
+
+
+def test_a_user_is_told_what_is_wrong_and_may_interrupt(noted: Noted) -> None:
+    def refuses() -> None:
+        raise InvalidInputError("no")
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(InvalidInputError):
+        guard.answers_user(refuses)()
+    assert guard.guarded(refuses)() is None
+    with pytest.raises(KeyboardInterrupt):
+        guard.guarded(interrupted)()
+
+
+def test_a_reporter_that_fails_or_is_gone_costs_nothing() -> None:
+    class Broken(Noted):
+        def fault(self, what: str, error: BaseException) -> None:
+            raise ValueError
+
+    broken = Broken()
+    guard.report_to(broken)
+    assert guard.attempt(fails) is None
+    del broken
+    gc.collect()
+    assert guard.attempt(fails) is None
+
+
+class Odd:
+    """An object that can be compared with nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("ambiguous")
+
+
+def test_collections_tell_objects_apart_by_what_they_are_and_keep_none_alive() -> None:
+    one, other = Odd(), Odd()
+    members, counts = IdentitySet([one]), IdentityMap[int]()
+    counts[one] = 1
+    counts[one] = counts.get(one, 0) + 1
+    assert one in members
+    assert other not in members
+    assert (counts.get(one), counts.get(other, 0), len(counts)) == (2, 0, 1)
+    assert counts.setdefault(other, 7) == 7
+    assert counts.pop(other) == 7
+    del one
+    gc.collect()
+    assert (len(members), len(counts)) == (0, 0)
