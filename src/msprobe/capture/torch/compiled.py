@@ -23,11 +23,11 @@ from torch import nn
 from torch.autograd.function import BackwardCFunction
 
 from msprobe import log
-from msprobe.capture.torch import private
+from msprobe.capture.torch import module_calls, private
 from msprobe.capture.torch.compiled_modules import CompiledModules
 from msprobe.capture.torch.compiler import (
+    COMPILER_WATCH,
     ImportWatch,
-    RegionWatch,
     compiler_import,
     leave_our_code_alone,
     never_compile,
@@ -78,7 +78,6 @@ class CompiledRegions:
         self._module_hooks = module_hooks
         self._graph = graph
         self._stop = stop
-        self._watch = RegionWatch(self)
         self._thread = _ThreadState()
         self._lock = threading.RLock()
         self._aside = 0
@@ -126,7 +125,7 @@ class CompiledRegions:
 
     def begun(self) -> None:
         """Recording has begun; if that was inside a compiled region, it waits for the end of the region."""
-        frame = self._watch.region_of(sys._getframe(1)) if self._patches and not self.eager else None
+        frame = COMPILER_WATCH.region_of(sys._getframe(1)) if self._patches and not self.eager else None
         if frame is not None:
             self.step_aside()
 
@@ -146,7 +145,9 @@ class CompiledRegions:
         self.modules.forget()
         self._aside = 0
         self._thread.__init__()  # type: ignore[misc]
-        self._watch.forget()
+        if self.eager:
+            module_calls.see_regions(False)
+        COMPILER_WATCH.leave(self)
         self._graph.resume()
 
     def pause(self) -> None:
@@ -172,13 +173,13 @@ class CompiledRegions:
                 "info",
                 'torch.compile: while recording, compiled parts run uncompiled, as "compile": "eager" asks.',
             )
+            module_calls.see_regions(True)
             self._stance = private.run_uncompiled()
             if self._stance is None:
                 for name in names:
                     patches.add(frames, name, _always_off)
         else:
-            for name in names:
-                patches.add(frames, name, self._watch.replacement)
+            COMPILER_WATCH.join(self)
             patches.add(BackwardCFunction, "apply", self._compiled_backward)
             patches.add(BackwardCFunction, "apply_boxed", self._compiled_backward)
             if private.has("compiled autograd"):
@@ -247,8 +248,7 @@ class CompiledRegions:
     def end_region(self, frame: types.FrameType | None) -> None:
         """It was left. The compiler, which was at work as recording began, may have been seen to switch once less."""
         if self._thread.depth:
-            self._watch.forget()
-            self.left(frame)
+            COMPILER_WATCH.end_region(frame)
 
     def _begin(self, frame: types.FrameType) -> Any:
         """A compiled function that is no pass of a module gets an entry of its own:

@@ -13,6 +13,7 @@ from importlib.abc import MetaPathFinder
 from typing import Any, Protocol
 
 from msprobe.capture.torch import private
+from msprobe.capture.torch.patches import Patches
 from msprobe.guard import attempt, report
 
 
@@ -159,10 +160,63 @@ def _token_of(frame: types.FrameType) -> Any:
     return frame
 
 
+class CompilerWatch:
+    """The one watch over compiled regions in this process: whoever wants to know of them joins it.
+
+    Several that replace the compiler's switch one over the other would see it switched twice, and could not be taken
+    away in any order.
+    """
+
+    def __init__(self) -> None:
+        self._watch = RegionWatch(self)
+        self._joined: list[Regions] = []
+        self._patches: Patches | None = None
+
+    def join(self, regions: Regions) -> None:
+        """Tell ``regions`` of regions from now on. The compiler must have been imported."""
+        if not any(other is regions for other in self._joined):
+            self._joined.append(regions)
+        if self._patches is None:
+            self._patches = Patches()
+            for name in private.switches():
+                self._patches.add(private.eval_frame(), name, self._watch.replacement)
+            self._patches.attach()
+
+    def leave(self, regions: Regions) -> None:
+        """Tell ``regions`` nothing more, of a region that runs now neither."""
+        self._joined = [other for other in self._joined if other is not regions]
+        if not self._joined and self._patches is not None:
+            patches, self._patches = self._patches, None
+            patches.detach()
+            self._watch.forget()
+
+    def region_of(self, frame: types.FrameType | None) -> types.FrameType | None:
+        """See :meth:`RegionWatch.region_of`."""
+        return self._watch.region_of(frame)
+
+    def end_region(self, frame: types.FrameType | None) -> None:
+        """The region that this thread is in is over, which the compiler's switch does not show."""
+        self._watch.forget()
+        self.left(frame)
+
+    def entered(self, frame: types.FrameType) -> None:
+        """See :class:`Regions`."""
+        for regions in list(self._joined):
+            regions.entered(frame)
+
+    def left(self, frame: types.FrameType | None) -> None:
+        """See :class:`Regions`."""
+        for regions in reversed(self._joined):
+            regions.left(frame)
+
+
 def never_compile(function: Any) -> None:
     """Have the compiler run this function as it is, should it come by."""
     private.skip_code(function.__code__)
 
+
+#: See :class:`CompilerWatch`.
+COMPILER_WATCH = CompilerWatch()
 
 _told = False
 

@@ -23,8 +23,7 @@ from msprobe import log
 from msprobe.capture.around import Around, Plan
 from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
-from msprobe.capture.torch.compiler import ImportWatch, RegionWatch, compiler_import
-from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.compiler import COMPILER_WATCH, ImportWatch, compiler_import
 from msprobe.capture.user_hooks import PassHook
 from msprobe.guard import attempt, report
 
@@ -64,6 +63,11 @@ def watch_module(module: nn.Module, watcher: Watcher, ahead: bool = False) -> Wa
 def pause() -> None:
     """No pass is seen until :func:`resume`: torch looks as if nobody watched. May be nested."""
     _CALLS.pause()
+
+
+def see_regions(are_seen: bool) -> None:
+    """Whether passes inside of compiled regions are seen, as they run uncompiled."""
+    _CALLS.are_regions_seen = are_seen
 
 
 def resume() -> None:
@@ -133,9 +137,10 @@ class _ModuleCalls:
         self._watched: dict[int, _Watchers] = {}
         self._functions: FunctionCalls | None = None
         self._paused = 0
+        # Compiled code runs uncompiled now, so what is inside of it is seen.
+        self.are_regions_seen = False
         self._lock = threading.RLock()
-        self._region_watch = RegionWatch(self)
-        self._patches: Patches | None = None
+        self._in_regions = 0
         self._import: ImportWatch | None = None
 
     # ------------------------------------------------------------ who is watched
@@ -176,7 +181,7 @@ class _ModuleCalls:
             sys.meta_path.insert(0, self._import)
 
     def _see_calls(self) -> None:
-        if self._functions is None and not self._paused and self._watched:
+        if self._functions is None and not self._paused and not self._in_regions and self._watched:
             self._functions = FunctionCalls()
             if not self._functions.add_around(private.call_of_modules(), _entrance):
                 log.once("module calls", "warning", "This torch runs modules in C code: their passes are not seen.")
@@ -189,13 +194,12 @@ class _ModuleCalls:
 
     def _detach(self) -> None:
         self._leave_calls()
-        patches, self._patches = self._patches, None
-        if patches is not None:
-            patches.detach()
+        COMPILER_WATCH.leave(self)
+        # Of a region that runs now no end is told any more.
+        self._in_regions = 0
         watch, self._import = self._import, None
         if watch is not None and watch in sys.meta_path:
             sys.meta_path.remove(watch)
-        self._region_watch.forget()
 
     def pause(self) -> None:
         with self._lock:
@@ -212,17 +216,19 @@ class _ModuleCalls:
     def _watch_compiler(self) -> None:
         """Compiled code is made of what torch looks like: nobody watches inside."""
         with self._lock:
-            if self._patches is None and self._watched and private.has("compiled regions"):
-                self._patches = Patches()
-                for name in private.switches():
-                    self._patches.add(private.eval_frame(), name, self._region_watch.replacement)
-                self._patches.attach()
+            if self._watched and private.has("compiled regions"):
+                COMPILER_WATCH.join(self)
 
     def entered(self, frame: types.FrameType) -> None:
-        self.pause()
+        with self._lock:
+            if not self.are_regions_seen:
+                self._in_regions += 1
+                self._leave_calls()
 
     def left(self, frame: types.FrameType | None) -> None:
-        self.resume()
+        with self._lock:
+            self._in_regions = max(0, self._in_regions - 1)
+            self._see_calls()
 
     # ------------------------------------------------------------ a pass
 

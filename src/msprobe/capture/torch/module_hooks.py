@@ -62,8 +62,8 @@ class ModuleHooks:
             self.names[id(module)] = name
 
     def pause(self) -> None:
-        """See no passes until :meth:`resume`."""
-        if not self._is_paused:
+        """See no passes until :meth:`resume`. Without watched modules there is nothing to pause."""
+        if self._watched and not self._is_paused:
             self._is_paused = True
             module_calls.pause()
 

@@ -19,7 +19,7 @@ from msprobe.capture.around import Around, Plan
 from msprobe.capture.debugger import SWITCHED_OFF
 from msprobe.capture.step_on import StepOn
 from msprobe.capture.torch import private
-from msprobe.capture.torch.compiler import ImportWatch, RegionWatch, compiler_import
+from msprobe.capture.torch.compiler import COMPILER_WATCH, ImportWatch, compiler_import
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.exchanges import Exchanges
 from msprobe.capture.torch.optimizer_cycle import all_optimizers, parameters_of
@@ -100,7 +100,6 @@ class ScriptSteps:
         self._calls.add(torch.autograd, private.RUN_BACKWARD, self._watched_backward)
         self._patches: list[Patches] = []
         self._exchanges = Exchanges(self._begin_with_exchange)
-        self._watch = RegionWatch(self)
         self._import: ImportWatch | None = None
 
     # ------------------------------------------------------------ life
@@ -131,6 +130,7 @@ class ScriptSteps:
         attempt(self._say_why)
         if self._import is not None and self._import in sys.meta_path:
             sys.meta_path.remove(self._import)
+        attempt(COMPILER_WATCH.leave, self)
         attempt(self._exchanges.detach)
         attempt(self.rule.detach)
         for one in reversed(self._patches):
@@ -199,11 +199,7 @@ class ScriptSteps:
     def _attach_to_compiler(self) -> None:
         if not private.has("compiled regions"):
             return  # nothing will be recorded
-        patches = Patches()
-        for name in private.switches():
-            patches.add(private.eval_frame(), name, self._watch.replacement)
-        patches.attach()
-        self._patches.append(patches)
+        COMPILER_WATCH.join(self)
 
     def entered(self, frame: types.FrameType) -> None:
         """Compiled code runs: it must not see that calls of modules are watched."""
