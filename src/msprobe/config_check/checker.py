@@ -17,7 +17,7 @@ from msprobe.environment.configuration import collecting
 from msprobe.environment.configuration.pack import PackWriter, check_pack_path
 from msprobe.environment.hyperparameters.reading import NotAListError, UnknownSourceError, check_sources
 from msprobe.errors import InvalidInputError
-from msprobe.guard import answers_user
+from msprobe.guard import answers_user, guarded
 
 __all__ = ["CHECKERS", "ConfigChecker"]
 
@@ -199,6 +199,7 @@ def _guarded(what_is_lost: str, function: Callable[[], object]) -> None:
         log.once(f"config_check: {what_is_lost}", "error", f"config_check {what_is_lost}: {problem}")
 
 
+@guarded
 def _at_exit() -> None:
     _guarded("did not end", ConfigChecker.remove_patches)
 

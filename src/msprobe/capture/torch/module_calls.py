@@ -262,9 +262,8 @@ class _ModuleCalls:
 
     def end(self, running: _Pass, result: Any, error: BaseException | None) -> Any:
         """The module has run, or raised. ``(result,)`` for another result, else None."""
-        changed = None
         try:
-            module = running.module
+            module, changed = running.module, None
             if running.placed is not None:
                 running.placed.take_off(module)
             found = self._watched.get(id(module))
@@ -275,9 +274,10 @@ class _ModuleCalls:
                 if other is not None and error is None:
                     changed = other
                     result = other[0]
+            return changed
         except Exception as problem:
             report("a pass", problem)
-        return changed
+            return None
 
 
 def _enter(watchers: Sequence[Watcher], module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
