@@ -106,7 +106,7 @@ _SCRIPT_ROWS: dict[str, str | Row] = {
     "--reference": "--reference {own_code}:clean",
     "--control": "--control cpu",
     "--data-in-files": "--data-in-files",
-    "--minimize": Row("--minimize", reaches="msprobe.cli.op_generate:subprocess.run"),
+    "--minimize": Row("--minimize", reaches="msprobe.children.starting:run_script"),
 }
 _LINES = "-i {graph_file} -o out"
 _GRAPH = "-tp {renumbered} -gp {one} -o out"
@@ -230,6 +230,7 @@ TABLES: dict[str, Table] = {
             "-o": Row(instead="{verdict} -o other -- {script}"),
             "--config": Row(instead="{verdict} -o out --config {run_config} -- {script}"),
             "--first-step": Row(instead="{verdict} -o out --first-step 3 -- {script}"),
+            "--step-on": Row(instead="{verdict} -o out --step-on backward -- {script}"),
         },
         _RUN,
     ),
@@ -289,6 +290,7 @@ TABLES: dict[str, Table] = {
             "-o": Row(instead="{healthy} -o other -- {script}"),
             "--config": Row(instead="{healthy} -o out --config {run_config} -- {script}"),
             "--first-step": Row(instead="{healthy} -o out --first-step 3 -- {script}"),
+            "--step-on": Row(instead="{healthy} -o out --step-on backward -- {script}"),
         },
         _RUN,
     ),
@@ -403,6 +405,7 @@ TABLES: dict[str, Table] = {
             "--level": Row(instead="--level L0 -- {script}"),
             "--dump-path": Row(instead="--dump-path out -- {script}"),
             "--first-step": Row(instead="--first-step 3 -- {script}"),
+            "--step-on": Row(instead="--step-on backward -- {script}"),
             "--reference": Row(instead="--reference {healthy} -- {script}"),
             "--verdict": Row(instead="--verdict later -- {script}"),
             "--only": Row(instead="--only Torch.exp.0 -- {script}"),

@@ -63,7 +63,9 @@ def warn_once() -> None:
         return
     text = warning(sharers())
     if text:
-        print(f"msprobe: warning: {text}", file=sys.stderr)
+        from msprobe.foreign.console import say
+
+        say(f"msprobe: warning: {text}", file=sys.stderr)
 
 
 def _sharers_in(folder: str) -> Iterator[str]:

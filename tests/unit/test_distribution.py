@@ -36,7 +36,11 @@ def texts() -> list[Path]:
     for name in READ_BY_USERS:
         place = ROOT / name
         files = [place] if place.is_file() else sorted(place.rglob("*"))
-        found += [path for path in files if path.is_file() and path.suffix in kinds]
+        found += [
+            path
+            for path in files
+            if path.is_file() and path.suffix in kinds and not path.parent.name.endswith(".egg-info")
+        ]
     return found
 
 

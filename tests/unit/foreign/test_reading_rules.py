@@ -82,7 +82,10 @@ ALLOWED: dict[str, dict[str, str]] = {
         "environment/checkpoint": "an open regular file",
         "grad_probe/reading.py": "a file whose size was compared with its header",
     },
-    "unpickle": {"engine.py": "an error that was pickled in the same line, to see whether it can be"},
+    "unpickle": {
+        "engine.py": "an error that was pickled in the same line, to see whether it can be",
+        "children/job_process.py": "what a process and the jobs that it has started say over their own pipes",
+    },
     "load": {"capture/mindspore/kernel_statistics.py": "files of the recorder itself, of this process"},
 }
 KINDS = {
