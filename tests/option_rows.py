@@ -452,6 +452,12 @@ TOP = Table(
     {
         "--version": Row(instead="--version"),
         "--debug": Row(base="summary {missing}", instead="--debug summary {missing}", fails=True),
+        "--limit": Row(
+            base="merge_result -i {sheets} -o out -config {merge_config}",
+            instead="--limit 1e-9 merge_result -i {sheets} -o out -config {merge_config}",
+            refused=True,
+        ),
+        "--follow-links": Row(instead="--follow-links summary {healthy}", reaches="msprobe.cli:followed"),
         "-f": Row(
             instead="-f pytorch code_mapping --ir {graph_text} --dump_data {graph_dump} --output out", refused=True
         ),
