@@ -41,6 +41,12 @@ class Table:
             raise InvalidInputError(
                 f'{option} "{path}" lacks the columns {", ".join(missing)}; give an accuracy_checking_details_*.csv.'
             )
+        short = next((number for number, row in enumerate(rows[1:], 2) if row and len(row) < len(header)), None)
+        if short is not None:
+            raise InvalidInputError(
+                f'{option} "{path}": row {short} has {len(rows[short - 1])} cells of {len(header)}; '
+                "the file is incomplete."
+            )
         self.rows = [dict(zip(header, row, strict=False)) for row in rows[1:] if row]
         self.option = option
         self.counts = Counter(row["API Name"] for row in self.rows)

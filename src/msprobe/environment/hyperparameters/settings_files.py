@@ -74,7 +74,7 @@ def read_toml(path: str) -> dict[Any, Any]:
             )
     try:
         return dict(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:  # a number of thousands of digits is a ValueError
         raise InvalidInputError(f'"{path}" is no readable TOML file: {_one_line(problem)}.') from problem
 
 
