@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 # What does nothing but hand a call of the program's on: an error of its own can only be one of the program's.
 HANDS_ON = (
+    "capture/around.py:AroundPython.__call__:",
     "capture/torch/collectives_functions.py:_Watched.call:",
     "capture/torch/compiled.py:CompiledRegions._compiled_backward.apply:",
     "capture/torch/compiler.py:RegionWatch.replacement.set_eval_frame:",
