@@ -95,11 +95,11 @@ def _text(ended: Ended, alone: Ended) -> str:
 def test_a_function_of_ours_that_fails_costs_the_training_nothing(
     trainings: Trainings, tmp_path: Path, training: str
 ) -> None:
-    assert holes(trainings, tmp_path, training, 40, (0,)) == []
+    assert holes(trainings, tmp_path, training, 80, (0,)) == []
 
 
 def test_nor_does_one_without_the_extension(without_extension: Trainings, tmp_path: Path) -> None:
-    assert holes(without_extension, tmp_path, "mix", 40, (0,)) == []
+    assert holes(without_extension, tmp_path, "mix", 80, (0,)) == []
 
 
 @pytest.mark.slow
