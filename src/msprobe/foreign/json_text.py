@@ -93,6 +93,8 @@ def long_numbers(text: str, budget: Budget | None = None, exact: bool = False) -
     def number(digits: str) -> int | float:
         if budget is not None:
             budget.check_digits(len(digits))
+        elif len(digits) > Limits.digits:
+            raise ValueError(f"a number has {len(digits)} digits, at most {Limits.digits} are read")
         value = int(digits)
         return value if exact or -_LARGEST < value < _LARGEST else float(digits)
 
