@@ -14,7 +14,7 @@ from json import decoder
 from typing import Any, NamedTuple
 
 from msprobe.errors import InvalidInputError
-from msprobe.foreign.budget import Budget
+from msprobe.foreign.budget import Budget, Limits
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _LOOK_BYTES = 1 << 20
@@ -118,6 +118,6 @@ class JsonPlaces:
             reason = "it is nested too deeply"
         elif isinstance(problem, UnicodeDecodeError):
             reason = "a name in it is no UTF-8"
-        else:
-            reason = str(problem)
+        else:  # the one error that is left of those that the scanner knows
+            reason = f"a number in it has more than {Limits.digits} digits"
         return InvalidInputError(f'"{self._source}" is no readable JSON: {reason}.')
