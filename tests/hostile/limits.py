@@ -19,6 +19,18 @@ SECONDS, MEBIBYTES = 20, 1024
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
+# Starts a command from a small process: one that is forked from a large one counts the memory of that as its own.
+_LAUNCH = """
+import os, sys
+pid = os.fork()
+if pid == 0:
+    os.close(int(sys.argv[1]))
+    os.execv(sys.argv[2], sys.argv[2:])
+_, status, usage = os.wait4(pid, 0)
+os.write(int(sys.argv[1]), f"{status} {usage.ru_utime + usage.ru_stime} {usage.ru_maxrss}".encode())
+"""
+
+
 class Answer:
     """How a command ended: ``status``, ``text`` (both streams), ``seconds`` of the processor, ``mebibytes`` at most.
 
@@ -44,9 +56,12 @@ class Answer:
         words = [sys.executable if python else str(tool), *map(str, command)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **(variables or {})}
         begun = time.monotonic()
+        reading, writing = os.pipe()
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
-                words,
+                [sys.executable, "-I", "-S", "-c", _LAUNCH, str(writing), *words],
+                pass_fds=(writing,),
+                start_new_session=True,
                 cwd=cwd,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -54,19 +69,21 @@ class Answer:
                 stderr=subprocess.STDOUT,
                 preexec_fn=limit,
             )
-            while True:
-                pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-                if pid:
-                    break
-                if time.monotonic() - begun > 3 * seconds:
-                    os.kill(process.pid, signal.SIGKILL)  # Popen.kill would take its status away
-                time.sleep(0.02)
-            process.returncode = os.waitstatus_to_exitcode(status)
+            os.close(writing)
+            try:
+                process.wait(3 * seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             output.seek(0)
             self.text = output.read().decode("utf-8", "surrogateescape")
-        self.status, self.seconds = process.returncode, usage.ru_utime + usage.ru_stime
         self.waited = time.monotonic() - begun
-        self.mebibytes = usage.ru_maxrss // 1024
+        with open(reading, "rb") as report:
+            numbers = report.read().split()
+        self.status, self.seconds, self.mebibytes = -signal.SIGKILL, self.waited, 0
+        if numbers:
+            self.status = os.waitstatus_to_exitcode(int(numbers[0]))
+            self.seconds, self.mebibytes = float(numbers[1]), int(numbers[2]) // 1024
 
     def demand_quick(self, seconds: float = SECONDS, mebibytes: int = MEBIBYTES) -> None:
         """It ended by itself, within the limits, and without a traceback."""

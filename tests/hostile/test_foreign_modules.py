@@ -205,6 +205,7 @@ ALLOWED = {
     "children/starting.py": {"subprocess"},
     "capture/torch/child_processes.py": {"subprocess", "multiprocessing"},
     "capture/torch/trainer_recording.py": {"multiprocessing"},
+    "capture/torch/script_recording.py": {"multiprocessing"},  # the name of this process
 }
 
 

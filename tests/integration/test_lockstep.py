@@ -170,7 +170,7 @@ def test_two_ranks_are_each_put_right_and_judged(kind: str, tmp_path: Path) -> N
         (["lockstep", "reference", "-o", "out", "--", "nowhere.py"], 'the script "nowhere.py" does not exist'),
         (["lockstep", "reference", "-o", "out"], "no script to run"),
         (["confirm", "nowhere.json", "--", "train.py"], 'file "nowhere.json" does not exist'),
-        (["confirm", "train.py", "--", "train.py"], '"train.py" is no verdict'),
+        (["confirm", "train.py", "--", "train.py"], '"train.py" is no readable JSON'),
         (["confirm", "wrong", "--finding", "1,0", "--", "train.py"], "'0' is no finding; give a whole number from 1"),
     ],
 )

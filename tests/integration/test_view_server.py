@@ -294,7 +294,7 @@ def test_a_huge_broken_dump_is_told_and_not_loaded(tmp_path: Path) -> None:
         text=True,
         timeout=PATIENCE,
     )
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 2, done.stderr
     assert "dump.json" in done.stderr
     assert "Traceback" not in done.stderr
     assert time.monotonic() - began < PATIENCE

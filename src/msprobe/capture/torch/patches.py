@@ -13,12 +13,28 @@ from typing import Any
 _MISSING = object()
 
 
+class _Replacement:
+    """One replaced attribute: what the holder had itself before (or nothing), and what it has now."""
+
+    __slots__ = ("is_wanted", "own", "replacement")
+
+    def __init__(self, own: Any, replacement: Any) -> None:
+        self.own = own
+        self.replacement = replacement
+        self.is_wanted = True
+
+
+# By holder and name, what lies over what. Who is not the last to have replaced an attribute can only mark its own: that
+# goes with the last one that lies over it.
+_layers: dict[tuple[int, str], list[_Replacement]] = {}
+
+
 class Patches:
     """Replaced attributes, restored in reverse order."""
 
     def __init__(self) -> None:
         self._wanted: list[tuple[Any, str, Callable[[Any], Any]]] = []
-        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._replaced: list[tuple[Any, str, _Replacement]] = []
         # By place among the wanted: what was replaced last time, and by what.
         self._made: dict[int, tuple[Any, Any]] = {}
 
@@ -40,21 +56,33 @@ class Patches:
                 replacement = make(original)
                 self._made[place] = original, replacement
             setattr(holder, name, replacement)
-            self._replaced.append((holder, name, own, replacement))
+            layer = _Replacement(own, replacement)
+            _layers.setdefault((id(holder), name), []).append(layer)
+            self._replaced.append((holder, name, layer))
 
     def detach(self) -> None:
         """Put the originals back. What somebody else has replaced since stays as it is."""
         replaced, self._replaced = self._replaced, []
-        for holder, name, own, replacement in reversed(replaced):
-            current = vars(holder).get(name, _MISSING)
-            if current is not replacement and getattr(current, "__func__", current) is not getattr(
-                replacement, "__func__", replacement
-            ):
-                continue
-            if own is _MISSING:
-                delattr(holder, name)
-            else:
-                setattr(holder, name, own)
+        for holder, name, layer in reversed(replaced):
+            layer.is_wanted = False
+            layers = _layers.get((id(holder), name), [])
+            while layers and not layers[-1].is_wanted:
+                _take_off(holder, name, layers.pop())
+            if not layers:
+                _layers.pop((id(holder), name), None)
+
+
+def _take_off(holder: Any, name: str, layer: _Replacement) -> None:
+    current = vars(holder).get(name, _MISSING)
+    replacement = layer.replacement
+    if current is not replacement and getattr(current, "__func__", current) is not getattr(
+        replacement, "__func__", replacement
+    ):
+        return
+    if layer.own is _MISSING:
+        delattr(holder, name)
+    else:
+        setattr(holder, name, layer.own)
 
 
 def in_front(original: Callable[..., Any], first: Callable[[], None]) -> Callable[..., Any]:
