@@ -14,7 +14,11 @@ from pathlib import Path
 @contextlib.contextmanager
 def viewing(*paths: Path, matches: Path | None = None) -> Iterator[str]:
     """The address that it prints, while it runs. ``matches``: the folder for pairs made by hand."""
-    flags = ["--no-browser", "--jobs", "1", *(["--matches", str(matches)] if matches else [])]
+    flags = [
+        "--no-browser",
+        *(["--jobs", "1"] if len(paths) > 1 else []),
+        *(["--matches", str(matches)] if matches else []),
+    ]
     command = [sys.executable, "-m", "msprobe", "view", *map(str, paths), *flags]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
