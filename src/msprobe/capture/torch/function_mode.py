@@ -66,73 +66,74 @@ class CallMode(TorchFunctionMode):
     def _before(self, func: Any, kinds: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Plan:
         """What to run for a call of ``func``, as ``__torch_function__`` is told of it."""
         try:
-            return self._plan(func, kinds, args, kwargs)
+            try:
+                api = self.table[func]
+            except KeyError:
+                api = self.find(func)
+            except TypeError:  # an unhashable callable
+                api = None
+            if api is None or not self.session.recording or self.thread.muted or _is_traced():
+                return func, args, kwargs, None
+            if api.transparent:
+                if api.unit is not None:
+                    return api.unit, (api, func, args, kwargs), None, None
+                entering = self.entering
+                if entering.hop is not func:
+                    entering.hop = func
+                    _push(self)
+                    return *past_question(func, kinds, args, kwargs), _INSIDE
+                # It asked a second time before it did anything: one unit, rather than entered for ever.
+                entering.hop = None
+                if not api.key or not self.include_unlisted:
+                    return func, args, kwargs, None
+            self.entering.hop = None
+            key, listed, given, words, function = api.key, True, args, kwargs, func
+            try:
+                if api.operator is not None:
+                    key, listed = self._operator_key(api)
+                if api.python:
+                    frame = running_frame(func, 1 + FRAMES)
+                    if (
+                        api.dispatcher is not None
+                        and frame is not None
+                        and chosen_by(api.dispatcher, func, frame.f_back)
+                    ):
+                        # `max_pool2d(..., return_indices=True)`: known by the function that was called.
+                        function, frame = api.dispatcher, frame.f_back
+                        known = self.table[function]
+                        key = known.key if known is not None else key
+                    given, words = as_given(function, args, kwargs, frame, key.startswith("Tensor."))
+            except Exception as error:
+                self.session.fault(key, error)
+            if not listed and not self.include_unlisted:
+                return func, args, kwargs, None
+            if self.heard is not None:
+                call = self._hear(self.heard, key, given, words, function)
+                if type(call) is HeardCall and call.is_changed:
+                    # In the form in which the user called it.
+                    return function, call.args, call.kwargs, call
+                return func, args, kwargs, call
+            if _stack_length() or kinds:
+                # Modes of the user run below ours, or tensor types with a mind of their own: our questions are
+                # not calls.
+                with _without_functions():
+                    call = self.target.begin_call(key, given, words, 1 + FRAMES)
+                if call is not None:
+                    call.among_modes = True
+            else:
+                call = self.target.begin_call(key, given, words, 1 + FRAMES)
+                if call is not None:
+                    call.among_modes = False
+            return func, args, kwargs, call
         except Exception as error:
             self.session.fault("a call", error)
             return func, args, kwargs, None
-
-    def _plan(self, func: Any, kinds: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Plan:
-        try:
-            api = self.table[func]
-        except KeyError:
-            api = self.find(func)
-        except TypeError:  # an unhashable callable
-            api = None
-        if api is None or not self.session.recording or self.thread.muted or _is_traced():
-            return func, args, kwargs, None
-        if api.transparent:
-            if api.unit is not None:
-                return api.unit, (api, func, args, kwargs), None, None
-            entering = self.entering
-            if entering.hop is not func:
-                entering.hop = func
-                _push(self)
-                return *past_question(func, kinds, args, kwargs), _INSIDE
-            # It asked a second time before it did anything: one unit, rather than entered for ever.
-            entering.hop = None
-            if not api.key or not self.include_unlisted:
-                return func, args, kwargs, None
-        self.entering.hop = None
-        key, listed, given, words, function = api.key, True, args, kwargs, func
-        try:
-            if api.operator is not None:
-                key, listed = self._operator_key(api)
-            if api.python:
-                frame = running_frame(func, 2 + FRAMES)
-                if api.dispatcher is not None and frame is not None and chosen_by(api.dispatcher, func, frame.f_back):
-                    # `max_pool2d(..., return_indices=True)`: known by the function that was called.
-                    function, frame = api.dispatcher, frame.f_back
-                    known = self.table[function]
-                    key = known.key if known is not None else key
-                given, words = as_given(function, args, kwargs, frame, key.startswith("Tensor."))
-        except Exception as error:
-            self.session.fault(key, error)
-        if not listed and not self.include_unlisted:
-            return func, args, kwargs, None
-        if self.heard is not None:
-            call = self._hear(self.heard, key, given, words, function)
-            if type(call) is HeardCall and call.is_changed:
-                # In the form in which the user called it.
-                return function, call.args, call.kwargs, call
-            return func, args, kwargs, call
-        if _stack_length() or kinds:
-            # Modes of the user run below ours, or tensor types with a mind of their own: our questions are
-            # not calls.
-            with _without_functions():
-                call = self.target.begin_call(key, given, words, 2 + FRAMES)
-            if call is not None:
-                call.among_modes = True
-        else:
-            call = self.target.begin_call(key, given, words, 2 + FRAMES)
-            if call is not None:
-                call.among_modes = False
-        return func, args, kwargs, call
 
     @staticmethod
     def _hear(heard: HeardCalls, key: str, given: Sequence[Any], words: dict[str, Any] | None, function: Any) -> Any:
         """The beginning of a call that listeners may want; None if nobody does."""
         with _without_functions():
-            call = heard.begin_call(key, given, words, 3 + FRAMES, function)
+            call = heard.begin_call(key, given, words, 2 + FRAMES, function)
         if call is not None:
             call.among_modes = True
         return call
@@ -164,7 +165,7 @@ class CallMode(TorchFunctionMode):
         if self.entering.reflected and api.reflected is not None:
             self.entering.reflected = False
             return api.reflected
-        frame: Any = sys._getframe(3 + FRAMES)
+        frame: Any = sys._getframe(2 + FRAMES)
         while frame.f_code.co_name == "__torch_function__":  # modes and subclasses of the user that come first
             frame = frame.f_back
         code, lasti = frame.f_code, frame.f_lasti
