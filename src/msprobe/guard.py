@@ -82,6 +82,16 @@ def guarded(function: _Function) -> _Function:
     return cast(_Function, guarded_function)
 
 
+# An error of the program's that we have met in its place, and that is on its way to it.
+_of_program: BaseException | None = None
+
+
+def hand_to_program(error: BaseException) -> None:
+    """``error``, which is raised next, is one of the program's own: it passes :func:`answers_user`."""
+    global _of_program
+    _of_program = error
+
+
 def answers_user(function: _Function) -> _Function:
     """As :func:`guarded`, of a method that users call: a MsprobeError says what is wrong with what they gave, and
     passes.
@@ -94,6 +104,8 @@ def answers_user(function: _Function) -> _Function:
         except MsprobeError:
             raise
         except Exception as error:
+            if error is _of_program:
+                raise
             report(name_of(function), error)
             return None
 

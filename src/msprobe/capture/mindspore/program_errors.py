@@ -14,6 +14,8 @@ from types import TracebackType
 
 import mindspore
 
+from msprobe.guard import hand_to_program
+
 _MINDSPORE = os.path.dirname(os.path.abspath(mindspore.__file__)) + os.sep
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 # The functions of this package that only read what the program has made.
@@ -50,6 +52,7 @@ def raise_missed() -> None:
     """Tell the program of an error that it has not met, unless it is busy with another."""
     error, _Missed.first = _Missed.first, None
     if error is not None and sys.exc_info()[0] is None:
+        hand_to_program(error)
         raise error
 
 
