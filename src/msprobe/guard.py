@@ -86,8 +86,8 @@ def guarded(function: _Function) -> _Function:
 _of_program: BaseException | None = None
 
 
-def hand_to_program(error: BaseException) -> None:
-    """``error``, which is raised next, is one of the program's own: it passes :func:`answers_user`."""
+def hand_to_program(error: BaseException | None) -> None:
+    """``error``, which is raised next, is one of the program's own and passes :func:`answers_user`. None: it has."""
     global _of_program
     _of_program = error
 
@@ -105,6 +105,7 @@ def answers_user(function: _Function) -> _Function:
             raise
         except Exception as error:
             if error is _of_program:
+                hand_to_program(None)  # it would keep the frames of the program
                 raise
             report(name_of(function), error)
             return None
