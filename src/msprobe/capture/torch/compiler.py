@@ -173,7 +173,7 @@ class CompilerWatch:
         self._patches: Patches | None = None
 
     def join(self, regions: Regions) -> None:
-        """Tell ``regions`` of regions from now on. The compiler must have been imported."""
+        """Report compiled regions to ``regions`` from now on. The compiler must have been imported."""
         if not any(other is regions for other in self._joined):
             self._joined.append(regions)
         if self._patches is None:
@@ -183,7 +183,7 @@ class CompilerWatch:
             self._patches.attach()
 
     def leave(self, regions: Regions) -> None:
-        """Tell ``regions`` nothing more, of a region that runs now neither."""
+        """Report nothing more to ``regions``, not even the end of a region that runs now."""
         self._joined = [other for other in self._joined if other is not regions]
         if not self._joined and self._patches is not None:
             patches, self._patches = self._patches, None

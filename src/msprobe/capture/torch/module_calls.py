@@ -195,7 +195,7 @@ class _ModuleCalls:
     def _detach(self) -> None:
         self._leave_calls()
         COMPILER_WATCH.leave(self)
-        # Of a region that runs now no end is told any more.
+        # The end of a region that runs now is not reported any more.
         self._in_regions = 0
         watch, self._import = self._import, None
         if watch is not None and watch in sys.meta_path:
