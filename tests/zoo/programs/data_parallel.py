@@ -45,6 +45,9 @@ def work(rank: int, store: str) -> None:
     weights = torch.nn.utils.parameters_to_vector(inner.parameters()).detach()
     with open(f"log_{rank}.txt", "w") as file:
         file.write("\n".join([*lines, repr(weights.double().sum().item())]))
+    # The reducer of the model must not be the last that holds the group: it would wait for a thread of the group, which
+    # may itself wait for Python's lock (torch 2.13).
+    del model
     dist.destroy_process_group()
 
 
