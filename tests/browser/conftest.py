@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from browser.stand_in_server import StandIn, serving
+from browser.waiting import PATIENCE
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -54,7 +55,7 @@ def visit(chromium: Any) -> Iterator[Visit]:
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(1000 * PATIENCE)
         page.on("request", asked)
         page.on("console", said)
         page.on("pageerror", lambda error: complaints.append(str(error)))

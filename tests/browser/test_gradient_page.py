@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from browser.conftest import Visit
+from browser.waiting import eventually
 from unit.grad_probe.test_comparator import flipped, write_run
 
 from msprobe import GradComparator
@@ -34,17 +35,19 @@ def page(tmp_path: Path, visit: Visit) -> Any:
 
 def test_the_answer_comes_first_and_all_curves_are_there(page: Any) -> None:
     assert page.inner_text("#line") == "first suspicious: rank 1 step 2 p2 1 -> 0.6"
-    assert page.locator("#chart path.curve").count() == 4
-    assert page.locator("#chart path.suspicious").count() == 0
+    assert eventually(page, lambda: page.locator("#chart path.curve").count() == 4)
+    assert eventually(page, lambda: page.locator("#chart path.suspicious").count() == 0)
     page.select_option("#rank", "rank 1")
-    assert page.locator("#chart path.suspicious").count() == 3
-    assert page.locator("#rows tr").first.inner_text().split("\t") == ["p2", "2: drop", "1", "0.6", "0.6"]
+    assert eventually(page, lambda: page.locator("#chart path.suspicious").count() == 3)
+    assert eventually(
+        page, lambda: page.locator("#rows tr").first.inner_text().split("\t") == ["p2", "2: drop", "1", "0.6", "0.6"]
+    )
 
 
 def test_names_are_texts_and_can_be_looked_for(page: Any) -> None:
     page.fill("#filter", "SECOND")
-    assert page.locator("#rows tr").count() == 1
-    assert page.locator("#rows b").count() == 0
+    assert eventually(page, lambda: page.locator("#rows tr").count() == 1)
+    assert eventually(page, lambda: page.locator("#rows b").count() == 0)
     page.locator("#rows tr").first.click()
-    assert page.locator("#chart path.chosen").count() == 1
+    assert eventually(page, lambda: page.locator("#chart path.chosen").count() == 1)
     assert page.locator("#chart > text").last.text_content() == "<b>second<b>"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from browser.conftest import Visit
+from browser.waiting import eventually
 from command_line import call
 from unit.monitor.test_report import made
 
@@ -25,7 +26,7 @@ def test_what_stands_out_is_said_first(page: Any) -> None:
     findings = page.inner_text("#findings")
     assert findings.startswith("First bad step: 37.")
     assert "B leaves the band of A at that step, first in grad_reduced fc1.bias (norm)" in findings
-    assert page.locator("#curves .chart").count() == 3
+    assert eventually(page, lambda: page.locator("#curves .chart").count() == 3)
     assert "grad_reduced: norm of fc1.bias" in page.inner_text("#tensor")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from browser.stand_in_server import StandIn, serving
+from browser.waiting import eventually, selected, until
 
 pytestmark = pytest.mark.browser
 
@@ -17,20 +18,6 @@ def rows(page: Any) -> Any:
     return page.locator("[role=treegrid] [role=row]")
 
 
-def selected(page: Any) -> str:
-    page.wait_for_selector(".row.selected")
-    return str(page.locator(".row.selected .name").get_attribute("title"))
-
-
-def until(page: Any, question: str) -> None:
-    """Waits for an expression to be true; the page's policy lets the driver's own waiting not evaluate words."""
-    for _ in range(100):
-        if page.evaluate(question):
-            return
-        page.wait_for_timeout(50)
-    pytest.fail(f"never true: {question}")
-
-
 def ready(page: Any) -> Any:
     page.wait_for_selector("[role=treegrid] .row")
     return page
@@ -38,19 +25,21 @@ def ready(page: Any) -> Any:
 
 def test_it_opens_with_the_verdict_and_at_the_first_divergence(visit: Any, address: str) -> None:
     page = ready(visit(address))
-    assert page.locator("h1").inner_text().startswith("diverged at step 0")
-    assert selected(page) == FIRST
+    assert eventually(page, lambda: page.locator("h1").inner_text().startswith("diverged at step 0"))
+    assert eventually(page, lambda: selected(page) == FIRST)
     assert page.locator(".row.selected").is_visible()
-    assert "an extra call multiplies its input by 1.5" in page.locator(".findings li").first.inner_text()
+    assert eventually(
+        page, lambda: "an extra call multiplies its input by 1.5" in page.locator(".findings li").first.inner_text()
+    )
     assert page.title().endswith("msprobe")
 
 
 def test_f_leads_back_to_the_first_divergence_from_anywhere(visit: Any, address: str) -> None:
     page = ready(visit(address))
     page.keyboard.press("End")
-    assert selected(page) != FIRST
+    assert eventually(page, lambda: selected(page) != FIRST)
     page.keyboard.press("f")
-    assert selected(page) == FIRST
+    assert eventually(page, lambda: selected(page) == FIRST)
     assert page.locator(".row.selected").is_visible()
 
 
@@ -65,7 +54,7 @@ def test_f_and_then_n_show_the_card_of_the_next_finding(visit: Any, stand_in: St
         if key == "f":
             continue
         card = page.locator(".findings li.now")
-        assert card.locator(".rank").inner_text() == str(number)
+        page.locator(f".findings li.now .rank:text-is('{number}')").wait_for()
         top, pane = card.bounding_box()["y"], page.locator(".pane .content").bounding_box()
         assert pane["y"] <= top < pane["y"] + pane["height"] - 60
 
@@ -90,21 +79,21 @@ def test_a_container_opens_and_closes_by_mouse_and_by_keyboard(visit: Any, addre
     table = page.locator("[role=treegrid]")
     before = int(table.get_attribute("aria-rowcount"))
     layer.locator("button.fold").click()
-    assert layer.get_attribute("aria-expanded") == "true"
-    assert int(table.get_attribute("aria-rowcount")) > before
+    assert eventually(page, lambda: layer.get_attribute("aria-expanded") == "true")
+    assert eventually(page, lambda: int(table.get_attribute("aria-rowcount")) > before)
     layer.click()
     page.keyboard.press("ArrowLeft")
-    assert layer.get_attribute("aria-expanded") == "false"
+    assert eventually(page, lambda: layer.get_attribute("aria-expanded") == "false")
     page.keyboard.press("ArrowRight")
-    assert layer.get_attribute("aria-expanded") == "true"
+    assert eventually(page, lambda: layer.get_attribute("aria-expanded") == "true")
 
 
 def test_a_closed_container_tells_the_worst_below_and_how_often(visit: Any, address: str) -> None:
     page = ready(visit(address))
     layer = page.locator(".row:has(.main:text-is('layers.2'))").first
     layer.locator("button.fold").click()
-    assert "unexplained difference: 2" in str(layer.locator(".tally").get_attribute("title"))
-    assert "edge-unexplained" in str(layer.get_attribute("class"))
+    assert eventually(page, lambda: "unexplained difference: 2" in str(layer.locator(".tally").get_attribute("title")))
+    assert eventually(page, lambda: "edge-unexplained" in str(layer.get_attribute("class")))
 
 
 def test_rows_of_one_side_stand_in_their_place(visit: Any, address: str) -> None:
@@ -112,7 +101,10 @@ def test_rows_of_one_side_stand_in_their_place(visit: Any, address: str) -> None
     names = page.locator("[role=treegrid] .row .main").all_inner_texts()
     at = names.index("__mul__")
     assert names[at - 1 : at + 3] == ["gelu", "__mul__", "fc2", "dropout"]
-    assert page.locator(".row:has(.main:text-is('dropout'))").first.locator("em").inner_text() == "reference only"
+    assert eventually(
+        page,
+        lambda: page.locator(".row:has(.main:text-is('dropout'))").first.locator("em").inner_text() == "reference only",
+    )
 
 
 def test_a_search_shows_what_it_found_and_escape_leaves_it(visit: Any, address: str) -> None:
@@ -120,12 +112,12 @@ def test_a_search_shows_what_it_found_and_escape_leaves_it(visit: Any, address: 
     page.keyboard.press("/")
     page.keyboard.type("all_reduce backward")
     page.wait_for_selector(".hits")
-    assert re.fullmatch(r"\d+ found", page.locator(".hits").inner_text())
+    assert eventually(page, lambda: re.fullmatch(r"\d+ found", page.locator(".hits").inner_text()))
     page.keyboard.press("Enter")
-    assert re.fullmatch(r"Distributed\.all_reduce\.\d+\.backward", selected(page))
+    assert eventually(page, lambda: re.fullmatch(r"Distributed\.all_reduce\.\d+\.backward", selected(page)))
     page.keyboard.press("Escape")
     page.keyboard.press("f")
-    assert selected(page) == FIRST
+    assert eventually(page, lambda: selected(page) == FIRST)
     assert page.locator("#search").input_value() == ""
 
 
@@ -138,23 +130,25 @@ def test_a_search_without_a_hit_says_so(visit: Any, address: str) -> None:
 def test_statuses_filter_and_are_counted(visit: Any, address: str) -> None:
     page = ready(visit(address))
     chip = page.locator(".chip.c-unexplained")
-    assert chip.get_attribute("aria-label") == "unexplained difference: 2"
+    assert eventually(page, lambda: chip.get_attribute("aria-label") == "unexplained difference: 2")
     chip.click()
-    assert chip.get_attribute("aria-pressed") == "true"
+    assert eventually(page, lambda: chip.get_attribute("aria-pressed") == "true")
     shown = page.locator("[role=treegrid] .row:not(.dim)")
-    assert shown.count() == 2
+    assert eventually(page, lambda: shown.count() == 2)
     page.locator("text=Show all").click()
-    assert page.locator("[role=treegrid] .row.dim").count() == 0
+    assert eventually(page, lambda: page.locator("[role=treegrid] .row.dim").count() == 0)
 
 
 def test_kinds_passes_and_remarks_filter(visit: Any, address: str) -> None:
     page = ready(visit(address))
     page.locator("summary:has-text('Filter')").click()
     page.get_by_label("gradients of parameters").check()
-    assert page.locator(".row:not(.dim) .name").first.get_attribute("title").endswith("parameters_grad")
+    assert eventually(
+        page, lambda: page.locator(".row:not(.dim) .name").first.get_attribute("title").endswith("parameters_grad")
+    )
     page.get_by_label("gradients of parameters").uncheck()
     page.get_by_label("communication").check()
-    assert "all_reduce" in page.locator(".row:not(.dim) .name").first.get_attribute("title")
+    assert eventually(page, lambda: "all_reduce" in page.locator(".row:not(.dim) .name").first.get_attribute("title"))
 
 
 def test_details_have_statistics_differences_source_and_neighbours(visit: Any, address: str) -> None:
@@ -166,7 +160,7 @@ def test_details_have_statistics_differences_source_and_neighbours(visit: Any, a
     for expected in ("float32", "[8, 64]", "2.771343", "relative", "train.py", "Inputs come from", "1e-05"):
         assert expected in words, expected
     pane.locator(".links button.jump").first.click()
-    assert selected(page) == FIRST
+    assert eventually(page, lambda: selected(page) == FIRST)
 
 
 def test_the_table_is_copied_with_all_digits(visit: Any, address: str) -> None:
@@ -196,7 +190,7 @@ def test_a_click_on_the_strip_goes_there(visit: Any, address: str) -> None:
     strip = page.locator(".heat canvas")
     box = strip.bounding_box()
     strip.click(position={"x": box["width"] - 3, "y": 50})
-    assert selected(page) == "Optimizer.AdamW.step.0"
+    assert eventually(page, lambda: selected(page) == "Optimizer.AdamW.step.0")
 
 
 def test_matching_by_hand_is_sent_and_shown(visit: Any, stand_in: StandIn, address: str) -> None:
@@ -232,13 +226,21 @@ def test_layers_fold_and_a_cell_goes_to_its_row(visit: Any, address: str) -> Non
     page = ready(visit(address))
     page.keyboard.press("2")
     grid = page.locator(".grid").first
-    assert grid.locator("h3").inner_text() == "model.layers.*"
-    assert grid.locator("tbody tr").count() >= 3
+    assert eventually(page, lambda: grid.locator("h3").inner_text() == "model.layers.*")
+    assert eventually(page, lambda: grid.locator("tbody tr").count() >= 3)
     wrong = grid.locator(".m-unexplained")
-    assert wrong.count() == 2
+    assert eventually(page, lambda: wrong.count() == 2)
     wrong.last.click()
-    assert page.locator(".pane h2").inner_text().replace("\u200b", "").startswith(("Functional.linear", "Module.model"))
-    assert page.locator(".grid td.here").count() == 1
+    assert eventually(
+        page,
+        lambda: (
+            page.locator(".pane h2")
+            .inner_text()
+            .replace("\u200b", "")
+            .startswith(("Functional.linear", "Module.model"))
+        ),
+    )
+    assert eventually(page, lambda: page.locator(".grid td.here").count() == 1)
 
 
 def test_ranks_and_layers_lead_to_the_rank(visit: Any, address: str) -> None:
@@ -246,13 +248,13 @@ def test_ranks_and_layers_lead_to_the_rank(visit: Any, address: str) -> None:
     page.keyboard.press("3")
     page.locator(".grid .m-unexplained").click()
     ready(page)
-    assert selected(page).startswith(("Functional.linear", "Module.model.layers.2."))
+    assert eventually(page, lambda: selected(page).startswith(("Functional.linear", "Module.model.layers.2.")))
 
 
 def test_steps_have_curves_and_a_click_opens_the_step(visit: Any, address: str) -> None:
     page = ready(visit(address))
     page.keyboard.press("4")
-    assert page.locator(".curve").count() == 2
+    assert eventually(page, lambda: page.locator(".curve").count() == 2)
     box = page.locator(".curve svg").first.bounding_box()
     page.mouse.click(box["x"] + 52 + (box["width"] - 60) / 19, box["y"] + 60)  # the second of twenty steps
     until(page, "location.hash.includes('place=2')")
@@ -265,12 +267,12 @@ def test_the_language_changes_every_word_and_is_kept(visit: Any, address: str) -
     assert page.evaluate("document.documentElement.lang") == "zh-CN"
     page.reload()
     ready(page)
-    assert page.locator("[role=tab]").first.inner_text() == "调用"
+    assert eventually(page, lambda: page.locator("[role=tab]").first.inner_text() == "调用")
 
 
 def test_a_chinese_browser_is_answered_in_chinese(visit: Any, address: str) -> None:
     page = ready(visit(address, language="zh-CN"))
-    assert page.locator("[role=tab]").first.inner_text() == "调用"
+    assert eventually(page, lambda: page.locator("[role=tab]").first.inner_text() == "调用")
 
 
 def test_light_and_dark_follow_the_system_until_chosen(visit: Any, address: str) -> None:
@@ -286,7 +288,7 @@ def test_help_tells_keys_and_signs_and_closes(visit: Any, address: str) -> None:
     page = ready(visit(address))
     page.keyboard.press("?")
     dialog = page.locator("dialog.help")
-    assert "within rounding" in dialog.inner_text()
+    assert eventually(page, lambda: "within rounding" in dialog.inner_text())
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
 
@@ -294,20 +296,20 @@ def test_help_tells_keys_and_signs_and_closes(visit: Any, address: str) -> None:
 def test_a_single_run_shows_norms_and_where_nan_begins(visit: Any) -> None:
     with serving(StandIn(600, single=True)) as address:
         page = ready(visit(address))
-        assert page.locator(".row.selected .flags").inner_text() == "NaN or Inf starts here"
-        assert page.locator(".head").inner_text().split()[3:5] == ["Pass", "Norm"]
+        assert eventually(page, lambda: page.locator(".row.selected .flags").inner_text() == "NaN or Inf starts here")
+        assert eventually(page, lambda: page.locator(".head").inner_text().split()[3:5] == ["Pass", "Norm"])
         page.keyboard.press("2")
-        assert page.locator(".grid td.value").count() > 10
+        assert eventually(page, lambda: page.locator(".grid td.value").count() > 10)
 
 
 def test_only_what_is_on_the_screen_is_in_the_document(visit: Any) -> None:
     with serving(StandIn(20_000)) as address:
         page = ready(visit(address))
         page.get_by_label("Expand all").click()
-        assert int(page.locator("[role=treegrid]").get_attribute("aria-rowcount")) > 17_000
-        assert rows(page).count() < 80
+        assert eventually(page, lambda: int(page.locator("[role=treegrid]").get_attribute("aria-rowcount")) > 17_000)
+        assert eventually(page, lambda: rows(page).count() < 80)
         page.keyboard.press("End")
-        assert selected(page) == "Optimizer.AdamW.step.0"
+        assert eventually(page, lambda: selected(page) == "Optimizer.AdamW.step.0")
         assert page.locator(".row.selected").is_visible()
 
 
@@ -438,8 +440,8 @@ class TestTrouble:
         stand_in.fails["overview"] = (status, "dump.json is not what it was")
         page = visit(address)
         alert = page.locator("[role=alert]")
-        assert title in alert.inner_text()
-        assert "dump.json is not what it was" in alert.inner_text()
+        assert eventually(page, lambda: title in alert.inner_text())
+        assert eventually(page, lambda: "dump.json is not what it was" in alert.inner_text())
         stand_in.fails.clear()
         alert.locator("button").click()
         ready(page)
@@ -449,24 +451,26 @@ class TestTrouble:
     ) -> None:
         stand_in.fails["place"] = (409, "step0/rank1/dump.json was changed")
         page = visit(address)
-        assert "step0/rank1/dump.json was changed" in page.locator("[role=alert]").inner_text()
-        assert page.locator(".findings ol > li").count() == 2
+        assert eventually(
+            page, lambda: "step0/rank1/dump.json was changed" in page.locator("[role=alert]").inner_text()
+        )
+        assert eventually(page, lambda: page.locator(".findings ol > li").count() == 2)
 
     def test_a_row_that_cannot_be_read_says_why(self, visit: Any, stand_in: StandIn, address: str) -> None:
         stand_in.fails["node"] = (404, "no record of that name")
         page = ready(visit(address))
         page.locator(".row:has(.main:text-is('fc2'))").first.click()
-        assert "no record of that name" in page.locator(".pane [role=alert]").inner_text()
+        assert eventually(page, lambda: "no record of that name" in page.locator(".pane [role=alert]").inner_text())
 
     def test_a_server_that_has_ended_is_told(self, visit: Any, address: str) -> None:
         page = ready(visit(address))
         page.route("**/api/**", lambda route: route.abort())
         page.locator(".row:has(.main:text-is('fc2'))").first.click()
-        assert "The server has ended" in page.locator(".pane [role=alert]").inner_text()
+        assert eventually(page, lambda: "The server has ended" in page.locator(".pane [role=alert]").inner_text())
 
     def test_a_wrong_token_is_told(self, visit: Any, address: str) -> None:
         page = visit(address.split("?")[0] + "?token=wrong")
-        assert "This address has no access" in page.locator("[role=alert]").inner_text()
+        assert eventually(page, lambda: "This address has no access" in page.locator("[role=alert]").inner_text())
 
     def test_an_empty_dump_says_so(self, visit: Any, stand_in: StandIn, address: str) -> None:
         stand_in.overview = {**stand_in.overview, "places": [], "verdict": None, "curve": []}
@@ -475,18 +479,18 @@ class TestTrouble:
     def test_an_interrupted_recording_says_so(self, visit: Any, stand_in: StandIn, address: str) -> None:
         stand_in.overview["sides"][0]["interrupted"] = True
         page = ready(visit(address))
-        assert "This recording was interrupted" in page.locator(".verdict").inner_text()
+        assert eventually(page, lambda: "This recording was interrupted" in page.locator(".verdict").inner_text())
 
 
 def test_many_notes_do_not_push_the_page_away(visit: Any, stand_in: StandIn, address: str) -> None:
     stand_in.overview["notes"] = [f"note {number} " * 8 for number in range(40)]
     page = ready(visit(address))
-    assert "37 more notes" in page.locator(".verdict").inner_text()
+    assert eventually(page, lambda: "37 more notes" in page.locator(".verdict").inner_text())
     assert page.locator("[role=treegrid]").bounding_box()["height"] > 300
 
 
 def test_names_of_a_stranger_are_only_text(visit: Any, stand_in: StandIn, address: str) -> None:
     stand_in.place["names"][1] = "<img src=x onerror=alert(1)>.<script>alert(2)</script>.forward"
     page = ready(visit(address))
-    assert page.locator("#msprobe img, #msprobe script").count() == 0
-    assert "<img src=x" in page.locator(".row .name").nth(1).get_attribute("title")
+    assert eventually(page, lambda: page.locator("#msprobe img, #msprobe script").count() == 0)
+    assert eventually(page, lambda: "<img src=x" in page.locator(".row .name").nth(1).get_attribute("title"))

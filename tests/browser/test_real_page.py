@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from browser.view_server import viewing
+from browser.waiting import eventually
 from bugs.patterns import PATTERNS
 from bugs.planting import draw
 from bugs.record import Pair, record
@@ -63,7 +64,7 @@ def test_the_first_divergence_is_the_call_that_the_command_line_names(visit: Any
     assert name.startswith("Tensor.__mul__")
     assert title.startswith(f"{name}: input.1 is")
     assert " ".join(title.split()) in " ".join(words.split())
-    assert page.locator("h1").inner_text() in words
+    assert eventually(page, lambda: page.locator("h1").inner_text() in words)
 
 
 def test_the_token_is_gone_from_the_address_and_a_reload_needs_none(visit: Any, served: str) -> None:
@@ -98,7 +99,7 @@ def test_details_come_from_the_dump_and_a_picture_from_its_tensors(visit: Any, s
     page = ready(visit(served))
     page.locator("[role=tab]:text-is('Call')").click()
     page.locator(".tensor").first.wait_for()
-    assert "program.py" in page.locator(".frames").first.inner_text()
+    assert eventually(page, lambda: "program.py" in page.locator(".frames").first.inner_text())
     page.get_by_role("button", name="Show the difference as a picture").last.click()
     page.locator("canvas.cells").wait_for()
 
@@ -112,7 +113,7 @@ def test_a_search_finds_calls_by_the_line_of_the_program(visit: Any, served: str
             page.locator("#search").fill(words)
             page.locator(".hits", has_text="by source line").wait_for()
             page.locator("#search").press("Enter")
-            assert page.locator(".row.selected .name").get_attribute("title").startswith("Tensor.__mul__")
+            page.locator(".row.selected .name[title^='Tensor.__mul__']").wait_for()
         page.locator("#search").fill(f"{place}9")
         page.wait_for_selector("text=No row matches")
 

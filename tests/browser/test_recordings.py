@@ -12,6 +12,7 @@ import forked
 import numpy as np
 import pytest
 from browser.view_server import viewing
+from browser.waiting import eventually, selected, until
 from unit.diagnose.training import Plan, train
 
 from msprobe import cli
@@ -26,19 +27,6 @@ def half_as_much_again(x: Any) -> Any:
 def ready(page: Any) -> Any:
     page.wait_for_selector("[role=treegrid] .row", timeout=60_000)
     return page
-
-
-def selected(page: Any) -> str:
-    return str(page.locator(".row.selected .name").get_attribute("title"))
-
-
-def until(page: Any, question: str) -> None:
-    """Waits for an expression to be true."""
-    for _ in range(200):
-        if page.evaluate(question):
-            return
-        page.wait_for_timeout(50)
-    pytest.fail(f"never true: {question}")
 
 
 def with_exchanges(folder: Path) -> None:
@@ -79,10 +67,12 @@ def test_a_partner_in_another_rank_leads_to_its_call_there(visit: Any, served: s
     page = ready(visit(served))
     page.locator("#search").fill("isend")
     page.locator("#search").press("Enter")
-    assert selected(page) == "Distributed.isend.0.forward"
+    assert eventually(page, lambda: selected(page) == "Distributed.isend.0.forward")
     page.locator(".links button", has_text="irecv").click()
     page.locator(".row.selected .name[title='Distributed.irecv.0.forward']").wait_for()
-    assert page.locator(".places select option:checked").inner_text().endswith("step 0, rank 1")
+    assert eventually(
+        page, lambda: page.locator(".places select option:checked").inner_text().endswith("step 0, rank 1")
+    )
     page.locator(".links button", has_text="isend").click()
     page.locator(".row.selected .name[title='Distributed.isend.0.forward']").wait_for()
 
@@ -95,13 +85,14 @@ def test_a_pair_made_by_hand_is_written_beside_stays_and_can_be_undone(
     page.locator(".row:has(.main:text-is('erf')) em:text-is('candidate only')").first.click()
     page.keyboard.press("m")
     box = page.locator(".match.now")
-    assert str(matches) in box.inner_text()
-    assert "To undo it" in box.inner_text()
+    assert eventually(page, lambda: str(matches) in box.inner_text())
+    assert eventually(page, lambda: "To undo it" in box.inner_text())
     # The field has the focus: type a part of the name, take the first, confirm.
     page.keyboard.type("TANH")
-    assert [one.split(".")[1] for one in box.get_by_role("option").all_inner_texts()] == ["tanh"]
+    options = box.get_by_role("option")
+    assert eventually(page, lambda: [one.split(".")[1] for one in options.all_inner_texts()] == ["tanh"])
     page.keyboard.press("Enter")
-    assert selected(page) == "Torch.tanh.0.forward"
+    assert eventually(page, lambda: selected(page) == "Torch.tanh.0.forward")
     page.locator("button:text-is('Match')").wait_for()
     page.keyboard.press("Enter")
     page.wait_for_selector("text=the recordings are untouched")
@@ -109,7 +100,7 @@ def test_a_pair_made_by_hand_is_written_beside_stays_and_can_be_undone(
     (file,) = matches.iterdir()
     backward = {"Torch.erf.0.backward": "Torch.tanh.0.backward"}
     assert json.loads(file.read_text()) == {"Torch.erf.0.forward": "Torch.tanh.0.forward", **backward}
-    assert page.locator(".row.selected .left").inner_text() == "0.333"
+    assert eventually(page, lambda: page.locator(".row.selected .left").inner_text() == "0.333")
     page.reload()
     ready(page)
     page.locator("text=Matched by hand with Torch.tanh.0.forward.").wait_for()
@@ -124,13 +115,13 @@ def test_steps_have_a_scale_for_each_panel_a_place_for_0_and_the_tolerance(visit
     page.keyboard.press("4")
     weights = page.locator(".curve", has_text="weight norm")
     weights.wait_for()
-    assert weights.locator(".c-name").all_text_contents() == ["value", "relative difference"]
+    assert eventually(page, lambda: weights.locator(".c-name").all_text_contents() == ["value", "relative difference"])
     # The weights of the first step are equal: their difference stands on the tick of 0.
-    assert "0" in weights.locator("text").all_text_contents()
+    assert eventually(page, lambda: "0" in weights.locator("text").all_text_contents())
     tick = weights.locator("g:has(> text:text-is('0')) > path").last.bounding_box()
     point = weights.locator(".c-points.c-difference circle").first.bounding_box()
     assert abs(point["y"] + point["height"] / 2 - tick["y"]) < 2
-    assert weights.locator("path.c-allowed").get_attribute("d").startswith("M")
+    assert eventually(page, lambda: weights.locator("path.c-allowed").get_attribute("d").startswith("M"))
     weights.locator("svg").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
@@ -153,12 +144,14 @@ def graphs(runs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) ->
 def test_graph_files_show_their_steps_and_ranks(visit: Any, graphs: dict[str, Path], form: str) -> None:
     with viewing(graphs[form]) as address:
         page = ready(visit(address))
-        assert "erf" in selected(page) or "tanh" in selected(page)
+        assert eventually(page, lambda: "erf" in selected(page) or "tanh" in selected(page))
         places = page.locator(".places option").all_inner_texts()
         assert places == [f"step {step}, rank {rank}" for step in (0, 1) for rank in (0, 1)]
-        assert page.locator(".whole [role=tab]").all_inner_texts() == ["Calls", "Layers", "Ranks"]
+        assert eventually(
+            page, lambda: page.locator(".whole [role=tab]").all_inner_texts() == ["Calls", "Layers", "Ranks"]
+        )
         page.keyboard.press("4")
-        assert page.locator(".whole [role=tab][aria-selected=true]").inner_text() == "Calls"
+        assert eventually(page, lambda: page.locator(".whole [role=tab][aria-selected=true]").inner_text() == "Calls")
         page.keyboard.press("3")
         page.locator(".grid .m-candidate, .grid .m-unexplained").first.click()
         ready(page)
@@ -179,9 +172,9 @@ def test_a_recording_that_was_killed_shows_what_there_is_and_says_so(visit: Any,
             break  # in the middle of its first step, and not between two
     with viewing(folder / "0" / "dump") as address:
         page = ready(visit(address))
-        assert page.locator(".top .tag").inner_text() == "interrupted"
-        assert "it ends early" in page.locator(".verdict").inner_text()
-        assert page.locator(".row").count() > 0
+        assert eventually(page, lambda: page.locator(".top .tag").inner_text() == "interrupted")
+        assert eventually(page, lambda: "it ends early" in page.locator(".verdict").inner_text())
+        assert eventually(page, lambda: page.locator(".row").count() > 0)
 
 
 def test_a_file_that_changes_while_the_page_is_open_is_told_with_what_to_do(visit: Any, tmp_path: Path) -> None:
@@ -193,19 +186,19 @@ def test_a_file_that_changes_while_the_page_is_open_is_told_with_what_to_do(visi
         page.keyboard.press("4")
         page.locator("text=One step was recorded").wait_for()
         # A point for each side, not an empty chart.
-        assert page.locator(".curve").first.locator(".c-points circle").count() >= 2
+        assert eventually(page, lambda: page.locator(".curve").first.locator(".c-points circle").count() >= 2)
         page.keyboard.press("1")
         os.utime(file, (1, 1))
         page.locator(".row:has(.main:text-is('head'))").first.click()
         alert = page.locator(".pane [role=alert]")
         alert.wait_for()
-        assert "dump.json" in alert.inner_text()
-        assert "changed since it was opened" in alert.inner_text()
-        assert "run msprobe view again" in alert.inner_text()
+        assert eventually(page, lambda: "dump.json" in alert.inner_text())
+        assert eventually(page, lambda: "changed since it was opened" in alert.inner_text())
+        assert eventually(page, lambda: "run msprobe view again" in alert.inner_text())
         file.unlink()
         page.reload()
         page.locator(".whole [role=alert]", has_text="vanished since it was opened").wait_for()
-        assert page.locator("h1").inner_text().startswith("DIVERGED")
+        assert eventually(page, lambda: page.locator("h1").inner_text().startswith("DIVERGED"))
 
 
 def test_a_step_that_cannot_be_compared_is_where_the_page_opens(visit: Any, tmp_path: Path) -> None:
@@ -215,7 +208,9 @@ def test_a_step_that_cannot_be_compared_is_where_the_page_opens(visit: Any, tmp_
     file.write_text(json.dumps({**json.loads(file.read_bytes()), "level": "debug", "data": {}}))
     with viewing(tmp_path / "candidate", tmp_path / "reference") as address:
         page = ready(visit(address))
-        assert page.locator(".places select option:checked").inner_text() == "? step 1"
-        assert "This step cannot be compared" in page.locator(".verdict").inner_text()
-        assert "the reference holds no record of this step" in page.locator(".verdict").inner_text()
-        assert page.locator(".row .tag.bad").count() == 0
+        assert eventually(page, lambda: page.locator(".places select option:checked").inner_text() == "? step 1")
+        assert eventually(page, lambda: "This step cannot be compared" in page.locator(".verdict").inner_text())
+        assert eventually(
+            page, lambda: "the reference holds no record of this step" in page.locator(".verdict").inner_text()
+        )
+        assert eventually(page, lambda: page.locator(".row .tag.bad").count() == 0)
