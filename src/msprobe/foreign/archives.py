@@ -50,6 +50,8 @@ class Archive:
         self.entries: dict[str, zipfile.ZipInfo] = {entry.filename: entry for entry in listed}
         if len(self.entries) < len(listed) and not names_may_repeat:
             raise InvalidInputError(f'"{path}" holds several entries of one name.')
+        if any(entry.header_offset < 0 for entry in listed):
+            raise InvalidInputError(f'"{path}": its directory points to before its first byte.')
         if not _are_apart(listed):  # in the order of the directory, as most are
             for one, entry in itertools.pairwise(sorted(listed, key=lambda entry: entry.header_offset)):
                 if not _are_apart([one, entry]):
