@@ -42,7 +42,6 @@ class SettingsV2:
     step_interval: int = 1
     step_count_per_record: int = 1
     collect_times: int = ENDLESS
-    patch_optimizer_step: bool = True
     monitors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     targets: tuple[str, ...] = ()
 
@@ -88,6 +87,8 @@ class _Reader:
     def __init__(self) -> None:
         self.types: list[str] = []
         self.values: list[str] = []
+        #: Fields that have a value and change nothing, and why.
+        self.idle: list[str] = []
         self.found: dict[str, Any] = {}
 
     def unknown(self, given: Iterable[str], known: tuple[str, ...], where: str) -> list[str]:
@@ -128,7 +129,10 @@ class _Reader:
         for name in ("patch_optimizer_step", "async_write"):
             if not isinstance(text.get(name, True), bool):
                 self.types.append(f"{name} must be true or false, found {text[name]!r}")
-        self.found["patch_optimizer_step"] = text.get("patch_optimizer_step", True)
+        if text.get("patch_optimizer_step", True) is False:
+            self.idle.append("patch_optimizer_step false changes nothing: a step is always one of the optimizer")
+        if "async_write" in text:
+            self.idle.append("async_write changes nothing: files are always written while the training goes on")
         first, end = self.found.get("start_step", 0), self.found.get("stop_step")
         if end is not None and end <= first:
             self.values.append(f"stop_step, the first step left out, must be above start_step {first}, found {end}")
@@ -157,6 +161,10 @@ class _Reader:
                 self.types.append(f"{where}.targets must be a list of parts of names of modules, found {targets!r}")
             elif name == "module":
                 self.found["targets"] = tuple(targets)
+            elif targets:
+                self.idle.append(f"{where}.targets changes nothing: only monitors.module has targets")
+            if "eps" in one:
+                self.idle.append(f"{where}.eps changes nothing: none of {', '.join(OPS)} needs it")
         self.found["monitors"] = enabled
 
 
@@ -187,6 +195,8 @@ def load_v2(path: str | os.PathLike[str], framework: str | None = None) -> Setti
         raise kind(f'Monitor configuration "{where}": {"; ".join(wrong)}.')
     for told in reader.unknown(text, _FIELDS, ""):
         log.warning(f'Monitor configuration "{where}": {told}; it is not looked at.')
+    for idle in reader.idle:
+        log.warning(f'Monitor configuration "{where}": {idle}.')
     if not reader.found["monitors"]:
         log.warning(
             f'Monitor configuration "{where}" enables none of {", ".join(MONITORS)}, so nothing is measured; write'
