@@ -79,7 +79,7 @@ class GraphFiles(StepsSource):
             timelines = {source: _timeline(graph, place, file.task) for source, (file, graph) in found.items()}
             candidate, reference = timelines.get("NPU"), timelines.get("Bench")
             if candidate is None or reference is None:
-                alone = candidate or reference
+                alone = reference if candidate is None else candidate
                 assert alone is not None
                 return judge_one(alone, is_reference=candidate is None)
             pairing = Pairing(candidate, reference)
