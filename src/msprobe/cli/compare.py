@@ -167,6 +167,7 @@ def _by_file(args: argparse.Namespace, sheet: str) -> int:
     newer = ("-m", "-tensor_log", "-da", "--config", "--consistent_check", "--backend", "--rank", "--step")
     refuse_unused({flag: _given(args)[flag] for flag in newer}, "the form with -tp and -gp has that, -i has not")
     asked = load_compare_file(args.input_path)
+    _warn_of_idle_fields(asked, str(args.input_path))
     if asked.rank_id is not None or asked.common:
         return _mindspore_tools(args, asked)
     mappings = _mappings(args, _framework(args, asked.npu_path), newer=False)
@@ -307,6 +308,23 @@ def _mappings(args: argparse.Namespace, framework: str, newer: bool) -> Mappings
                 "for two PyTorch dumps use -dm."
             )
     return load_mappings(data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping)
+
+
+def _warn_of_idle_fields(asked: CompareFile, name: str) -> None:
+    """Warn of fields that change nothing beside the others of the file."""
+    from msprobe import log
+
+    kernels = asked.rank_id is not None
+    points = asked.common and not kernels
+    idle = {
+        "common": (asked.common and kernels, "where rank_id chooses the comparison of kernels"),
+        "step_id": (asked.step_id is not None and not kernels, "without rank_id"),
+        "map_dict": (asked.map_dict is not None and not points, "without common true"),
+        "stack_path": (asked.stack_path is not None and (kernels or points), "for kernels and points of graphs"),
+    }
+    for field, (is_idle, where) in idle.items():
+        if is_idle:
+            log.warning(f'compare file "{name}": {field} changes nothing {where}.')
 
 
 def _mindspore_tools(args: argparse.Namespace, asked: CompareFile) -> int:
