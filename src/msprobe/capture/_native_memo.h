@@ -287,6 +287,7 @@ static PyObject *msp_memo_new(PyTypeObject *class, PyObject *args, PyObject *kwa
                        ((PyTypeObject *)info_class)->tp_init == MspInfoType.tp_init;
     memo->crc = crc && mode == MSP_STATISTICS;
     memo->limit = limit;
+    msp_memo_plan_sweep(memo);
     if (msp_memo_add_types(memo, types) < 0) {
         Py_DECREF(memo);
         return NULL;

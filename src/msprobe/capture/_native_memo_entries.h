@@ -163,6 +163,74 @@ static int msp_storage_lives(const MspMemo *memo, PyObject *weak)
     return lives;
 }
 
+/* Let go of what an entry has, which is in no table. */
+static void msp_entry_drop(const MspMemo *memo, MspEntry *entry)
+{
+    msp_entry_forget(entry);
+    msp_entry_release(entry);
+    if (entry->weak == NULL) {
+        return;
+    }
+    PyObject *done = PyObject_CallOneArg(memo->free_weak, entry->weak);
+    if (done == NULL) {
+        PyErr_WriteUnraisable(memo->free_weak);
+    }
+    Py_XDECREF(done);
+    Py_CLEAR(entry->weak);
+}
+
+/* Put an entry into the table; 0: it has no place there. */
+static int msp_memo_put(MspMemo *memo, const MspEntry *entry)
+{
+    if (4 * (memo->used + 1) > 3 * memo->capacity && msp_memo_grow(memo) < 0) {
+        return 0;
+    }
+    MspEntry *place = &memo->entries[msp_memo_place(memo->entries, memo->capacity, entry->storage)];
+    if (place->storage != 0) {
+        return 0; /* of another thread, meanwhile */
+    }
+    *place = *entry;
+    memo->used++;
+    return 1;
+}
+
+/* The next look through all entries comes when there are twice as many; none where nothing tells which are gone. */
+static void msp_memo_plan_sweep(MspMemo *memo)
+{
+    if (memo->is_expired == NULL) {
+        memo->sweep_at = memo->limit;
+    } else {
+        memo->sweep_at = 2 * memo->used > MSP_FIRST_SWEEP ? 2 * memo->used : MSP_FIRST_SWEEP;
+    }
+}
+
+/* Drop the entries of storages that are gone. A weak reference of torch's keeps a few bytes for each, in the midst of
+ * the memory of tensors: what was freed around them is of no use for the next ones. */
+static void msp_memo_sweep(MspMemo *memo)
+{
+    MspEntry *entries = memo->entries;
+    const Py_ssize_t capacity = memo->capacity;
+    memo->entries = NULL;
+    memo->capacity = memo->used = 0;
+    for (Py_ssize_t i = 0; i < capacity; i++) {
+        if (entries[i].storage == 0) {
+            continue;
+        }
+        int lives = entries[i].weak != NULL && msp_storage_lives(memo, entries[i].weak);
+        for (int k = 0; k < MSP_HOLDERS && !lives && entries[i].holders[k] != NULL; k++) {
+            PyObject *holder = msp_holder_of(entries[i].holders[k]);
+            lives = holder != NULL;
+            Py_XDECREF(holder);
+        }
+        if (!lives || !msp_memo_put(memo, &entries[i])) {
+            msp_entry_drop(memo, &entries[i]);
+        }
+    }
+    PyErr_Clear();
+    PyMem_Free(entries);
+    msp_memo_plan_sweep(memo);
+}
+
 /* Forget everything and give the weak references back; with `keep_exposed` not which living storages are exposed. */
 static void msp_memo_empty(MspMemo *memo, int keep_exposed)
 {
@@ -176,27 +244,15 @@ static void msp_memo_empty(MspMemo *memo, int keep_exposed)
         }
         msp_entry_forget(&entries[i]);
         msp_entry_release(&entries[i]);
-        if (entries[i].weak == NULL) {
-            continue;
+        const int stays = keep_exposed && entries[i].trust == MSP_EXPOSED && entries[i].weak != NULL &&
+                          msp_storage_lives(memo, entries[i].weak);
+        if (!stays || !msp_memo_put(memo, &entries[i])) {
+            msp_entry_drop(memo, &entries[i]);
         }
-        if (keep_exposed && entries[i].trust == MSP_EXPOSED && msp_storage_lives(memo, entries[i].weak) &&
-            (4 * (memo->used + 1) <= 3 * memo->capacity || msp_memo_grow(memo) == 0)) {
-            MspEntry *place = &memo->entries[msp_memo_place(memo->entries, memo->capacity, entries[i].storage)];
-            if (place->storage == 0) {
-                *place = entries[i];
-                memo->used++;
-                continue;
-            }
-        }
-        PyObject *done = PyObject_CallOneArg(memo->free_weak, entries[i].weak);
-        if (done == NULL) {
-            PyErr_WriteUnraisable(memo->free_weak);
-        }
-        Py_XDECREF(done);
-        Py_DECREF(entries[i].weak);
     }
     PyErr_Clear();
     PyMem_Free(entries);
+    msp_memo_plan_sweep(memo);
 }
 
 /* The entry of a tensor's storage, made if there is none, at this version. */
@@ -215,6 +271,8 @@ static MspEntry *msp_memo_entry(MspMemo *memo, PyObject *tensor, const MspFacts 
     }
     if (entry == NULL && memo->used >= memo->limit) {
         msp_memo_empty(memo, 0);
+    } else if (entry == NULL && memo->used >= memo->sweep_at) {
+        msp_memo_sweep(memo);
     }
     /* Found again: the calls above may have let another thread change the memo, and move the entry. */
     entry = msp_memo_find(memo, facts->cell);

@@ -71,7 +71,7 @@ typedef struct {
     char name[32];
 } MspType;
 
-enum { MSP_MAX_TYPES = 48, MSP_MAX_VIEWS = 256 };
+enum { MSP_MAX_TYPES = 48, MSP_MAX_VIEWS = 256, MSP_FIRST_SWEEP = 64 };
 
 typedef enum { MSP_STATISTICS, MSP_XOR, MSP_STRUCTURE } MspMode; /* what is said of the elements */
 
@@ -102,6 +102,7 @@ typedef struct {
     int type_count;
     MspEntry *entries; /* open addressing, a power of two of them */
     Py_ssize_t capacity, used;
+    Py_ssize_t sweep_at; /* so many entries are looked through for those of storages that are gone */
     Py_ssize_t reads; /* how often elements were read for what is said of them */
 } MspMemo;
 

@@ -5,12 +5,14 @@ inside.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from msprobe.capture.identity import IdentityMap, IdentitySet
 from msprobe.capture.targets import Passes
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
@@ -20,6 +22,7 @@ from msprobe.capture.torch.user_modules import modules
 from msprobe.guard import attempt
 
 _is_traced = private.is_traced
+_Reference = weakref.ref[nn.Module]
 
 
 class CompiledModules:
@@ -33,14 +36,16 @@ class CompiledModules:
         self._targets = context.targets
         self._level = context.level
         self._backward = context.calls.backward
-        # Of the models given to start: id(module) -> name of its entries, without what torch.compile adds
-        # to paths.
-        self._names: dict[int, str] = {}
+        # Of the modules of the models given to start: the name of its entries, without what torch.compile adds to
+        # paths. No module is kept alive here.
+        self._names: IdentityMap[str] = IdentityMap()
         # Models without compiled modules, and the names of the modules in them, which have yet to be learned.
-        self._unlearned: list[tuple[Sequence[nn.Module], Sequence[tuple[str, nn.Module]]]] = []
-        self._in_place: list[tuple[str, nn.Module]] = []
-        self._models: list[nn.Module] = []
-        self._replaced: list[tuple[nn.Module, Any, Any]] = []
+        self._unlearned: list[tuple[list[_Reference], list[tuple[str, _Reference]]]] = []
+        # Those that were compiled in place, and their names.
+        self._in_place: IdentityMap[str] = IdentityMap()
+        self._models = IdentitySet()
+        # Those of them in whose place something of ours is called.
+        self._replaced = IdentitySet()
         self._patches = Patches()
         self._patched = False
         self._passes = _Passes()
@@ -66,8 +71,10 @@ class CompiledModules:
 
         ``named``: names of entries, and modules. ``eager``: nothing will run compiled, so all run outside.
         """
-        self._models += models
-        self._unlearned.append((models, named))
+        self._models.update(models)
+        self._unlearned.append(
+            ([weakref.ref(model) for model in models], [(name, weakref.ref(module)) for name, module in named])
+        )
         wrapper: Any = private.optimized_module()
         if not any(_is_compiled(module, wrapper) for _, module in named) and not any(
             _is_compiled(module, wrapper) for module in models
@@ -81,31 +88,35 @@ class CompiledModules:
                 if wrapper is not None and isinstance(module, wrapper):
                     inside.update(map(id, modules(module)))
                 elif module.__dict__.get("_compiled_call_impl") is not None:
-                    if id(module) not in inside and id(module) in names:
-                        self._in_place.append((names[id(module)], module))
+                    name = names.get(module)
+                    if id(module) not in inside and name is not None:
+                        self._in_place[module] = name
                     inside.update(map(id, modules(module)))
         if not inside:
             return named
         if not eager:
             return [(name, module) for name, module in named if id(module) not in inside]
         return [
-            (names[id(module)], module)
+            (known, module)
             for name, module in named
-            if id(module) in names and (".root." in name or id(module) not in roots)
+            if (known := names.get(module)) is not None and (".root." in name or id(module) not in roots)
         ]
 
-    def _learn(self) -> dict[int, str]:
+    def _learn(self) -> IdentityMap[str]:
         """The names of all modules, made when they are needed: hardly ever."""
         wrapper: Any = private.optimized_module()
         unlearned, self._unlearned = self._unlearned, []
         for models, named in unlearned:
-            for name, module in named:
-                if wrapper is None or not isinstance(module, wrapper):
-                    self._names.setdefault(id(module), _without_wrappers(name))
-            for index, root in enumerate(models):
-                lead = f"{index}." if len(models) > 1 else ""
-                plain = _plain(root, wrapper)
-                self._names.setdefault(id(plain), f"Module.{lead}root.{type(plain).__name__}")
+            for name, reference in named:
+                module = reference()
+                if module is not None and (wrapper is None or not isinstance(module, wrapper)):
+                    self._names.setdefault(module, _without_wrappers(name))
+            for index, reference in enumerate(models):
+                root = reference()
+                if root is not None:
+                    lead = f"{index}." if len(models) > 1 else ""
+                    plain = _plain(root, wrapper)
+                    self._names.setdefault(plain, f"Module.{lead}root.{type(plain).__name__}")
         return self._names
 
     def attach(self) -> None:
@@ -116,21 +127,23 @@ class CompiledModules:
                 self._patches.add(wrapper, "__call__", self._call)
                 self._patched = True
         self._patches.attach()
-        if not self._replaced:
-            for name, module in self._in_place:
+        if not len(self._replaced):
+            for module in self._in_place:
                 original = module.__dict__.get("_compiled_call_impl")
-                if original is not None:
-                    seen = _InPlace(self, name, module, original)
-                    module.__dict__["_compiled_call_impl"] = seen
-                    self._replaced.append((module, seen, original))
+                name = self._in_place.get(module)
+                if original is not None and name is not None:
+                    module.__dict__["_compiled_call_impl"] = _InPlace(self, name, weakref.ref(module), original)
+                    self._replaced.add(module)
 
     def detach(self) -> None:
         """Leave them as they were."""
         self._patches.detach()
-        replaced, self._replaced = self._replaced, []
-        for module, seen, original in replaced:
-            if module.__dict__.get("_compiled_call_impl") is seen:
-                module.__dict__["_compiled_call_impl"] = original
+        replaced = list(self._replaced)
+        self._replaced.clear()
+        for module in replaced:
+            found = module.__dict__.get("_compiled_call_impl")
+            if type(found) is _InPlace and found.modules is self:
+                module.__dict__["_compiled_call_impl"] = found.compiled
 
     # ------------------------------------------------------------ one pass
 
@@ -157,7 +170,7 @@ class CompiledModules:
         return self._name_of(plain), plain
 
     def _name_of(self, module: nn.Module) -> str:
-        return self._learn().get(id(module)) or f"Module.compiled.{type(module).__name__}"
+        return self._learn().get(module) or f"Module.compiled.{type(module).__name__}"
 
     def run(
         self,
@@ -199,7 +212,7 @@ class CompiledModules:
         if not self._backward or not self.session.is_dumping or not torch.is_grad_enabled():
             return
         for inner in modules(module):
-            name = self._learn().get(id(inner))
+            name = self._learn().get(inner)
             if name is not None and inner is not module:
                 self.parameters.watch(name, inner)
 
@@ -214,7 +227,7 @@ class CompiledModules:
         self._watched_all = True
         for model in self._models:
             for module in modules(model):
-                name = self._learn().get(id(module))
+                name = self._learn().get(module)
                 if name is not None:
                     self.parameters.watch(name, module)
 
@@ -245,11 +258,14 @@ class _InPlace:
 
     __slots__ = ("compiled", "module", "modules", "name")
 
-    def __init__(self, modules: CompiledModules, name: str, module: nn.Module, compiled: Any) -> None:
+    def __init__(self, modules: CompiledModules, name: str, module: _Reference, compiled: Any) -> None:
         self.modules = modules
         self.name = name
         self.module = module
         self.compiled = compiled
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.modules.run(self.name, self.module, lambda: self.compiled(*args, **kwargs), args, kwargs)
+        module = self.module()
+        if module is None:
+            return self.compiled(*args, **kwargs)
+        return self.modules.run(self.name, module, lambda: self.compiled(*args, **kwargs), args, kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,21 +13,45 @@ from msprobe.capture.torch.user_modules import is_scripted, named_modules_inside
 
 
 class Models:
-    """What was given to start: let go of when recording stops, as the user may be done with it."""
+    """What was given to start. A model is not kept alive: the program may be done with it in the middle of a step."""
 
     def __init__(self) -> None:
-        # A Module, several, or None.
-        self.given: Any = None
-        # What the names of the parameters of each begin with, if it is not the model's index.
-        self.leads: Sequence[str] | None = None
+        self._references: list[weakref.ref[Any]] = []
+        self._leads: Sequence[str] | None = None
+        # More than one were given, or a list of one.
+        self._are_several = False
 
     def give(self, given: Any, leads: Sequence[str] | None = None) -> None:
-        """These are to be recorded next."""
-        self.given, self.leads = given, leads
+        """These are to be recorded next: a Module, several, or None. ``leads``: what the names of the parameters of
+        each begin with, if it is not the model's index.
+        """
+        self._are_several = isinstance(given, (list, tuple))
+        self._references = [weakref.ref(one) for one in (given if self._are_several else [given]) if one is not None]
+        self._leads = leads
 
     def forget(self) -> None:
         """Nothing is recorded."""
-        self.given = None
+        self._references = []
+
+    @property
+    def given(self) -> Any:
+        """Those that are alive, as they were given: a Module, several, or None."""
+        found = [one for one in (reference() for reference in self._references) if one is not None]
+        if self._are_several and self._references:
+            return found
+        return found[0] if found else None
+
+    @property
+    def leads(self) -> Sequence[str] | None:
+        """What the names of the parameters of each that is alive begin with; None: with its index, if there are
+        several.
+        """
+        if all(reference() is not None for reference in self._references):
+            return self._leads
+        leads = self._leads
+        if leads is None:
+            leads = [f"{index}." if self._are_several else "" for index in range(len(self._references))]
+        return [lead for lead, reference in zip(leads, self._references, strict=True) if reference() is not None]
 
 
 def name_modules(model: Any, record_root: bool) -> list[tuple[str, nn.Module]]:

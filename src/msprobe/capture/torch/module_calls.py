@@ -14,7 +14,9 @@ from __future__ import annotations
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from torch import nn
@@ -60,6 +62,11 @@ def watch_module(module: nn.Module, watcher: Watcher, ahead: bool = False) -> Wa
     return _CALLS.add(module, watcher, ahead)
 
 
+def let_go() -> None:
+    """If all modules that were watched are gone, torch's calls are as before."""
+    _CALLS.let_go()
+
+
 def pause() -> None:
     """No pass is seen until :func:`resume`: torch looks as if nobody watched. May be nested."""
     _CALLS.pause()
@@ -76,9 +83,9 @@ def resume() -> None:
 
 
 class _Watchers(NamedTuple):
-    """Those of one module, which is held: no other gets its identity. ``ahead``: before pre-forward hooks."""
+    """Those of one module, which is not kept alive: with it these go. ``ahead``: before pre-forward hooks."""
 
-    module: nn.Module
+    module: weakref.ref[nn.Module]
     ahead: tuple[Watcher, ...] = ()
     behind: tuple[Watcher, ...] = ()
 
@@ -148,27 +155,36 @@ class _ModuleCalls:
     def add(self, module: nn.Module, watcher: Watcher, ahead: bool) -> WatchedModule:
         key = id(module)
         with self._lock:
-            present = self._watched.get(key) or _Watchers(module)
+            present = self._of(module) or _Watchers(weakref.ref(module, partial(_forget, self._watched, key)))
             if ahead:
-                self._watched[key] = _Watchers(module, (*present.ahead, watcher), present.behind)
+                self._watched[key] = present._replace(ahead=(*present.ahead, watcher))
             else:
-                self._watched[key] = _Watchers(module, present.ahead, (*present.behind, watcher))
+                self._watched[key] = present._replace(behind=(*present.behind, watcher))
             if len(self._watched) == 1:
                 self._attach()
         return WatchedModule(key, watcher)
 
+    def _of(self, module: Any) -> _Watchers | None:
+        found = self._watched.get(id(module))
+        return found if found is not None and found.module() is module else None
+
     def remove(self, key: int, watcher: Watcher) -> None:
         with self._lock:
             present = self._watched.get(key)
-            if present is None:
-                return
-            remaining = _Watchers(present.module, _without(present.ahead, watcher), _without(present.behind, watcher))
-            if remaining.ahead or remaining.behind:
-                self._watched[key] = remaining
-            else:
-                del self._watched[key]
-                if not self._watched:
-                    self._detach()
+            if present is not None:
+                remaining = present._replace(
+                    ahead=_without(present.ahead, watcher), behind=_without(present.behind, watcher)
+                )
+                if remaining.ahead or remaining.behind:
+                    self._watched[key] = remaining
+                else:
+                    self._watched.pop(key, None)
+            self.let_go()
+
+    def let_go(self) -> None:
+        with self._lock:
+            if not self._watched:
+                self._detach()
 
     # ------------------------------------------------------------ the code that torch runs
 
@@ -235,7 +251,7 @@ class _ModuleCalls:
     def begin(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, _Pass | None]:
         """The arguments with which to run the module, and what :meth:`end` is to be given."""
         try:
-            found = self._watched.get(id(module))
+            found = self._of(module)
             if found is None:
                 return args, kwargs, None
             running = _Pass(module)
@@ -257,7 +273,7 @@ class _ModuleCalls:
     def enter(self, running: _Pass, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The hooks of the user have run. ``(args, kwargs)`` for other arguments, else None."""
         running.entered = True
-        found = self._watched.get(id(running.module))
+        found = self._of(running.module)
         return None if found is None else _enter(found.behind, running.module, args, kwargs)
 
     def end(self, running: _Pass, result: Any, error: BaseException | None) -> Any:
@@ -266,7 +282,10 @@ class _ModuleCalls:
             module, changed = running.module, None
             if running.placed is not None:
                 running.placed.take_off(module)
-            found = self._watched.get(id(module))
+                # They hold each other, and the module.
+                running.placed.running = None
+                running.placed = None
+            found = self._of(module)
             if found is None:
                 return None
             for watcher in (*found.behind, *found.ahead) if running.entered else found.ahead:
@@ -278,6 +297,13 @@ class _ModuleCalls:
         except Exception as problem:
             report("a pass", problem)
             return None
+
+
+def _forget(watched: dict[int, _Watchers], key: int, reference: weakref.ref[nn.Module]) -> None:
+    """A module is gone. What torch runs for calls stays as it is: this is no time to change it."""
+    found = watched.get(key)
+    if found is not None and found.module is reference:
+        watched.pop(key, None)
 
 
 def _enter(watchers: Sequence[Watcher], module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

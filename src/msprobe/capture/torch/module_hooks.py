@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from msprobe import log
+from msprobe.capture.identity import IdentityMap
 from msprobe.capture.session import Session
 from msprobe.capture.targets import Passes
 from msprobe.capture.torch import module_calls
@@ -27,9 +28,9 @@ class ModuleHooks:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.names: dict[int, str] = {}
+        self.names: IdentityMap[str] = IdentityMap()
         self._target_of: TargetOf = lambda name, module: None
-        self._watched: list[WatchedModule] = []
+        self._watched: IdentityMap[WatchedModule] = IdentityMap()
         self._is_paused = False
 
     def watch(self, named: Sequence[tuple[str, nn.Module]], target_of: TargetOf) -> None:
@@ -42,7 +43,7 @@ class ModuleHooks:
     def watch_more(self, named: Sequence[tuple[str, nn.Module]]) -> None:
         """As :meth:`watch`, for modules that join those that are watched already."""
         for name, module in named:
-            if id(module) in self.names:
+            if module in self.names:
                 continue
             try:
                 target = self._target_of(name, module)
@@ -55,11 +56,11 @@ class ModuleHooks:
                         "Scripted modules (torch.jit) are recorded from outside: the arguments and results of each that"
                         " the program calls, not what is inside.",
                     )
-                self._watched.append(watch_passes(target, name, module))
+                self._watched[module] = watch_passes(target, name, module)
             except Exception as error:
                 self.session.fault(name, error)
                 continue
-            self.names[id(module)] = name
+            self.names[module] = name
 
     def pause(self) -> None:
         """See no passes until :meth:`resume`. Without watched modules there is nothing to pause."""
@@ -76,9 +77,11 @@ class ModuleHooks:
     def remove(self) -> None:
         """Watch nothing more."""
         self.resume()
-        every, self._watched = self._watched, []
+        every = self._watched.values()
+        self._watched.clear()
         for watched in every:
             watched.remove()
+        module_calls.let_go()
         self.names.clear()
         self.session.thread.forget_passes()
 

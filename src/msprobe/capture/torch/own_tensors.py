@@ -12,21 +12,24 @@ from typing import Any
 
 from torch import nn
 
+from msprobe.capture.identity import IdentityMap
 from msprobe.capture.torch import private
 from msprobe.capture.torch.user_modules import named_buffers, named_parameters, storage_of
 
 
 class OwnTensors:
-    """What the models that are recorded hold themselves. Asked for at each call: a buffer may be assigned anew."""
+    """What the models that are recorded hold themselves. Asked for at each call: a buffer may be assigned anew.
+    Nothing is kept alive.
+    """
 
     def __init__(self) -> None:
-        # What stands before each name, and what the model has under such names.
-        self._held: list[tuple[str, Mapping[str, Any]]] = []
-        # Those of all modules, by number; held, so that no other tensor gets their numbers.
-        self._all: dict[int, tuple[str, Any]] = {}
+        # Of each model: what stands before each name, and what the model has under such names.
+        self._held: IdentityMap[list[tuple[str, Mapping[str, Any]]]] = IdentityMap()
+        # The names of those of all modules.
+        self._all: IdentityMap[str] = IdentityMap()
 
     def __bool__(self) -> bool:
-        return bool(self._held or self._all)
+        return len(self._held) > 0 or len(self._all) > 0
 
     def watch(self, models: Any, leads: Sequence[str] | None, inside: bool = False) -> None:
         """Know these models, which were given to start. ``leads``: what their names begin with, if it is not the index
@@ -42,24 +45,31 @@ class OwnTensors:
             lead = leads[index] if leads is not None else f"{index}." if several else ""
             if inside:
                 for word, tensors in (("buffers", named_buffers(model)), ("parameters", named_parameters(model))):
-                    self._all.update((id(tensor), (f"{word}.{lead}{name}", tensor)) for name, tensor in tensors)
+                    for name, tensor in tensors:
+                        self._all[tensor] = f"{word}.{lead}{name}"
                 continue
-            for word in ("buffers", "parameters"):
-                held = storage_of(model, f"_{word}")
-                if held:
-                    self._held.append((f"{word}.{lead}", held))
+            stored = [(f"{word}.{lead}", storage_of(model, f"_{word}")) for word in ("buffers", "parameters")]
+            stored = [(before, held) for before, held in stored if held]
+            if stored:
+                self._held[model] = stored
 
     def forget(self) -> None:
         """Let go of the models."""
-        self._held = []
-        self._all = {}
+        self._held.clear()
+        self._all.clear()
 
     def among(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
         """Which arguments are such tensors: ``{"input.1": "buffers.running_mean"}``."""
-        named = {id(tensor): before + name for before, held in self._held for name, tensor in held.items()}
+        named = {
+            id(tensor): before + name
+            for stored in self._held.values()
+            for before, held in stored
+            for name, tensor in held.items()
+        }
         named.pop(id(None), None)
-        if self._all:
-            named = {id(one): self._all[id(one)][0] for one in (*args, *kwargs.values()) if id(one) in self._all}
+        if len(self._all):
+            found_names = ((one, self._all.get(one)) for one in (*args, *kwargs.values()))
+            named = {id(one): name for one, name in found_names if name is not None}
         found = {f"input.{place}": name for place, value in enumerate(args) if (name := named.get(id(value)))}
         found.update((f"input.{word}", name) for word, value in kwargs.items() if (name := named.get(id(value))))
         return found

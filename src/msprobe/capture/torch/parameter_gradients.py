@@ -6,9 +6,10 @@ leaves no trace on the parameter itself.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -28,10 +29,14 @@ class ParameterHooks:
     def __init__(self, hooks: NodeHooks) -> None:
         self.hooks = hooks
         self.visible = private.has("parameter gradients")
-        # id(parameter) -> what sees its gradient: put in its first pass, kept as long as recording goes on.
+        # id(parameter) -> what sees its gradient: put in its first pass, kept as long as recording goes on and one of
+        # the modules that ran with the parameter is alive.
         self.known: dict[int, _Hook] = {}
-        # Where parameters were before they were moved since recording began.
-        self.moved: list[_Hook] = []
+        # id(module) -> the module, and its hooks by the ids of their parameters.
+        self._modules: dict[int, tuple[weakref.ref[nn.Module], list[tuple[int, _Hook]]]] = {}
+        # What takes hooks off nodes that are not held any more: of parameters that were moved since recording began,
+        # and of modules that are gone.
+        self.released: list[Any] = []
 
     def arrive(self, owners: Sequence[tuple[str, str]], gradients: Sequence[Any]) -> None:
         """A backward pass has brought the gradient of a parameter, the only one of ``gradients``. ``owners``: its
@@ -47,13 +52,11 @@ class ParameterHooks:
         node_of = _node_of()
         for key, parameter in module._parameters.items():
             if parameter is not None:
-                self._watch(entry, key, parameter, node_of)
+                self._watch(entry, key, parameter, module, node_of)
 
-    def watch_unusual(self, entry: str, key: str, parameter: torch.Tensor) -> None:
-        """The same for one parameter, of any class and under whatever mode."""
-        self._watch(entry, key, parameter, accumulating_node)
-
-    def _watch(self, entry: str, key: str, parameter: torch.Tensor, node_of: Callable[[Any], Any]) -> None:
+    def _watch(
+        self, entry: str, key: str, parameter: torch.Tensor, module: nn.Module, node_of: Callable[[Any], Any]
+    ) -> None:
         if not parameter.requires_grad or parameter.grad_fn is not None:
             return
         hook = self.known.get(id(parameter))
@@ -72,6 +75,7 @@ class ParameterHooks:
             hook = self.hook_on(parameter, node, kind) or hook
         if hook is not None and (entry, key) not in hook.owners:
             hook.owners.append((entry, key))
+            self._hold(module, id(parameter), hook)
 
     def hook_on(self, parameter: torch.Tensor, node: Any, kind: Any = None) -> _Hook | None:
         """A new hook for this parameter; None if the node is none that adds gradients."""
@@ -81,20 +85,46 @@ class ParameterHooks:
         hook = _Hook(node, kind, owners, node.register_prehook(partial(attempt, self.arrive, owners)))
         before = self.known.get(id(parameter))
         if before is not None:
-            self.moved.append(before)
+            self.released.append(before.handle)
         self.known[id(parameter)] = hook
         return hook
 
+    def _hold(self, module: nn.Module, parameter: int, hook: _Hook) -> None:
+        """Keep ``hook`` as long as ``module`` is alive."""
+        key = id(module)
+        found = self._modules.get(key)
+        if found is None or found[0]() is not module:
+            found = self._modules[key] = weakref.ref(module, partial(attempt, self._let_go, key)), []
+        found[1].append((parameter, hook))
+        hook.holders += 1
+        # A module that went just now may have been the last that held it.
+        self.known[parameter] = hook
+
+    def _let_go(self, key: int, reference: weakref.ref[nn.Module]) -> None:
+        """A module is gone. A backward pass through its parameters may still come: their hooks stay on the nodes."""
+        found = self._modules.get(key)
+        if found is None or found[0] is not reference:
+            return
+        del self._modules[key]
+        for parameter, hook in found[1]:
+            hook.holders -= 1
+            if not hook.holders and self.known.get(parameter) is hook:
+                del self.known[parameter]
+                self.released.append(hook.handle)
+
     def prune(self) -> None:
-        """Forget the hooks where parameters were before they were moved: nothing arrives there any more."""
-        moved, self.moved = self.moved, []
-        for hook in moved:
-            hook.handle.remove()
+        """Take away the hooks where nothing arrives any more."""
+        others, self.released = self.released, []
+        for handle in others:
+            handle.remove()
 
     def remove(self) -> None:
         """Take the hooks away, and let go of the parameters, which the nodes keep alive."""
-        self.moved += self.known.values()
+        hooks = list(self.known.values())
         self.known.clear()
+        self._modules.clear()
+        for hook in hooks:
+            hook.handle.remove()
         self.prune()
 
 
@@ -137,18 +167,25 @@ class ParameterGradients(ParameterHooks):
         self.prune()
 
 
-class _Hook(NamedTuple):
+class _Hook:
     """A pre-hook of the node that accumulates one parameter's gradient.
 
     The node keeps the parameter alive, and so the id under which it is known its own.
     """
 
-    node: Any
-    # Of a parameter of another class, what it was when the node was found.
-    kind: tuple[torch.dtype, torch.device] | None
-    # The entries that show the gradient, and the parameter's key in each.
-    owners: list[tuple[str, str]]
-    handle: Any
+    __slots__ = ("handle", "holders", "kind", "node", "owners")
+
+    def __init__(
+        self, node: Any, kind: tuple[torch.dtype, torch.device] | None, owners: list[tuple[str, str]], handle: Any
+    ) -> None:
+        self.node = node
+        # Of a parameter of another class, what it was when the node was found.
+        self.kind = kind
+        # The entries that show the gradient, and the parameter's key in each.
+        self.owners = owners
+        self.handle = handle
+        # So many modules that are alive have run with the parameter.
+        self.holders = 0
 
 
 def _node_of() -> Callable[[Any], Any]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 import os
 import types
+import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -24,6 +25,7 @@ from msprobe.capture.forks import leave_to_parents
 from msprobe.capture.heard import HeardCalls, HeardPasses
 from msprobe.capture.heard_collectives import HeardCollectives
 from msprobe.capture.heard_steps import HeardSteps
+from msprobe.capture.identity import IdentitySet
 from msprobe.capture.optimizer_steps import OptimizerRecords
 from msprobe.capture.ranks import Ranks
 from msprobe.capture.records import Describer
@@ -121,10 +123,10 @@ class TorchRecorder:
         self._collectives = CollectiveRecords(self.calls)
         self.targets = Targets(self.calls, self.modules, self._optimizers, self._collectives)
         self.models = Models()
-        # What was given to start, while recording goes on.
-        self._started: Any = None
+        # What was given to start, while recording goes on; the models are known to `models`.
+        self._started: _Started | None = None
         # The modules whose passes are dumped; None: those of none.
-        self._dumped: set[int] | None = None
+        self._dumped: IdentitySet | None = None
         context = Context(self.level, self.calls, self.targets, self.bus, self.models, self.thread)
         self.parts = parts = Parts(context)
         parameters = self.modules.parameters
@@ -186,7 +188,7 @@ class TorchRecorder:
             self.models.forget()
             return False
         self._attached = True
-        self._started = (named_modules, self.models.given, self.models.leads, rank, dumps)
+        self._started = _Started([(name, weakref.ref(module)) for name, module in named_modules], rank, dumps)
         self.thread.begin()
         needs = needs_of(self.level) if is_dumped else frozenset()
         for kind, parts in NEEDS_OF_KIND.items():
@@ -203,7 +205,7 @@ class TorchRecorder:
         self._choose_targets(is_dumped)
         watches = is_dumped and self.level in ("L0", "mix")
         if (watches or bus.active) and private.has("modules"):
-            self._dumped = {id(module) for _, module in named_modules} if watches else None
+            self._dumped = IdentitySet(module for _, module in named_modules) if watches else None
             if bus.active:
                 roots = roots_besides(self.models.given, named_modules)
                 bus.roots = frozenset(name for name, _ in roots)
@@ -235,22 +237,22 @@ class TorchRecorder:
     def watch_more(self, named_modules: Sequence[tuple[str, nn.Module]]) -> None:
         """A model joins those that are watched."""
         if self._dumped is not None:
-            self._dumped.update(id(module) for _, module in named_modules)
+            self._dumped.update(module for _, module in named_modules)
         if (self._dumped is not None or self.bus.active) and private.has("modules"):
             self.module_hooks.watch_more(named_modules)
 
     def _target_of(self) -> TargetOf:
         """Who is told of a module's passes, decided once for each."""
         bus, modules = self.bus, self.modules
-        dumped = set() if self._dumped is None else self._dumped
+        dumped = IdentitySet() if self._dumped is None else self._dumped
         if not bus.active:
             return lambda name, module: modules
         with_dump, without = HeardPasses(bus, modules), HeardPasses(bus, None)
 
         def target(name: str, module: nn.Module) -> Passes | None:
             if bus.wants_module(name, path_of(name)):
-                return with_dump if id(module) in dumped else without
-            return modules if id(module) in dumped else None
+                return with_dump if module in dumped else without
+            return modules if module in dumped else None
 
         return target
 
@@ -296,15 +298,15 @@ class TorchRecorder:
             session.next_step()
             session.listen(None, self.bus.begin)
             return
-        started = self._started
+        started, models, leads = self._started, self.models.given, self.models.leads
         if goes_on:
             self.detach()
             session.recording = False
         session.next_step()
-        if goes_on:
-            named, models, leads, rank, dumps = started
+        if goes_on and started is not None:
             self.models.give(models, leads)
-            self.start(named, rank, dumps)
+            found = [(name, reference()) for name, reference in started.named]
+            self.start([(name, module) for name, module in found if module is not None], started.rank, started.dumps)
 
     def close(self, is_end: bool = True) -> None:
         """The program ends, or (``is_end`` False) another recorder takes over."""
@@ -343,6 +345,14 @@ class TorchRecorder:
             self.calls.gradients.open_watches.clear,
         ):
             attempt(work)
+
+
+class _Started(NamedTuple):
+    """What a step was started with. The modules are not kept alive."""
+
+    named: list[tuple[str, weakref.ref[nn.Module]]]
+    rank: int | None
+    dumps: bool
 
 
 def _is_tensor(value: Any) -> bool:

@@ -26,6 +26,8 @@ UNSET = 1
 # Others know the address, or have written there already.
 EXPOSED = 2
 
+_FIRST_SWEEP = 64
+
 
 class Remembered:
     """What is known of the elements in one storage at one version."""
@@ -60,6 +62,8 @@ class Memory:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._storages: dict[int, Remembered] = {}
+        # With so many, those that are gone are looked for.
+        self._sweep_at = _FIRST_SWEEP
         self._epoch = 0
 
     def of(self, storage: int, version: int, tensor: torch.Tensor) -> Remembered:
@@ -80,8 +84,22 @@ class Memory:
         if storage not in self._storages:
             if len(self._storages) >= self._limit:
                 self.clear()
+            elif len(self._storages) >= self._sweep_at:
+                self._sweep()
             self._storages[storage] = remembered
         remembered.hold.add(tensor)
+
+    def _sweep(self) -> None:
+        """Let go of storages that are gone. A weak reference of torch's keeps a few bytes for each, in the midst of the
+        memory of tensors: what was freed around them is of no use for the next ones.
+        """
+        storages, self._storages = self._storages, {}
+        for storage, remembered in storages.items():
+            if remembered.hold.is_gone():
+                remembered.hold.release()
+            else:
+                self._storages[storage] = remembered
+        self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._storages))
 
     def distrust(self, tensor: torch.Tensor, for_good: bool, written: bool = True) -> None:
         """Remember nothing of the storage of ``tensor``: as long as it lives, or until torch counts a write to it.
@@ -134,6 +152,7 @@ class Memory:
                 self._storages[storage] = remembered
             else:
                 remembered.hold.release()
+        self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._storages))
 
 
 def is_shared(tensor: torch.Tensor) -> bool:

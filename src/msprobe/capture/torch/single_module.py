@@ -42,8 +42,9 @@ def module_dump(module: nn.Module, name: str) -> None:
     if recorder.level not in ("L0", "L1", "mix"):
         log.info(f"module_dump(): level {recorder.level} records no modules; {name} is not watched.")
         return
-    if id(module) in recorder.module_hooks.names:
-        log.info(f"module_dump(): {name} is recorded already, as {recorder.module_hooks.names[id(module)]}.")
+    known = recorder.module_hooks.names.get(module)
+    if known is not None:
+        log.info(f"module_dump(): {name} is recorded already, as {known}.")
         return
     _active = SingleModule(recorder, module, f"Module.{name}.{type(module).__name__}")
 

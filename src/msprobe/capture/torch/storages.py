@@ -75,6 +75,12 @@ class StorageHold:
         """True if the storage lives, and its address cannot come to mean another."""
         return bool(self._weak) and is_expired is not None and not is_expired(self._weak)
 
+    def is_gone(self) -> bool:
+        """True if the storage is known to live no more."""
+        if self._weak:
+            return is_expired is not None and is_expired(self._weak)
+        return all(reference() is None for reference in self._holders)
+
     def release(self) -> None:
         """Let go: the address may be used again."""
         weak, self._weak = self._weak, 0

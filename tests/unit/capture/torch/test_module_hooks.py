@@ -156,10 +156,10 @@ def test_where_parameters_were_in_earlier_steps_is_not_kept(tmp_path: Path) -> N
         for _ in range(3):
             model.half().float()
             model(torch.ones(2, 4)).sum().backward()
-        assert 3 * 2 <= len(parameters.known) + len(parameters.moved) <= 4 * 2
+        assert 3 * 2 <= len(parameters.known) + len(parameters.released) <= 4 * 2
         debugger.step()
         assert len(parameters.known) == 2
-        assert not parameters.moved
+        assert not parameters.released
     PrecisionDebugger.reset()
     assert not parameters.known
 

@@ -460,3 +460,23 @@ def test_an_interrupt_in_the_middle_of_a_description_is_handed_on(monkeypatch, f
         statistics.describe(torch.arange(3))
     assert faults == []
     statistics.reset()
+
+
+def test_storages_that_are_gone_are_let_go_of_before_the_step_ends(engine, monkeypatch) -> None:
+    freed, real = [], private.free_weak_reference
+
+    def free(weak: int) -> None:
+        freed.append(weak)
+        real(weak)
+
+    monkeypatch.setattr(private, "free_weak_reference", free)
+    statistics = TensorStatistics()
+    stay = [torch.full((3,), float(number)) for number in range(200)]
+    for tensor in stay:
+        statistics.describe(tensor)
+    for number in range(2000):
+        assert top(statistics, torch.full((4,), float(number))) == number
+    assert len(freed) > 1500
+    assert [top(statistics, tensor) for tensor in stay] == [float(number) for number in range(200)]
+    statistics.reset()
+    assert len(freed) == 2200
