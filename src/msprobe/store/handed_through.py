@@ -8,7 +8,10 @@ records are those of any call; that the gradient is not the call's own is said b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the recorder knows the key alone
+    from msprobe.store.part import DumpPart
 
 #: The key under which a record says it.
 HANDED_THROUGH = "handed_through"
@@ -32,3 +35,14 @@ def has_own_backward(backward: Any, results: int = 1) -> bool:
     came in, of which each one handed through is none of the call's own.
     """
     return len(set(handed_through(backward).values())) < max(1, results)
+
+
+def is_of_the_call_before(part: DumpPart, name: str) -> bool:
+    """True for a backward record of a dump whose gradients are all those of the call before; False for one that is not
+    there.
+    """
+    if name not in part:
+        return False
+    record = part.record(name)
+    arrived = record.get("input") if isinstance(record, Mapping) else None
+    return not has_own_backward(record, len(arrived) if isinstance(arrived, list) else 1)
