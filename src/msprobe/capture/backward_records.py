@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.capture.session import backward_of
 from msprobe.capture.units import Writer
+from msprobe.store.handed_through import HANDED_THROUGH
 
 
 def put_backward(writer: Writer, entry: str, tree: dict[str, Any], order: int, parent: Any, note: str = "") -> None:
@@ -42,7 +43,7 @@ def add_gradients(
         tree["merged"] = merged
     if handed:
         # Arguments that are results: their gradients are those of all their uses.
-        tree["handed_through"] = {paths[i]: f"output.{result}" for i, result in handed.items()}
+        tree[HANDED_THROUGH] = {paths[i]: f"output.{result}" for i, result in handed.items()}
 
 
 def merged_arguments(arguments: Iterable[tuple[str, Hashable]]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from msprobe.compare.entry_names import read_name
 from msprobe.compare.measures_statistics import Mask
 from msprobe.compare.rows import OUTPUT, Rows
 from msprobe.compare.verdicts import DIFFERENT
+from msprobe.store.handed_through import is_of_the_call_before
 
 # Percent by which a statistic of a result may be off.
 _MOST_RELATIVE = 50.0
@@ -67,7 +68,10 @@ def calls_of(comparison: Comparison) -> list[RankCall]:
         name = ours.entries[int(ours.entry[first])]
         if name.count(".") < 3 or name.startswith(_IGNORED):
             continue
-        calls.append(RankCall(name, bool(differ[first:end].any()), is_communication(name)))
+        differs = bool(differ[first:end].any())
+        if differs and read_name(name).direction == "backward":
+            differs = not is_of_the_call_before(comparison.parts[0], name)
+        calls.append(RankCall(name, differs, is_communication(name)))
     return calls
 
 

@@ -16,6 +16,7 @@ from msprobe.compare.comparison import Comparison
 from msprobe.compare.entry_names import read_name
 from msprobe.compare.measures_statistics import Mask
 from msprobe.compare.rows import GRADIENT, INPUT, OUTPUT, PARAMETER, Rows
+from msprobe.store.handed_through import is_of_the_call_before
 
 Kind = Literal[
     "nonfinite", "argument", "input", "parameter", "output", "extra_call", "backward", "parameters_grad", "saved"
@@ -54,6 +55,9 @@ def find_suspect(comparison: Comparison) -> Suspect | None:
                 extra = int(rows[0])
             continue
         bad = rows[failing[rows] | arguments[rows]]
+        if len(bad) and _is_of_the_call_before(comparison, place):
+            # What it was given is its own; what it gave is told where it was made.
+            bad = bad[ours.state[bad] != OUTPUT]
         if len(bad):
             return _blame(comparison, bad, arguments, extra)
         if comparison.pairing.matched[rows].any():
@@ -132,6 +136,17 @@ def _execution_order(comparison: Comparison) -> list[int]:
     last = max((place for place, name in enumerate(names) if _is_backward(name)), default=len(names) - 1)
     before = [place for place in range(last + 1) if place not in moved]
     return [*before, *gradients, *(place for place in range(last + 1, len(names)) if place not in moved)]
+
+
+def _is_of_the_call_before(comparison: Comparison, place: int) -> bool:
+    """True for a backward record whose gradients are those of the call before, on either side."""
+    ours, theirs = comparison.candidate, comparison.reference
+    first = int(ours.starts[place])
+    name, partner = ours.entries[int(ours.entry[first])], int(comparison.pairing.partner[first])
+    if not _is_backward(name):
+        return False
+    names = [name] + ([theirs.entries[int(theirs.entry[partner])]] if comparison.pairing.matched[first] else [])
+    return any(is_of_the_call_before(part, one) for part, one in zip(comparison.parts, names, strict=False))
 
 
 def _is_backward(name: str) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from msprobe.config.settings import NoiseKind, PerturbationMode
 from msprobe.perturb.framework import Difference, Limits, Reactions
 from msprobe.perturb.thresholds import noise_of
+from msprobe.signed_errors import Result, judge_signed
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -114,6 +115,28 @@ def is_explained(own: Array, other: Array, limits: Limits, reactions: Reactions)
     bad = (ratio > limits.ratio) | flips
     unexplained = (bad & (np.abs(a - b) > allowed)) | mismatch
     return not bool((unexplained & ~unbounded).any())
+
+
+def goes_one_way(own: Array, reactions: Reactions) -> str:
+    """See :meth:`msprobe.perturb.framework.Framework.goes_one_way`."""
+    base, given = _wide(reactions.base), _wide(own)
+    if base.shape != given.shape or not base.size:
+        return ""
+    shifted = [_wide(one) for one in reactions.shifted]
+    finite = np.isfinite(base) & np.isfinite(given)
+    for one in shifted:
+        finite &= np.isfinite(one)
+    base = np.where(finite, base, 0.0)
+    answer = np.zeros_like(base)
+    with np.errstate(invalid="ignore"):
+        for one in shifted:
+            answer = np.maximum(answer, np.where(finite, np.abs(one - base), 0.0))
+        errors = np.where(finite, given - base, 0.0)
+    epsilon = 2 * reactions.unit
+    units = np.exp2(np.floor(np.log2(np.maximum(np.abs(base), np.finfo(np.float32).tiny)))) * epsilon
+    typical = float(np.sqrt(np.mean(np.square(base)))) * epsilon / 8
+    found = judge_signed(Result(base, errors, units, np.maximum(np.maximum(units, answer), typical), epsilon))
+    return found.message if found.status != "pass" else ""
 
 
 def distance(one: Array, other: Array) -> float:

@@ -201,5 +201,10 @@ class Framework(Protocol):
     def is_explained(self, own: Any, other: Any, limits: Limits, reactions: Reactions) -> bool:
         """True if every element that differs does so by no more than rounding or the change of the inputs may do."""
 
+    def goes_one_way(self, own: Any, reactions: Reactions) -> str:
+        """What the errors of a result against that of the wider type have in common, as those of rounding have not
+        (:mod:`msprobe.signed_errors`); empty if nothing.
+        """
+
     def free_memory(self, tensor: Any) -> int | None:
         """The bytes that are free where this tensor is; None if nobody knows."""

@@ -40,7 +40,9 @@ class Judge:
         self._known: dict[tuple[str, float, int], tuple[Sequence[Any], list[Sequence[Any]]]] = {}
 
     def verdict(self, index: int, own: Any, other: Any, limits: Limits) -> tuple[Verdict, str]:
-        """Whether it does, and why that is not known. What is made again without a change has nothing to explain."""
+        """Whether it does, and why that is not known, or what shows that it does not. What is made again without a
+        change has nothing to explain.
+        """
         fw = self.framework
         if self.mode == "no_change":
             return "risk", ""
@@ -50,7 +52,11 @@ class Judge:
         unit = self._unit(own)
         try:
             reactions = _of_result(index, *self._runs(fw.dtype(own), unit, own), unit)
-            return (EXPLAINED if fw.is_explained(own, other, limits, reactions) else "risk"), ""
+            if not fw.is_explained(own, other, limits, reactions):
+                return "risk", ""
+            # Where inputs were changed, results go the way of the change.
+            way = "" if self._is_changed() else fw.goes_one_way(own, reactions)
+            return ("risk", way) if way else (EXPLAINED, "")
         except Exception as error:
             reason = f"it does not run in a wider type to judge its deviations by ({type(error).__name__})"
         # What rounded inputs do to the rounded result can acquit it, and not convict: where the call jumps, noise may
@@ -62,6 +68,9 @@ class Judge:
             if not is_mismatch and fw.is_explained(own, other, limits, reactions):
                 return EXPLAINED, ""
         return "not judged", reason
+
+    def _is_changed(self) -> bool:
+        return self.second.changed is not None or self.second.exchange is not None
 
     def _unit(self, own: Any) -> float:
         """What one rounding changes. Gradients of weights in float32 are computed in the type of autocast."""

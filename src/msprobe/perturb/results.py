@@ -6,12 +6,13 @@ import io
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from msprobe import log, paths
 from msprobe.foreign import csv_cells
+from msprobe.signed_errors import ONE_WAY
 
 #: Whether the call's own rounding explains a deviation; "not judged": nobody can tell.
 Verdict = Literal["risk", "explained by rounding", "not judged"]
@@ -61,12 +62,16 @@ class _Total:
     deviations: int = 0
     risks: int = 0
     not_judged: int = 0
+    #: The share of elements that deviated in each of those that rounding explains.
+    explained: list[float] = field(default_factory=list)
     worst: float = 0.0
     word: str = ""
 
     def add(self, row: Row) -> None:
         self.deviations += 1
         self.not_judged += row.verdict == "not judged"
+        if row.verdict == EXPLAINED:
+            self.explained.append(row.bad_ratio)
         if row.verdict != "risk":
             return
         self.risks += 1
@@ -156,22 +161,31 @@ class Results:
             log.info(f"Free benchmark: {checked} of {calls} calls of {len(self._totals)} APIs got another result.")
             return
         not_judged = sum(total.not_judged for total in self._totals.values())
-        explained = sum(total.deviations - total.risks for total in self._totals.values()) - not_judged
-        told = f"; {explained} deviations are explained by rounding" if explained else ""
+        explained = [share for total in self._totals.values() for share in total.explained]
+        told = f"; {len(explained)} deviations are explained by rounding" if explained else ""
         told += f"; {not_judged} could not be judged: see {SUMMARY_FILE}" if not_judged else ""
         log.info(f"Free benchmark: {checked} checks of {calls} calls of {len(self._totals)} APIs{told}.")
         if not checked:
             why = self._usual_reason()
             log.warning(f"Free benchmark: nothing was checked (most often: {why}); see {SUMMARY_FILE}.")
         elif not risky:
-            log.info("Free benchmark: no precision risk was found.")
+            shares = f"{100 * min(explained):.2g} to {100 * max(explained):.2g} %" if explained else ""
+            rounding = (
+                f"; {len(explained)} results deviated, and were taken for rounding, in {shares} of their elements"
+            )
+            log.info(f"Free benchmark: no precision risk was found{rounding if explained else ''}.")
         for key, total in risky[:20]:
             log.warning(
                 f"Free benchmark: {key}: {total.risks} risks in {total.checked} checks of {total.calls} calls, worst"
-                f" max_rel {total.shown}"
+                f" max_rel {total.shown}{self._way(key)}"
             )
         if len(risky) > 20:
             log.warning(f"Free benchmark: {len(risky) - 20} more APIs with risks: see {SUMMARY_FILE}.")
+
+    def _way(self, key: str) -> str:
+        """What the errors of an API have in common, where they go one way."""
+        way = next((note for note in self._notes.get(key, ()) if note.endswith(ONE_WAY)), "")
+        return f"; {way.rstrip('.')}" if way else ""
 
     def _usual_reason(self) -> str:
         """Why most APIs were not checked."""

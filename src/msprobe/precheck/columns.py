@@ -39,11 +39,15 @@ DETAILS_HEADER = (
     *("API Name", "Bench Dtype", "DEVICE Dtype", "Shape", *METRIC_COLUMNS, "Status", "Message"),
     # Ours: behind those that other tools read.
     *("Index of max error", "p99 rel err", "Scaled error", "Seed", "Candidate", "Control", "Standard", "Arguments"),
+    # Errors that go one way: see msprobe.signed_errors.
+    *("Slope", "Slope error", "Directed error"),
 )
 STATUS = DETAILS_HEADER.index("Status")
 SCALED = DETAILS_HEADER.index("Scaled error")
 CANDIDATE = DETAILS_HEADER.index("Candidate")
 CONTROL = DETAILS_HEADER.index("Control")
+SLOPE = DETAILS_HEADER.index("Slope")
+DIRECTED = DETAILS_HEADER.index("Directed error")
 
 
 @dataclass
@@ -60,6 +64,9 @@ class Judged:
     index: tuple[int, ...] | None = None
     p99: float | None = None
     scaled: float | None = None
+    #: The slope of all errors with its standard error, and how far errors go one way: more than 1 is an error.
+    slope: tuple[float, float] | None = None
+    directed: float | None = None
 
     def cells(
         self, decimals: int, seed: Any, candidate: str, control: str, standard: str = "", arguments: str = ""
@@ -81,6 +88,8 @@ class Judged:
             control or BLANK,
             standard or BLANK,
             arguments or BLANK,
+            *(BLANK if self.slope is None else f"{number:.6g}" for number in self.slope or (0.0, 0.0)),
+            BLANK if self.directed is None else f"{self.directed:.6g}",
         ]
 
 

@@ -13,7 +13,7 @@ from msprobe.precheck.compiler_rule import root_mean_square
 from msprobe.precheck.first_verdict import dropout_verdict, first_verdict
 from msprobe.precheck.metrics import Array
 from msprobe.precheck.standards import Profile
-from msprobe.precheck.strict import judge_close, judge_exact, judge_floats
+from msprobe.precheck.strict import judge_close, judge_direction, judge_exact, judge_floats
 
 #: Below this share of elements that are off by more than a unit, results of 8 bits pass (26.2).
 FLOAT8_SHARE = 0.001
@@ -54,7 +54,9 @@ class Pair:
     ``rounded``: the reference rounded to the candidate's type, ``movement``: how far disturbed inputs move each
     element, ``elementwise``: each element depends only on what is at its place in the arguments, ``taken``: where a
     result that computes nothing has numbers of its arguments, which have its type, to ``taken_units`` (strict only).
-    ``from_float8``: arguments are floats of 8 bits.
+    ``ordinary``: what a kernel of the CPU of the same type gives that is not in question. ``computed_in``: the type in
+    which the result was computed, where that is coarser than its own (``bfloat16``). ``from_float8``: arguments are
+    floats of 8 bits.
     """
 
     name: str
@@ -65,6 +67,8 @@ class Pair:
     elementwise: bool = False
     taken: Array | None = None
     taken_units: float = 0.0
+    ordinary: Array | None = None
+    computed_in: str = ""
     from_float8: bool = False
 
 
@@ -76,7 +80,7 @@ def judge(pair: Pair, api: str, profile: Profile, dropout: bool = False) -> Judg
     if isinstance(bench, Value) != isinstance(device, Value):
         return Judged(pair.name, "error", f"the candidate gives a {_kind(device)}, the reference a {_kind(bench)}.")
     if not isinstance(bench, Value):
-        return _judge_plain(pair)
+        return _judge_plain(pair, profile)
     row = Judged(pair.name, "pass", "", bench.dtype, device.dtype, device.shape)
     if bench.shape != device.shape:
         row.status, row.message = "error", f"the shapes differ: {device.shape}, in the reference {bench.shape}."
@@ -98,7 +102,7 @@ def _kind(value: Any) -> str:
     return "tensor" if isinstance(value, Value) else type(value).__name__
 
 
-def _judge_plain(pair: Pair) -> Judged:
+def _judge_plain(pair: Pair, profile: Profile) -> Judged:
     bench, device = pair.bench, pair.device
     row = Judged(pair.name, "pass", "", str(type(bench)), str(type(device)), ())
     numbers = isinstance(bench, (int, float)) and isinstance(device, (int, float))
@@ -106,7 +110,7 @@ def _judge_plain(pair: Pair) -> Judged:
         row.status, row.message = "error", f"the candidate gives a {_kind(device)}, the reference a {_kind(bench)}."
         return row
     equal = bench == device or (bench != bench and device != device)
-    if not equal and pair.movement is not None and numbers:
+    if not equal and pair.movement is not None and profile.by_element and numbers:
         equal = abs(bench - device) <= 32 * float(np.max(pair.movement))
     row.metrics["unequal"] = 0 if equal else 1
     if not equal:
@@ -144,7 +148,8 @@ def _judge_float8(row: Judged) -> None:
 def _judge_whole_numbers(row: Judged, pair: Pair, bench: Value, device: Value, api: str, profile: Profile) -> None:
     row.metrics["unequal"] = share = metrics.unequal_share(bench.array, device.array)
     if profile.own:
-        verdict = judge_exact(bench.array, device.array, None if pair.movement is None else pair.movement > 0)
+        moves = pair.movement > 0 if pair.movement is not None and profile.by_element else None
+        verdict = judge_exact(bench.array, device.array, moves)
         row.status, row.message, row.index, row.scaled = verdict.status, verdict.message, verdict.index, verdict.scaled
         return
     if share:
@@ -174,6 +179,7 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
             row.metrics["rmse"] = root_mean_square(b, d)
         verdict = judge_close(b.astype(np.float64), d.astype(np.float64), *standards.TOLERANCES.get(dtype, (0.0, 0.0)))
         row.status, row.message, row.index = verdict.status, verdict.message, verdict.index
+        _judge_direction(row, pair, bench, device)
         return
     if not profile.by_element:
         row.status, found, row.message = first_verdict(b, d, dtype, profile)
@@ -191,7 +197,7 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
         wide,
         rounded,
         d.astype(np.float64),
-        dtype,
+        pair.computed_in or dtype,
         pair.movement,
         pair.elementwise,
         pair.taken,
@@ -199,3 +205,19 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
     )
     row.status, row.message = verdict.status, verdict.message
     row.index, row.p99, row.scaled = verdict.index, verdict.p99, verdict.scaled
+    if pair.taken is None:
+        _judge_direction(row, pair, bench, device)
+
+
+def _judge_direction(row: Judged, pair: Pair, bench: Value, device: Value) -> None:
+    """Make the row worse where the errors of its result go one way, as those of rounding do not."""
+    wide = bench.array.astype(np.float64)
+    rounded = wide if pair.rounded is None else pair.rounded
+    dtype = pair.computed_in or device.kind
+    found = judge_direction(
+        wide, rounded, device.array.astype(np.float64), dtype, pair.movement, pair.elementwise, pair.ordinary
+    )
+    row.slope, row.directed = (found.slope, found.standard_error), found.strength
+    order = ("pass", "Warning", "error")
+    if row.status in order and order.index(found.status) > order.index(row.status):
+        row.status, row.message = found.status, found.message

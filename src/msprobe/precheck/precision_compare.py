@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from msprobe.paths import StrPath, make_folder, write_atomically
-from msprobe.precheck.columns import BLANK, METRIC_COLUMNS, SCALED, lines_of
+from msprobe.precheck.columns import BLANK, DIRECTED, METRIC_COLUMNS, SCALED, lines_of
 from msprobe.precheck.columns import DETAILS_HEADER as CHECK_HEADER
 from msprobe.precheck.compiler_rule import of_limit, problem_of
 from msprobe.precheck.details_table import Table
@@ -42,7 +42,7 @@ DETAILS_HEADER = (
     ),
     *("ULP误差判定结果", "双千指标", "双千指标判定结果", "比对结果", "比对算法", "Message"),
 )
-_SCALED = CHECK_HEADER[SCALED]
+_SCALED, _DIRECTED = CHECK_HEADER[SCALED], CHECK_HEADER[DIRECTED]
 #: The column that tells the arguments of one record from others; blank where nobody has noted them.
 ARGUMENTS = CHECK_HEADER[CHECK_HEADER.index("Arguments")]
 _COLUMN = {metric: column for column, metric in METRIC_COLUMNS.items()}
@@ -71,6 +71,15 @@ _IN_WORDS = {
     "ULP误差": "share of errors beyond the limit in units of rounding",
     "双千指标": "share of values within a thousandth",
 }
+#: Where the ratio of a metric to the control's stands.
+_RATIO_COLUMNS = {
+    "small_value": "小值域错误比值",
+    "rmse": "均方根误差比值",
+    "max_relative": "相对误差最大值比值",
+    "mean_relative": "相对误差平均值比值",
+    "balance": "误差均衡性比值",
+    "ulp_share": "ULP误差大于阈值占比比值",
+}
 _ENDINGS = ("错误比值", "比值", "大于阈值占比比值", "错误率", "")
 #: How the name of a row ends that is about the formula of a backward.
 FORMULA = ".backward.formula"
@@ -88,6 +97,8 @@ class Compared:
     cells: dict[str, str] = field(default_factory=dict)
     #: Its error in errors of what is allowed beside the control, where a rule says that.
     of_limit: float | None = None
+    #: Columns of ratios to an error of the control that is next to nothing, so that they say nothing: both errors.
+    beside_nothing: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def largest_ratio(self) -> float:
@@ -96,7 +107,11 @@ class Compared:
         """
         if self.of_limit is not None:
             return self.of_limit
-        found = [float(value) for column, value in self.cells.items() if column.endswith("比值")]
+        found = [
+            float(value)
+            for column, value in self.cells.items()
+            if column.endswith("比值") and column not in self.beside_nothing
+        ]
         return max((math.inf if math.isnan(value) else value for value in found), default=0.0)
 
     @property
@@ -106,6 +121,10 @@ class Compared:
         for label, words in _IN_WORDS.items():
             if self.cells.get(f"{label}判定结果") == "error":
                 column = next((name for end in _ENDINGS if (name := label + end) in self.cells), "")
+                if column in self.beside_nothing:
+                    ours, theirs = self.beside_nothing[column]
+                    told.append(f"{words} {ours:.3g}, where the control has {f'{theirs:.3g}' if theirs else 'none'}")
+                    continue
                 number = f" {float(self.cells[column]):.3g}" if column else ""
                 told.append(words + number + (" times the control's" if column.endswith("比值") else ""))
         return self.message or ", ".join(told[:3]) or "error"
@@ -246,6 +265,8 @@ def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> Compared:
     ratio = 1.0 if candidate == control else candidate / control if control else math.inf
     numbers = (candidate, control, sides.dtype, _elements(ours.get("Shape", "")))
     row.message, row.of_limit = problem_of(*numbers), of_limit(*numbers)
+    if not row.message and not _goes_one_way_too(ours, theirs):
+        row.message = ours.get("Message", "").strip() or "its errors go one way."
     row.status = "error" if row.message else "pass"
     row.cells = {"均方根误差比值": _text(ratio), "均方根误差判定结果": row.status}
     return row
@@ -264,9 +285,18 @@ def _has_too(ours: dict[str, str], theirs: dict[str, str]) -> bool:
     if _is_wrong(theirs):
         return True
     try:
-        return float(ours[_SCALED]) <= 2 * float(theirs[_SCALED])
+        return float(ours[_SCALED]) <= 2 * float(theirs[_SCALED]) and _goes_one_way_too(ours, theirs)
     except (KeyError, ValueError):
         return False
+
+
+def _goes_one_way_too(ours: dict[str, str], theirs: dict[str, str]) -> bool:
+    """True where the errors of the candidate go one way no further than is allowed, or than twice the control's do."""
+    sizes = []
+    for row in (ours, theirs):
+        text = row.get(_DIRECTED, "").strip()
+        sizes.append(float(text) if text.replace(".", "").replace("e-", "").replace("e+", "").isdigit() else 0.0)
+    return sizes[0] <= max(1.0, 2 * sizes[1])
 
 
 def _compared(ours: dict[str, str], theirs: dict[str, str] | None, profile: Profile) -> Compared:
@@ -300,6 +330,9 @@ def _compared(ours: dict[str, str], theirs: dict[str, str] | None, profile: Prof
         row.standard = sides.measured(row.standard)
     try:
         row.status = _JUDGES[row.standard](sides, row.cells)
+        row.beside_nothing = {_RATIO_COLUMNS[metric]: both for metric, both in sides.beside_nothing.items()}
+        if profile.own:
+            row.cells |= dict.fromkeys(row.beside_nothing, BLANK)
     except _MissingNumberError as problem:
         # Of ours is what is judged without numbers: random calls.
         told = ours.get("Message", "").strip() if profile.own else ""
@@ -330,6 +363,8 @@ class _Sides:
     dtype: str
     api: str
     profile: Profile
+    #: Metrics of which the control's is nothing, or less than the type can tell from it: both sides' numbers.
+    beside_nothing: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def number(self, metric: str, control: bool = False) -> float:
         column = _COLUMN[metric]
@@ -365,6 +400,8 @@ class _Sides:
             return math.inf
         limits = thresholds_of(self.dtype)
         least = limits.strict_least_error if self.profile.by_element else limits.least_error
+        if abs(theirs) < least and ours:
+            self.beside_nothing[metric] = abs(ours), abs(theirs)
         return abs(ours) / max(abs(theirs), least)
 
 

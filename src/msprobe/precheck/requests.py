@@ -14,6 +14,7 @@ from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.paths import StrPath, check_path_form, like
 from msprobe.precheck.arguments import Argument, Items, UnreadableArgumentError, argument_of, form_of
 from msprobe.precheck.modules import ModulePass, function_of, passes_of
+from msprobe.store.handed_through import is_of_the_call_before
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
 
@@ -152,6 +153,10 @@ class Requests:
             for slot, value in named.items()
             if slot not in shared
         }
+
+    def is_of_the_call_before(self, key: str) -> bool:
+        """True if the backward record of a call has the gradient of the call before, as the dump says."""
+        return self.has_backward(key) and is_of_the_call_before(self.part, self.entry(key, BACKWARD))
 
     def has_backward(self, key: str) -> bool:
         """True if a backward record belongs to this call."""

@@ -53,7 +53,7 @@ class TakenOver:
     """Which results take numbers of the arguments over and compute none, as ``transpose``, ``where`` and ``max`` do.
 
     In each disturbed call every element that moves is one of the disturbed numbers, up to its sign. What does not move
-    is a constant, as the zeros of ``relu``.
+    is a constant, as the zeros of ``relu`` and the border of ``pad``, and has nothing to round either.
     """
 
     def __init__(self) -> None:
@@ -85,8 +85,10 @@ class TakenOver:
 
     @property
     def places(self) -> dict[str, torch.Tensor]:
-        """Where each such result has numbers of the arguments: ``output.0``, or the path of an argument."""
-        return {name: places for name, places in self._places.items() if name not in self._computed}
+        """Where each such result has numbers of the arguments or a constant, which is everywhere: ``output.0``, or the
+        path of an argument.
+        """
+        return {name: torch.ones_like(places) for name, places in self._places.items() if name not in self._computed}
 
 
 def units_taken_over(dtype: torch.dtype, is_gradient: bool) -> float:

@@ -6,6 +6,9 @@ rounding (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., secti
 element is measured: the reference is computed again with its inputs disturbed by one unit of rounding. An element's
 *scale* is the largest of that movement, of one unit in the last place of the result, and, where elements mix, of an
 eighth of one at the size of a typical element of the result; its scaled error is its difference in scales.
+
+Beside each element by itself all of them are judged together: rounding has no direction, so a factor or a constant that
+all errors have in common is none (:func:`judge_direction`).
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from msprobe.compare.number_types import LEAST_NORMAL
+from msprobe.compare.number_types import LEAST_NORMAL, epsilon_of
 from msprobe.precheck.metrics import Array
+from msprobe.signed_errors import Result, SignedErrors, judge_signed
 
 #: Scaled errors up to which a result passes, and up to which it is a warning. Healthy kernels of PyTorch's own
 #: operator samples stay below the first in float32, float16 and bfloat16 (``bench/precheck``).
@@ -85,8 +89,8 @@ def judge_floats(
 
     ``bench`` is the reference in float64, ``rounded`` the same rounded to ``dtype``, ``device`` the candidate's result;
     both as float64. ``movement`` says how far disturbed inputs move each element; an ``elementwise`` call has no large
-    elements whose rounding could reach the small ones. ``taken`` says where the result has numbers of the arguments,
-    which are to be the same but for ``taken_units``.
+    elements whose rounding could reach the small ones. ``taken`` says where the result has numbers of the arguments
+    or a constant, which are to be the same but for ``taken_units``.
     """
     unlike = _unlike_specials(bench, rounded, device, dtype, movement)
     if unlike is not None:
@@ -95,13 +99,7 @@ def judge_floats(
     if not finite.any():
         return StrictVerdict("pass", "", 0.0)
     b, r, d = bench[finite], rounded[finite], device[finite]
-    mantissa = FLOATS.get(dtype, FLOATS["float32"])[0]
-    units = unit_in_last_place(r, dtype)
-    mixes = not elementwise and np.max(np.abs(b)) < 1e150
-    typical = float(np.sqrt(np.mean(np.square(b)))) * 2.0**-mantissa / 8 if mixes else 0.0
-    scale = np.maximum(np.maximum(units, typical), _SUBNORMAL.get(dtype, 0.0))
-    if movement is not None:
-        scale = np.maximum(scale, movement[finite])
+    units, scale = _scales(b, r, dtype, None if movement is None else movement[finite], elementwise)
     errors = np.abs(d - b)
     # Within one unit of the rounded reference nothing better can be asked for.
     scaled = np.where(np.abs(d - r) <= units, 0.0, errors / scale)
@@ -118,8 +116,8 @@ def judge_floats(
             worst = int(np.argmax(np.where(other, np.abs(d - r), 0.0)))
             place = tuple(int(n) for n in np.argwhere(finite)[worst])
             message = (
-                f"{int(other.sum())} of {other.size} elements are not exact copies of input values, though this call "
-                f"only moves or selects them; the worst at {list(place)}: "
+                f"{int(other.sum())} of {other.size} elements are not exact copies of input values or the "
+                f"constant, though this call only moves or selects them; the worst at {list(place)}: "
                 f"{float(d[worst]):.9g} instead of {float(r[worst]):.9g}."
             )
             return StrictVerdict("error", message, float(errors[worst] / scale[worst]), place, p99)
@@ -134,6 +132,44 @@ def judge_floats(
         f"{largest:.3g} times its scale of {float(scale[worst]):.3g}."
     )
     return StrictVerdict(status, message, largest, place, p99)
+
+
+def _scales(b: Array, r: Array, dtype: str, movement: Array | None, elementwise: bool) -> tuple[Array, Array]:
+    """Of finite elements: one unit in the last place, and their scales."""
+    mantissa = FLOATS.get(dtype, FLOATS["float32"])[0]
+    units = unit_in_last_place(r, dtype)
+    mixes = not elementwise and np.max(np.abs(b)) < 1e150
+    typical = float(np.sqrt(np.mean(np.square(b)))) * 2.0**-mantissa / 8 if mixes else 0.0
+    scale = np.maximum(np.maximum(units, typical), _SUBNORMAL.get(dtype, 0.0))
+    return units, scale if movement is None else np.maximum(scale, movement)
+
+
+def judge_direction(
+    bench: Array,
+    rounded: Array,
+    device: Array,
+    dtype: str,
+    movement: Array | None,
+    elementwise: bool = False,
+    ordinary: Array | None = None,
+) -> SignedErrors:
+    """Judge whether the errors of a result of a float type go one way (:mod:`msprobe.signed_errors`).
+
+    The arguments are those of :func:`judge_floats`. ``ordinary``: what a kernel of the same type gives that is not in
+    question; its own slope is allowed.
+    """
+    finite = np.isfinite(rounded) & np.isfinite(device) & np.isfinite(bench)
+    if ordinary is not None:
+        finite &= np.isfinite(ordinary)
+    if not finite.any() or not np.max(np.abs(bench[finite])) < 1e150:
+        return SignedErrors()
+    b, r = np.where(finite, bench, 0.0), np.where(finite, rounded, 0.0)
+    units, scale = _scales(b, r, dtype, None if movement is None else np.where(finite, movement, 0.0), elementwise)
+    scale = np.where(np.isfinite(scale), scale, np.finfo(np.float64).max ** 0.25)
+    with np.errstate(all="ignore"):
+        errors = np.where(finite, device - bench, 0.0)
+        own = None if ordinary is None else np.where(finite, ordinary - bench, 0.0)
+        return judge_signed(Result(b, errors, units, scale, epsilon_of(dtype), own, elementwise))
 
 
 def _are_others(r: Array, d: Array, allowed: Array, units: Array, movement: Array | None) -> Array:

@@ -56,7 +56,7 @@ def test_what_an_executor_switches_is_switched_in_its_call_alone(
     dump = write_dump(tmp_path, {"Torch.sin.0.forward": forward(TENSOR)})
     found = call("run_ut", "-api_info", dump, "-o", tmp_path, "--candidate", f"cpu{words}")
     assert found.returncode == 0, found.stderr
-    plain = {**seen[1], "dtype": torch.float32}
+    plain = {**seen[-1], "dtype": torch.float32}
     assert plain == {**plain, "mkldnn": True, "deterministic": False, "autocast": None, "threads": 1}
     assert seen[0] == {**plain, **switched}
     assert {row[27] for row in rows(tmp_path, "details")[1:]} == {f"cpu{words}"}

@@ -72,6 +72,9 @@ def test_the_columns_of_the_files_are_those_of_8_1_1_and_ours_behind_them() -> N
         "Control",
         "Standard",
         "Arguments",
+        "Slope",
+        "Slope error",
+        "Directed error",
     )
 
 

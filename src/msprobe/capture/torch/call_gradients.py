@@ -27,6 +27,7 @@ from msprobe.capture.torch.gradients import (
 )
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.units import CallWriter, Unit
+from msprobe.store.handed_through import HANDED_THROUGH
 
 _without_functions = private.without_functions
 
@@ -34,7 +35,7 @@ _without_functions = private.without_functions
 class Call(Unit):
     """A call between its beginning and its end."""
 
-    __slots__ = ("among_modes", "args", "base", "edges", "kwargs", "oldest", "versions")
+    __slots__ = ("among_modes", "args", "base", "edges", "handed", "kwargs", "oldest", "versions")
 
     def __init__(self, key: str, number: int) -> None:
         # Not that of Unit: this is made for every call, and what it has there is set when it is known.
@@ -48,6 +49,8 @@ class Call(Unit):
         self.kwargs: dict[str, Any] = {}
         self.edges: list[ArgumentEdge] = []
         self.versions: list[tuple[Any, int]] = []
+        # Arguments that are results, untouched: what comes back to such a result is the gradient of the call before.
+        self.handed: dict[str, str] = {}
         # The autograd sequence number before it.
         self.oldest = 0
         # Modes or tensor types of the user see what is called, also by us.
@@ -97,7 +100,7 @@ class CallGradients:
             if is_foreign(node) or self.session.gradients_change:
                 # It may write over what it gets; or somebody puts others in their place, before the node runs.
                 self.hooks.before(node, self._arriving, call.base, generation, arrived)
-            self.hooks.after(node, self._single, call.base, call.parent, generation, arrived)
+            self.hooks.after(node, self._single, call.base, call.parent, generation, arrived, call.handed)
             return
         boundary = find_boundary([node, *others], edges, call.oldest)
         watch = _Watch(call, edges, boundary, generation, len(others))
@@ -131,6 +134,7 @@ class CallGradients:
         parent: Any,
         generation: int,
         arrived: dict[str, Any],
+        handed: dict[str, str],
         passed_on: Sequence[Any],
         received: Sequence[Any],
     ) -> None:
@@ -147,6 +151,8 @@ class CallGradients:
                 if not tree:
                     self._received(name, tree, received)
                 self._passed_on(name, tree, passed_on)
+                if handed:
+                    tree[HANDED_THROUGH] = handed
                 put_backward(self.calls, name, tree, session.next_order(), parent)
             except Exception as error:
                 session.fault(name, error)
@@ -251,6 +257,8 @@ class CallGradients:
                 if watch.merged:
                     # Several arguments were one tensor: only the gradient of all of them together exists.
                     tree["merged"] = dict(watch.merged)
+        if watch.handed:
+            tree[HANDED_THROUGH] = watch.handed
         put_backward(self.calls, watch.base + ".backward", tree, watch.order, watch.parent)
         watch.again()
 
@@ -301,6 +309,7 @@ class _Watch:
         "extra",
         "gathering",
         "generation",
+        "handed",
         "merged",
         "order",
         "parent",
@@ -314,6 +323,7 @@ class _Watch:
         self, call: Call, edges: list[ArgumentEdge], boundary: list[Any], generation: int, others: int
     ) -> None:
         self.base = call.base
+        self.handed = call.handed
         self.parent = call.parent
         self.paths = [edge.path for edge in edges]
         self.merged = merged_arguments(map(identity_of, edges)) if len(edges) > 1 else None

@@ -26,11 +26,13 @@ from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.tensor_values import TensorKeeper
 from msprobe.capture.torch.unwritten import part_written, unwritten_result
 from msprobe.capture.units import CallWriter, Writer
+from msprobe.store.handed_through import HANDED_THROUGH
 
 _grad_enabled = torch.is_grad_enabled
 
 # The error by which torch ends a recomputation when it has what it needs.
 STOPPED = "_StopRecomputationError"
+_SEVERAL = (tuple, list)
 
 
 class TensorWriter(Writer):
@@ -201,13 +203,25 @@ class CallRecorder(TensorWriter, CallWriter):
     def returned(self, unit: Call, result: Any) -> None:
         """See :class:`CallWriter`: what the call wrote to is not what it was."""
         key = unit.base.rpartition(".")[0]
+        several = type(result) in _SEVERAL
         for tensor, version in unit.versions:
+            if tensor is result or several:
+                self._note_handed(unit, tensor, version, result if several else (result,))
             if tensor._version != version:
                 first = bool(unit.args) and tensor is unit.args[0]
                 self.statistics.invalidate(tensor, part_written(key, unit.args) if first else None)
         unwritten = unwritten_result(key, result)
         if unwritten is not None:
             self.statistics.leave_unwritten(*unwritten)
+
+    def _note_handed(self, unit: Call, tensor: Any, version: int, results: Sequence[Any]) -> None:
+        """Note it where an argument that was not written to is among the results."""
+        if tensor._version != version:
+            return
+        places = [place for place, one in enumerate(results) if one is tensor]
+        if places:
+            paths = [path for path, given in self.tensors_in(unit.args, unit.kwargs) if given is tensor]
+            unit.handed |= {path: f"output.{place}" for path, place in zip(paths, places, strict=False)}
 
     def how_it_failed(self, error: BaseException) -> dict[str, str]:
         """See :class:`CallWriter`."""
@@ -220,6 +234,8 @@ class CallRecorder(TensorWriter, CallWriter):
         facts = super().facts_of(unit)
         if self.own and (held := self.own.among(unit.args, unit.kwargs)):
             facts["held"] = held
+        if unit.handed:
+            facts[HANDED_THROUGH] = unit.handed
         return facts
 
     def watch(self, unit: Call, result: Any) -> None:

@@ -32,6 +32,7 @@ from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.diagnose.tolerance import frameworks, noise, units
 from msprobe.diagnose.tolerance.choices import Choices
 from msprobe.diagnose.tolerance.effective import Level, Products, kind_of, level_of
+from msprobe.store.handed_through import has_own_backward
 
 #: ``same``: nothing differs. ``rounding``: inputs agree, results differ by no more than rounding may.
 #: ``victim``: the inputs differ, and the results by no more than that explains. ``guilty``: the results differ
@@ -198,8 +199,11 @@ def _excuse(judged: Judged) -> None:
 def _is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
     """True if the gradients of one side are not those of what the call was given: a call that returns its input as it
     is (a dropout of nothing, a cast to the type that it has) has no node of its own in the graph, and what was recorded
-    is that of the call before.
+    is that of the call before. Records of ours say so; of others the shapes tell it.
     """
+    for one in (event, partner):
+        if one.parts.kind == "api" and not has_own_backward(one.record, len(one.inputs())):
+            return True
     for timeline, one in ((pairing.candidate, event), (pairing.reference, partner)):
         forward = timeline.forward_of(one) if one.is_call else None
         if forward is None or not forward.is_call:

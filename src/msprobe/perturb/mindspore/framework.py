@@ -245,6 +245,11 @@ class MindSporeFramework:
         read = Reactions(_array(reactions.base), shifted, reactions.unit)
         return arrays.is_explained(_array(own.astype(other.dtype)), _array(other), limits, read)
 
+    def goes_one_way(self, own: Any, reactions: Reactions) -> str:
+        """See the protocol."""
+        shifted = [_array(one) for one in reactions.shifted]
+        return arrays.goes_one_way(_array(own), Reactions(_array(reactions.base), shifted, reactions.unit))
+
 
 @contextlib.contextmanager
 def _gradients_on() -> Iterator[None]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from msprobe.perturb.framework import Difference, Limits, Reactions
+from msprobe.signed_errors import Result, judge_signed
 
 # Larger tensors are gone through in parts; what is found is found in all of them.
 _PART = 1 << 22
@@ -125,6 +126,28 @@ def is_explained(own: torch.Tensor, other: torch.Tensor, limits: Limits, reactio
     allowed = _FACTOR * (allowed + torch.maximum(answer, _scale(answer)))
     unexplained = (bad & ((a - b).abs() > allowed)) | mismatch
     return not bool((unexplained & ~unbounded).any())
+
+
+def goes_one_way(own: torch.Tensor, reactions: Reactions) -> str:
+    """See :meth:`msprobe.perturb.framework.Framework.goes_one_way`."""
+    base = _wide(reactions.base)
+    given = _wide(own).to(base.device)
+    if base.shape != given.shape or not base.numel():
+        return ""
+    shifted = [_wide(one).to(base.device) for one in reactions.shifted]
+    finite = base.isfinite() & given.isfinite()
+    for one in shifted:
+        finite = finite & one.isfinite()
+    base = torch.where(finite, base, 0)
+    answer = torch.zeros_like(base)
+    for one in shifted:
+        answer = torch.maximum(answer, torch.where(finite, (one - base).abs(), 0))
+    epsilon = 2 * reactions.unit
+    units = torch.exp2(torch.floor(torch.log2(base.abs().clamp(min=torch.finfo(torch.float32).tiny)))) * epsilon
+    typical = float(base.square().mean().sqrt()) * epsilon / 8
+    scale = torch.maximum(units, answer).clamp(min=typical)
+    found = judge_signed(Result(base, torch.where(finite, given - base, 0), units, scale, epsilon))
+    return found.message if found.status != "pass" else ""
 
 
 def _scale(answer: torch.Tensor) -> torch.Tensor:

@@ -215,6 +215,10 @@ class TorchFramework:
         """See the protocol."""
         return comparing.is_explained(own, other, limits, reactions)
 
+    def goes_one_way(self, own: Any, reactions: Reactions) -> str:
+        """See the protocol."""
+        return comparing.goes_one_way(own, reactions)
+
 
 def _why_not_value(value: Any) -> str:
     if isinstance(value, torch.Generator):

@@ -30,7 +30,7 @@ from msprobe.precheck.torch.beside import ModelState, Surroundings, bytes_of, st
 from msprobe.precheck.torch.compiled_sides import BothSides, CompiledError, Pass, Sides, own_objects, same_tensor
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import Outcome, copy_with_strides, flat_outputs
-from msprobe.precheck.torch.runner import text_of, value_of
+from msprobe.precheck.torch.results import text_of, value_of
 
 _SAME = "the same for both sides"
 _NO_GRADIENT = (

@@ -21,7 +21,7 @@ from msprobe.precheck.torch import reference
 from msprobe.precheck.torch.beside import Surroundings, bytes_of, copy_of, plain, put_state, structure_of
 from msprobe.precheck.torch.inputs import Inputs, for_device
 from msprobe.precheck.torch.machine import Outcome, run_call, with_own_code
-from msprobe.precheck.torch.runner import text_of, value_of
+from msprobe.precheck.torch.results import text_of, value_of
 
 _PLAIN = (bool, int, float, str, complex, type(None))
 

@@ -15,7 +15,7 @@ from msprobe.precheck.requests import open_requests
 from msprobe.precheck.torch.functions import UnknownApiError, find_function
 from msprobe.precheck.torch.inputs import InputError, InputMaker
 from msprobe.precheck.torch.machine import Machine, cpu
-from msprobe.precheck.torch.runner import text_of
+from msprobe.precheck.torch.results import text_of
 
 
 def runner(task: Task) -> OverflowRunner:

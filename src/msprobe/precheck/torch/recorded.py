@@ -12,7 +12,7 @@ from msprobe.errors import NotAvailableError
 from msprobe.precheck.executors import RECORDED, Executor
 from msprobe.precheck.requests import ApiCall, Requests
 from msprobe.precheck.torch.inputs import InputMaker, Inputs
-from msprobe.precheck.torch.machine import Outcome, flat_outputs
+from msprobe.precheck.torch.machine import Outcome, copy_with_strides, flat_outputs
 
 
 @dataclass
@@ -44,6 +44,10 @@ class RecordedResults:
         self._maker = maker
         self._call: ApiCall | None = None
 
+    def has_none_of_its_own(self, call: ApiCall, function: Callable[..., Any], inputs: Inputs) -> bool:
+        """True if the gradient that the dump has of a call is that of the call before."""
+        return self._requests.is_of_the_call_before(call.key) or gives_back(function, inputs)
+
     def take(self, call: ApiCall) -> None:
         """The next results are those of this call."""
         self._call = call
@@ -64,6 +68,22 @@ class RecordedResults:
             found = flat_outputs(self._maker.values(call, arrived))
             outcome.unplaced = [one for one in found if isinstance(one, torch.Tensor)]
         return outcome
+
+
+def gives_back(function: Callable[..., Any], inputs: Inputs) -> bool:
+    """True for a call all of whose results are arguments, untouched: it has no node in the graph, so what a dump has as
+    its gradient is that of the call before. Recorders that do not say so in the record wrote it, too.
+    """
+    args, kwargs = inputs.map(lambda tensor, path: copy_with_strides(tensor.detach()))
+    given = [(tensor, tensor._version) for tensor in Inputs(args, kwargs).tensors()]
+    try:
+        with torch.no_grad():
+            results = flat_outputs(function(*args, **kwargs))
+    except Exception:  # what it raises is said where it is checked
+        return False
+    return bool(results) and all(
+        any(one is tensor and one._version == version for tensor, version in given) for one in results
+    )
 
 
 def place_gradients(outcome: Outcome, bench: Outcome) -> None:

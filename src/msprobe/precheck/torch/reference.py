@@ -115,6 +115,13 @@ class Movement:
     moved: dict[str, Any] = field(default_factory=dict)
     elementwise: frozenset[str] = frozenset()
     taken: dict[str, torch.Tensor] = field(default_factory=dict)
+    #: What an ordinary kernel of the same type gave that is not the candidate's, by the same names.
+    ordinary: dict[str, Any] = field(default_factory=dict)
+
+
+def by_name(outcome: Outcome) -> dict[str, Any]:
+    """Results and gradients of a call by the names of :class:`Movement`."""
+    return {**{f"output.{place}": one for place, one in enumerate(outcome.outputs)}, **outcome.gradients}
 
 
 def disturbed(
@@ -165,8 +172,23 @@ def disturbed(
     return Movement(moved, elementwise.names, taken_over.places)
 
 
+def add_distances(moved: dict[str, Any], reference: Outcome, again: Outcome) -> None:
+    """Widen how far each element moves by another run of the reference, whose draws are off by a unit of rounding."""
+    others = by_name(again)
+    for name, value in by_name(reference).items():
+        add_distance(moved, name, value, others.get(name))
+
+
 def add_errors_of(ordinary: Outcome, moved: dict[str, Any], reference: Outcome, inputs: Inputs, eps: float) -> None:
     """Widen what is allowed by what an ordinary kernel of the same type loses (:func:`add_ordinary_errors`)."""
     pairs = [(f"output.{n}", *both) for n, both in enumerate(zip(reference.outputs, ordinary.outputs, strict=False))]
     pairs += [(path, value, ordinary.gradients.get(path)) for path, value in reference.gradients.items()]
     add_ordinary_errors(moved, pairs, [*inputs.tensors(), *flat_outputs(inputs.gradients or [])], eps)
+
+
+def units_at(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The distance from each number (in double precision) to the next of a float type."""
+    eps = eps_of(dtype) or eps_of(torch.float32)
+    least = float(torch.finfo(dtype).tiny) if dtype.is_floating_point else 0.0
+    size = values.abs().nan_to_num(0.0, 0.0, 0.0).clamp(min=least or 2.0**-1022)
+    return torch.exp2(torch.floor(torch.log2(size))) * eps

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,10 +24,23 @@ from msprobe.precheck.requests import ApiCall, Requests, digest_of, flat, open_r
 from msprobe.precheck.standalone_places import units_taken_over
 from msprobe.precheck.standards import PROFILES, Profile
 from msprobe.precheck.torch import errors_kept, reference, spread
+from msprobe.precheck.torch.draws import Draws, seed_draws
 from msprobe.precheck.torch.functions import UnknownApiError, find_function, find_loaded, function_of_npu
+from msprobe.precheck.torch.given import Given, given_to
 from msprobe.precheck.torch.inputs import InputError, InputMaker, Inputs
 from msprobe.precheck.torch.machine import Machine, Outcome, cpu, flat_outputs, run_call
+from msprobe.precheck.torch.random_calls import random_call
 from msprobe.precheck.torch.recorded import RecordedResults, place_gradients
+from msprobe.precheck.torch.results import (
+    is_float8,
+    ordinary_beside,
+    rounded_to,
+    same_bits,
+    sizes_of,
+    text_of,
+    value_of,
+    widen,
+)
 from msprobe.precheck.torch.user_code import cleaned, load_function, load_kernels, load_operator
 
 #: Results whose gradient is compared by 8.1.1, of calls with several.
@@ -61,6 +72,9 @@ class Sides:
     control: Outcome | None
     movement: reference.Movement
     autocast: torch.dtype | None
+    given: Given
+    #: The candidate drew random numbers.
+    drew: bool = False
 
 
 class TorchRunner:
@@ -141,11 +155,18 @@ class TorchRunner:
         """Check one call whose arguments are made. ``recorded``: the types of its recorded results."""
         if api.endswith("scaled_dot_product_attention"):
             _without_dropout(inputs)
-        why = self._no_backward(api, inputs, has_backward, call)
+        why = self._no_backward(api, function, inputs, has_backward, call)
         backward = has_backward and not why
+        seed_draws(key, "candidate", self._task.seed)
         if api.rpartition(".")[2] in RANDOM or (is_dropout(api) and self._profile.own):
+            if self._recorded is None and self._profile.own:
+                return self._check_random(key, api, function, inputs, has_backward, why)
             return self._check_spread(key, function, inputs, has_backward)
+        state = torch.get_rng_state()
         sides = self._run(key, api, function, inputs, backward, recorded)
+        if sides.drew and self._recorded is None and self._profile.own:
+            torch.set_rng_state(state)
+            return self._check_random(key, api, function, inputs, has_backward, why)
         if call is not None and (other := _other_shapes(call, sides.bench)):
             return self._skip(key, other, has_backward)
         rows = self._forward(key, api, sides.bench, sides.device, sides)
@@ -188,14 +209,19 @@ class TorchRunner:
     def _cells(self, rows: list[Judged]) -> list[list[str]]:
         return [row.cells(self._task.decimals, *self.further, self._arguments) for row in rows]
 
-    def _no_backward(self, api: str, inputs: Inputs, has_backward: bool, call: ApiCall | None) -> str:
+    def _no_backward(
+        self, api: str, function: Callable[..., Any], inputs: Inputs, has_backward: bool, call: ApiCall | None
+    ) -> str:
         """Why a recorded backward is not run; empty if it is."""
         if not has_backward:
             return ""
         if "out" in inputs.kwargs:
             return "a call with out= has no gradient of its own."
-        if self._recorded is not None and call is not None and (unknown := unknown_gradients(call)):
-            return unknown
+        if self._recorded is not None and call is not None:
+            if self._recorded.has_none_of_its_own(call, function, inputs):
+                return "the call gives its argument back: the recorded gradient is that of the call before."
+            if unknown := unknown_gradients(call):
+                return unknown
         if self._profile.all_gradients:
             return ""
         if api in _NO_BACKWARD:
@@ -205,12 +231,24 @@ class TorchRunner:
         return ""
 
     def _run(
-        self, key: str, api: str, function: Callable[..., Any], inputs: Inputs, backward: bool, recorded: list[str]
+        self,
+        key: str,
+        api: str,
+        function: Callable[..., Any],
+        inputs: Inputs,
+        backward: bool,
+        recorded: list[str],
+        draws: Draws | None = None,
     ) -> Sides:
+        """Run all sides. ``draws``: what the candidate draws, and the others are given."""
         bare, named = self._operators.get(api) or find_reference(function, api), api
+        unseeded = bare
+        if draws is not None:
+            function, bare = draws.noting(function), draws.given_to(bare)
         if self._cleaning is not None:
             function, bare = (cleaned(one, named, self._cleaning) for one in (function, bare))
         autocast = reference.autocast_of(inputs, recorded) if "type" not in api else None
+        state = torch.get_rng_state()
         try:
             device = self._candidate.run(function, inputs, backward, autocast)
         except Exception:
@@ -218,25 +256,36 @@ class TorchRunner:
                 raise
             autocast = None
             device = self._candidate.run(function, inputs, backward)
-        wide = reference.promoted(inputs, api, self._task.has_double_reference)
+        drew = not torch.equal(state, torch.get_rng_state())
+        given = Given(inputs, inputs)
+        if self._profile.own and isinstance(self._candidate, Machine):
+            given = given_to(self._candidate, function, inputs, device, autocast)
+        wide = reference.promoted(given.inputs, api, self._task.has_double_reference)
         bench = run_call(bare, wide, backward)
         if self._recorded is not None and self._cleaning is not None:
             device.outputs = flat_outputs(self._cleaning(api, _unpacked(device.outputs), inputs.args, inputs.kwargs))
         if self._recorded is not None and backward:
             place_gradients(device, bench)
         movement = reference.Movement()
-        if self._profile.by_element:
-            eps = _coarsest(device, inputs)
+        if self._profile.own:
+            eps = _coarsest(device, given)
             if eps:
                 movement = reference.disturbed(bare, wide, bench, eps, key, self._task.seed)
+                for number in range(2 if draws is not None else 0):
+                    off = draws.off(eps, number) if draws is not None else Draws()
+                    reference.add_distances(movement.moved, bench, run_call(off.given_to(unseeded), wide, backward))
                 # The kernel of a user is the one under suspicion on the CPU, too, and excuses nothing of itself.
                 own = key.startswith(_OF_USERS)
-                known = bare if own and api in self._operators else None if own else function
-                ordinary = known and self._ordinary(known, inputs, backward, autocast, None if own else device)
+                known = bare if draws is not None or (own and api in self._operators) else None if own else function
+                ordinary = known and self._ordinary(known, given.typed, backward, autocast, None if own else device)
                 if ordinary:
                     reference.add_errors_of(ordinary, movement.moved, bench, wide, eps)
-        control = self._control.run(function, inputs, backward, autocast) if self._control is not None else None
-        return Sides(inputs, bench, device, control, movement, autocast)
+                    if ordinary is not device:
+                        movement.ordinary = reference.by_name(ordinary)
+        control = None
+        if self._control is not None:
+            control = self._control.run(function, given.inputs, backward, autocast)
+        return Sides(inputs, bench, device, control, movement, autocast, given, drew)
 
     def _ordinary(
         self,
@@ -289,28 +338,76 @@ class TorchRunner:
 
     def _judged(self, name: str, api: str, bench: Any, device: Any, sides: Sides, which: str) -> Judged:
         if self._profile.own and api.rpartition(".")[2] in _UP_TO_SIGN:
-            bench, device = _sizes(bench), _sizes(device)
+            bench, device = sizes_of(bench), sizes_of(device)
         pair = Pair(name, value_of(bench), value_of(device))
         if which in sides.movement.moved:
             pair.movement = sides.movement.moved[which].numpy()
         pair.elementwise = which in sides.movement.elementwise
-        if which in sides.movement.taken and _has_type_of_arguments(device, sides.inputs):
+        if which in sides.movement.taken and _has_type_of_arguments(device, sides.given.typed):
             pair.taken = sides.movement.taken[which].numpy()
             pair.taken_units = units_taken_over(device.dtype, is_gradient=not which.startswith("output."))
         pair.from_float8 = any(is_float8(tensor) for tensor in sides.inputs.tensors())
+        if isinstance(bench, torch.Tensor) and isinstance(device, torch.Tensor) and self._profile.own:
+            coarse = sides.given.computed_in(device)
+            pair.computed_in = "" if coarse is None else str(coarse).removeprefix("torch.")
+            pair.rounded = rounded_to(bench, device.dtype if coarse is None else coarse)
+            pair.ordinary = ordinary_beside(sides.movement.ordinary.get(which), device, which in sides.movement.moved)
         if isinstance(bench, torch.Tensor) and isinstance(device, torch.Tensor) and self._profile.by_element:
-            pair.rounded = _rounded(bench, device.dtype)
-            _widen(pair.bench, device)
+            widen(pair.bench, device)
         elif isinstance(pair.bench, Value) and isinstance(pair.device, Value) and pair.device.kind == "bfloat16":
             with np.errstate(over="ignore"):  # beyond the range of bfloat16 as well: an infinity
                 pair.bench.array = pair.bench.array.astype(np.float32) if pair.bench.is_float else pair.bench.array
-        return judge(pair, api.rpartition(".")[2], self._profile, dropout=is_dropout(api))
+        return judge(pair, api.rpartition(".")[2], self._profile, dropout=is_dropout(api) and not self._profile.own)
+
+    def _check_random(
+        self, key: str, api: str, function: Callable[..., Any], inputs: Inputs, has_backward: bool, why: str
+    ) -> Answer:
+        """A call that draws random numbers, by what it drew itself."""
+        backward = has_backward and not why
+        bare = self._operators.get(api) or find_reference(function, api)
+        draws = Draws()
+        sides, device = None, None
+        seed_draws(key, "candidate", self._task.seed)
+        if self._candidate.executor.compiled is False:
+            with contextlib.suppress(Exception):  # it draws where nobody sees it: what is known of it is judged
+                sides = self._run(key, api, function, inputs, backward, [], draws)
+                device = sides.device if draws.all else None
+        if device is None:
+            sides = None
+            seed_draws(key, "candidate", self._task.seed)
+            device = self._candidate.run(function, inputs, backward)
+        call = random_call(key, bare, inputs, backward, self._cpu, self._task.seed)
+        related = call.relation(device)
+        rows = _worst_of(
+            call.rows(device), self._forward(key, api, sides.bench, device, sides) if sides else [], related
+        )
+        forward = direction_status([row for row in rows if ".forward." in row.name], self._profile.warning)
+        status, message = BLANK, ""
+        if has_backward:
+            gradients = [row for row in related if ".backward." in row.name]
+            why = why or device.backward_problem
+            if sides is not None and not why:
+                gradients = _worst_of(self._backward(key, api, sides.bench, device, sides), gradients)
+            if not gradients:
+                why = why or "random: what it drew cannot be seen, and its gradient has no relation to its result."
+                gradients = [Judged(f"{key}.backward.output.0", "SKIP", why)]
+            is_skip = all(row.status == "SKIP" for row in gradients)
+            status = "SKIP" if is_skip else direction_status(gradients, self._profile.warning)
+            message = gradients[0].message if is_skip else ""
+            rows = [row for row in rows if ".forward." in row.name] + gradients
+        answer = self._answer(key, rows, forward, status, message)
+        if self._control is not None:
+            seed_draws(key, "control", self._task.seed)
+            answer.control = self._cells(call.rows(self._control.run(function, inputs, False)))
+        return answer
 
     def _check_spread(self, key: str, function: Callable[..., Any], inputs: Inputs, has_backward: bool) -> Answer:
-        """A call that draws random numbers: how its results are spread, beside those of the CPU."""
+        """The same as published: how its results are spread, beside those of the CPU."""
         device = self._candidate.run(function, inputs, False)
-        bench = cpu().run(function, inputs, False)
+        seed_draws(key, "reference", self._task.seed)
+        bench = self._cpu.run(function, inputs, False)
         rows = _spreads(key, bench, device)
+        seed_draws(key, "control", self._task.seed)
         control = [] if self._control is None else _spreads(key, bench, self._control.run(function, inputs, False))
         status, message = BLANK, ""
         if has_backward:
@@ -339,7 +436,7 @@ class TorchRunner:
         """The formula of the backward against differences of the forward, in double precision."""
         from msprobe.precheck.torch.formula import check_formula
 
-        return check_formula(f"{key}{FORMULA}", function, reference.promoted(inputs, "", True))
+        return check_formula(f"{key}{FORMULA}", function, reference.promoted(inputs, "", True), self._task.seed)
 
 
 def unknown_gradients(call: ApiCall) -> str:
@@ -377,14 +474,20 @@ def _has_type_of_arguments(result: Any, inputs: Inputs) -> bool:
     return isinstance(result, torch.Tensor) and types == {result.dtype}
 
 
+def _worst_of(*groups: list[Judged]) -> list[Judged]:
+    """The rows of several judgements of the same results, of each the worst."""
+    order = ("SKIP", "pass", "Warning", "error")
+    found: dict[str, Judged] = {}
+    for row in (row for group in groups for row in group):
+        known = found.setdefault(row.name, row)
+        if order.index(row.status) > order.index(known.status):
+            found[row.name] = row
+    return list(found.values())
+
+
 def _spreads(key: str, bench: Outcome, device: Outcome) -> list[Judged]:
     pairs = zip(bench.outputs, device.outputs, strict=True)
     return [spread.judge_spread(f"{key}.forward.output.{place}", *pair) for place, pair in enumerate(pairs)]
-
-
-def is_float8(tensor: torch.Tensor) -> bool:
-    """True for floats of 8 bits."""
-    return tensor.is_floating_point() and tensor.element_size() == 1
 
 
 def find_reference(function: Callable[..., Any], api: str) -> Callable[..., Any]:
@@ -400,15 +503,14 @@ def _unpacked(outputs: list[Any]) -> Any:
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-def _sizes(value: Any) -> Any:
-    return value.abs() if isinstance(value, torch.Tensor) and value.layout is torch.strided else value
-
-
-def _coarsest(device: Outcome, inputs: Inputs) -> float:
-    """The unit of rounding of the coarsest float type among the results; of the arguments, without such a result."""
+def _coarsest(device: Outcome, given: Given) -> float:
+    """The unit of rounding of the coarsest float type among the results, or that arguments are rounded to inside; of
+    the arguments, without such a result.
+    """
     found = [reference.eps_of(value.dtype) for value in device.outputs if isinstance(value, torch.Tensor)]
     found += [reference.eps_of(value.dtype) for value in device.gradients.values() if value is not None]
-    return max(found, default=0.0) or max((reference.eps_of(one.dtype) for one in inputs.tensors()), default=0.0)
+    found += [reference.eps_of(given.coarsest)] if given.coarsest is not None else []
+    return max(found, default=0.0) or max((reference.eps_of(one.dtype) for one in given.typed.tensors()), default=0.0)
 
 
 def _without_dropout(inputs: Inputs) -> None:
@@ -416,55 +518,3 @@ def _without_dropout(inputs: Inputs) -> None:
         inputs.kwargs["dropout_p"] = 0.0
     if len(inputs.args) > 4:
         inputs.args[4] = 0.0
-
-
-def same_bits(first: torch.Tensor, second: Any) -> bool:
-    """True for tensors that are equal bit for bit."""
-    if not isinstance(second, torch.Tensor) or first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    one, other = first.contiguous().view(torch.uint8) if first.dim() else first.reshape(1).view(torch.uint8), None
-    other = second.contiguous().view(torch.uint8) if second.dim() else second.reshape(1).view(torch.uint8)
-    return bool(torch.equal(one, other))
-
-
-def value_of(result: Any) -> Any:
-    """A tensor as what is compared; anything else as it is."""
-    if not isinstance(result, torch.Tensor):
-        return result if result is None or isinstance(result, (bool, int, float, str, complex)) else str(result)
-    shape, dtype = tuple(result.shape), str(result.dtype)
-    if result.layout is not torch.strided:
-        result = result.to_dense()
-    if result.is_quantized:
-        result = result.dequantize()
-    if result.is_complex():
-        result = torch.view_as_real(result.resolve_conj())
-    if result.dtype is torch.bfloat16 or is_float8(result):
-        result = result.float()
-    return Value(result.numpy(force=True), dtype, shape)
-
-
-def _rounded(bench: torch.Tensor, dtype: torch.dtype) -> Any:
-    """The reference rounded to the candidate's type, as float64; None where one of them is no float."""
-    if bench.is_complex() or dtype.is_complex:
-        bench = torch.view_as_real(bench.to_dense().resolve_conj()) if bench.is_complex() else bench
-        dtype = {torch.complex64: torch.float32, torch.complex32: torch.float16}.get(dtype, torch.float64)
-    if bench.layout is not torch.strided:
-        bench = bench.to_dense()
-    if not (bench.is_floating_point() and dtype.is_floating_point):
-        return None
-    return bench.to(dtype).double().numpy()
-
-
-def _widen(bench: Any, device: torch.Tensor) -> None:
-    """Whole numbers and truth values of both sides in one type, where the reference's is only wider."""
-    if isinstance(bench, Value) and bench.is_complex and device.is_complex():
-        bench.array = bench.array.astype(np.float64)
-
-
-def text_of(problem: Exception) -> str:
-    """The class and the text of what a call raised, and the line of ours where there is no text."""
-    text = " ".join(str(problem).split())[:500]
-    if text:
-        return f"{type(problem).__name__}: {text}"
-    last = traceback.extract_tb(problem.__traceback__)[-1]
-    return f"{type(problem).__name__} in {os.path.basename(last.filename)}:{last.lineno}"

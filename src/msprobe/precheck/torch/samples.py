@@ -27,7 +27,8 @@ from msprobe.precheck.sample_check import LIST
 from msprobe.precheck.standalone_types import dtype_of
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
-from msprobe.precheck.torch.runner import TorchRunner, text_of
+from msprobe.precheck.torch.results import text_of
+from msprobe.precheck.torch.runner import TorchRunner
 from msprobe.precheck.torch.simple_samples import simple_operators
 
 # Give memory that nobody has written, or have nothing to compare.

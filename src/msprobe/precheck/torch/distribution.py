@@ -1,0 +1,166 @@
+"""How random numbers are distributed, beside several draws of the reference.
+
+Each of a list of statistics is computed of every draw: mean, spread, shares below numbers from one end to the other,
+number of different values, likeness of neighbours, and how the numbers go with each argument of their shape. The
+draws of the reference tell how much such a statistic varies by itself, also where elements are not independent, as in a
+dropout of whole channels. Another device rounds its numbers elsewhere, so of a float type a share may be off by a unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from msprobe.precheck.columns import Judged
+from msprobe.precheck.torch.reference import eps_of
+
+#: Standard errors apart that no healthy generator is: one in half a billion draws of a normal distribution.
+MOST_STANDARD_ERRORS = 6.0
+#: So many draws of the reference are made, and fewer of large results.
+DRAWS, DRAWS_OF_MANY = 8, 4
+MANY = 1 << 21
+LEAST_ELEMENTS = 30
+_LEVELS = (0.0005, 0.005, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 0.995, 0.9995)
+# What so few draws show of a spread is unsure (Student's t at the probability of six standard errors, nearly). It
+# counts where it is so much more than elements that are independent show.
+_UNSURE = {DRAWS: 3.0, DRAWS_OF_MANY: 12.0}
+_NOT_INDEPENDENT = 2.0
+
+
+def draws_for(count: int) -> int:
+    """How many draws of the reference are made for a result of so many elements."""
+    return DRAWS if count <= MANY else DRAWS_OF_MANY
+
+
+def judge_distribution(name: str, draws: Sequence[Any], device: Any, given: Sequence[torch.Tensor] = ()) -> Judged:
+    """Judge one result by draws of the reference. ``given``: the arguments of its shape."""
+    bench = draws[0]
+    if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
+        return Judged(name, "pass", "random.")
+    row = Judged(name, "pass", "random: compared by how it is spread.", str(bench.dtype), str(device.dtype))
+    row.shape = tuple(device.shape)
+    if bench.shape != device.shape or bench.dtype != device.dtype:
+        row.status = "error"
+        row.message = f"random: {device.dtype} {tuple(device.shape)} instead of {bench.dtype} {tuple(bench.shape)}."
+        return row
+    parts = list(zip(*(_parts(one) for one in (device, *draws)), strict=True))
+    finite = [all(bool(one.isfinite().all()) for one in ours) for _, *ours in parts]
+    if all(finite) and not all(bool(theirs.isfinite().all()) for theirs, *_ in parts):
+        row.status, row.message = "error", "random: NaN or infinity only on the candidate."
+        return row
+    if not all(finite):
+        row.message = "random: the reference has NaN or infinities, so nothing is compared."
+        return row
+    if _same_values(parts):
+        if any(not torch.equal(theirs.sort()[0], ours[0].sort()[0]) for theirs, *ours in parts):
+            row.status, row.message = (
+                "error",
+                "random: each draw of the reference has the same values, these are others.",
+            )
+        return row
+    if bench.numel() < LEAST_ELEMENTS:
+        row.message = f"random: {bench.numel()} elements are too few to compare."
+        return row
+    eps = eps_of(bench.dtype)
+    far = [_farthest(theirs, ours, given, eps) for theirs, *ours in parts]
+    row.scaled, what = max(far)
+    if row.scaled > MOST_STANDARD_ERRORS:
+        row.status = "error"
+        row.message = f"random: {what} is {row.scaled:.3g} standard errors off ({MOST_STANDARD_ERRORS:g} allowed)."
+    return row
+
+
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """All elements in double precision; of complex numbers the real and the imaginary parts, each by themselves."""
+    if not tensor.is_complex():
+        return [tensor.flatten().to(torch.float64)]
+    pairs = torch.view_as_real(tensor.resolve_conj()).double()
+    return [pairs[..., 0].flatten(), pairs[..., 1].flatten()]
+
+
+def _same_values(parts: Sequence[Sequence[torch.Tensor]]) -> bool:
+    """True where all draws of the reference have the same values in some order, as permutations have."""
+    for _, first, *others in parts:
+        known = first.sort()[0]
+        if not others or not all(torch.equal(known, one.sort()[0]) for one in others):
+            return False
+    return True
+
+
+def _farthest(
+    theirs: torch.Tensor, ours: Sequence[torch.Tensor], given: Sequence[torch.Tensor], eps: float
+) -> tuple[float, str]:
+    """The statistic that is farthest off, in standard errors, and its name."""
+    count = theirs.numel()
+    pooled = torch.cat(list(ours))
+    size = float(pooled.abs().quantile(0.99)) if pooled.numel() <= 1 << 20 else _quantiles(pooled, (0.99,))[0]
+    spread = float(pooled.std())
+    edges = sorted(set(_quantiles(pooled, _LEVELS)) | {0.0})
+    rounding = eps / 2 * max(size, spread)
+    statistics: list[tuple[str, list[float], float, float]] = []
+
+    def add(what: str, values: list[float], least: float, tolerance: float) -> None:
+        statistics.append((what, values, least, tolerance))
+
+    sides = [theirs, *ours]
+    add("the mean", [float(one.mean()) for one in sides], spread / math.sqrt(count), rounding)
+    deviations = [float(one.std()) for one in sides]
+    fourth = float(((pooled - pooled.mean()) / spread).pow(4).mean()) if spread else 1.0
+    add("the spread", deviations, spread * math.sqrt(max(fourth - 1, 0.0) / (4 * count)), rounding)
+    for edge in edges:
+        shares = [float((one <= edge).double().mean()) for one in sides]
+        # Where half a unit lies about the edge, numbers may lie on the other side of it.
+        near = 0.0
+        if eps:
+            above = max(float(((one > edge) & (one <= edge + rounding)).double().mean()) for one in ours)
+            near = max(above, *(float(((one <= edge) & (one >= edge - rounding)).double().mean()) for one in ours))
+        share = sum(shares[1:]) / len(ours)
+        least = math.sqrt(max(share * (1 - share), 1 / count) / count)
+        add(f"the share of elements up to {edge:.4g}", shares, least, near)
+    zeros = [float((one == 0).double().mean()) for one in sides]
+    mean = sum(zeros[1:]) / len(ours)
+    add("the share of zeros", zeros, math.sqrt(max(mean * (1 - mean), 1 / count) / count), eps)
+    different = [float(torch.unique(one).numel()) / count for one in sides]
+    # Those of half types repeat, where they round.
+    coarse = 0.5 if eps >= 2.0**-10 else 0.05
+    add("the number of different values", different, 1 / math.sqrt(count), coarse * max(different[1:]))
+    if all(deviations) and count > LEAST_ELEMENTS:
+        add("the likeness of neighbours", [_likeness(one) for one in sides], 1 / math.sqrt(count), eps)
+    for number, argument in enumerate(given):
+        wide = argument.double().flatten()
+        if wide.numel() == count and bool(wide.isfinite().all()) and float(wide.std()) > 0 and all(deviations):
+            together = [_together(one, wide) for one in sides]
+            add(f"how it goes with argument {number}", together, 1 / math.sqrt(count), eps)
+    return max((_apart(values, least, tolerance), what) for what, values, least, tolerance in statistics)
+
+
+def _quantiles(values: torch.Tensor, levels: Sequence[float]) -> list[float]:
+    ordered = values.sort()[0]
+    return [float(ordered[min(len(ordered) - 1, int(level * len(ordered)))]) for level in levels]
+
+
+def _likeness(values: torch.Tensor) -> float:
+    """The correlation of each element with the next one."""
+    return _together(values[1:], values[:-1])
+
+
+def _together(one: torch.Tensor, other: torch.Tensor) -> float:
+    a, b = one - one.mean(), other - other.mean()
+    size = float(a.norm() * b.norm())
+    return float((a * b).sum()) / size if size else 0.0
+
+
+def _apart(values: Sequence[float], least: float, tolerance: float) -> float:
+    """How far the first value is from the others, in standard errors; ``least``: the least that one is."""
+    first, others = values[0], values[1:]
+    mean = sum(others) / len(others)
+    variance = sum((one - mean) ** 2 for one in others) / max(1, len(others) - 1)
+    seen = math.sqrt(variance)
+    error = math.sqrt(1 + 1 / len(others)) * (seen * _UNSURE[len(others)] if seen > _NOT_INDEPENDENT * least else least)
+    off = max(0.0, abs(first - mean) - tolerance)
+    if off <= 1e-12 * max(abs(first), abs(mean)):
+        return 0.0
+    return off / error if error else math.inf

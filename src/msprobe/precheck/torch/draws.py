@@ -1,0 +1,158 @@
+"""What a call has drawn, noted and given again: the reference computes with the numbers that the candidate drew.
+
+Operators that draw are those that PyTorch tags ``nondeterministic_seeded``. What they give, or write, is noted while
+the candidate runs; when the reference runs, they give the same numbers in its type and draw nothing. So whatever stands
+around a draw (the division of a dropout, a logarithm, a backward) is judged exactly, on any device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from msprobe.precheck.generate import generator_for
+from msprobe.precheck.standalone_places import are_labels
+from msprobe.precheck.torch.machine import flat_outputs
+
+
+class OtherDrawsError(RuntimeError):
+    """A call draws otherwise than the one whose draws it is to be given."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One operator that drew: its name, what it returned and the arguments that it wrote to."""
+
+    name: str
+    results: list[Any]
+    written: list[torch.Tensor]
+
+
+@dataclass
+class Draws:
+    """The draws of one call, in their order."""
+
+    all: list[Draw] = field(default_factory=list)
+
+    def noting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, whose draws are noted here when it is called, those of its last call alone."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.all.clear()
+            with _Noting(self.all):
+                return function(*args, **kwargs)
+
+        return call
+
+    def given_to(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function with these draws in place of its own. Raises OtherDrawsError where it draws otherwise."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            giving = _Giving(self.all)
+            with giving:
+                result = function(*args, **kwargs)
+            if giving.count != len(self.all):
+                raise OtherDrawsError(f"it draws {giving.count} times, and the candidate {len(self.all)} times")
+            return result
+
+        return call
+
+    def off(self, eps: float, seed: int) -> Draws:
+        """The same with floats that are smaller by ``eps`` of their size at random places; zeros and ones stay."""
+        random = torch.Generator().manual_seed(seed)
+
+        def less(one: Any) -> Any:
+            if not isinstance(one, torch.Tensor) or not one.is_floating_point() or are_labels(one):
+                return one
+            return one.double() * (1 - eps * torch.randint(0, 2, one.shape, generator=random))
+
+        return Draws([Draw(one.name, [*map(less, one.results)], [*map(less, one.written)]) for one in self.all])
+
+
+def seed_draws(key: str, side: str, seed: int) -> None:
+    """Seed what a side of a check draws in a call: the same in every check, whoever runs it and in whatever order."""
+    torch.manual_seed(int(generator_for(key, f"draws of {side}", seed).integers(1 << 62)))
+
+
+def _is_drawing(function: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in function.tags
+
+
+def _written(function: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors among the arguments that an operator writes to."""
+    found = []
+    for place, argument in enumerate(function._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            found += [value] if isinstance(value, torch.Tensor) else []
+    return found
+
+
+class _Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes what operators draw."""
+
+    def __init__(self, found: list[Draw]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._found = found
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if _is_drawing(func):
+            results = [_copy(one) for one in flat_outputs(result)]
+            self._found.append(Draw(str(func), results, [_copy(one) for one in _written(func, args, kwargs)]))
+        return result
+
+
+class _Giving(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Gives what was drawn before."""
+
+    def __init__(self, draws: list[Draw]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._draws = draws
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not _is_drawing(func):
+            return func(*args, **kwargs)
+        if self.count >= len(self._draws) or self._draws[self.count].name != str(func):
+            raise OtherDrawsError(f"it draws by {func}, which the candidate did not there")
+        draw = self._draws[self.count]
+        self.count += 1
+        written = _written(func, args, kwargs)
+        for target, drawn in zip(written, draw.written, strict=True):
+            if target.shape != drawn.shape:
+                raise OtherDrawsError(f"{func} writes to {tuple(target.shape)}, and to {tuple(drawn.shape)} before")
+            target.copy_(drawn)
+        if func._schema.returns and func._schema.returns[0].alias_info is not None and written:
+            return written[0]
+        wide = _type_of(args, kwargs)
+        results = [_as(one, wide, written) for one in draw.results]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().cpu().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _type_of(args: Any, kwargs: Any) -> torch.dtype | None:
+    """The float type that an operator is asked for, by a word or by its arguments."""
+    given = kwargs.get("dtype")
+    if given is not None:
+        return given  # type: ignore[no-any-return]
+    for one in flat_outputs([*args, *kwargs.values()]):
+        if isinstance(one, torch.Tensor) and one.is_floating_point():
+            return one.dtype
+    return None
+
+
+def _as(value: Any, wide: torch.dtype | None, written: list[torch.Tensor]) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    floats = value.is_floating_point() and wide is not None and wide.is_floating_point
+    return value.to(wide) if floats else value.clone()

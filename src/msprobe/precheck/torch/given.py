@@ -1,0 +1,144 @@
+"""The numbers that a candidate computes with, where it was asked to round its arguments first.
+
+``+dtype=bf16`` and ``+autocast=bf16`` round arguments: that is the request, and no fault of a kernel. The reference is
+computed from the rounded numbers, and what comes back in a finer type than it was computed in is judged in units of the
+coarser one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from msprobe.precheck.standalone_types import dtype_of
+from msprobe.precheck.torch.inputs import Inputs
+from msprobe.precheck.torch.machine import Machine, Outcome, copy_with_strides, flat_outputs
+from msprobe.precheck.torch.reference import eps_of
+
+_COPIES = frozenset(("aten::_to_copy", "aten::to", "aten::copy_"))
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a candidate was given. ``typed``: in the types in which it gets them, ``inputs``: the same numbers in the
+    types of the call. ``casts``: to which coarser type each argument was rounded inside, by its path.
+    """
+
+    inputs: Inputs
+    typed: Inputs
+    casts: dict[str, torch.dtype] = field(default_factory=dict)
+
+    @property
+    def coarsest(self) -> torch.dtype | None:
+        """The coarsest type that arguments were rounded to inside of the call; None for none."""
+        return max(self.casts.values(), key=eps_of, default=None)
+
+    def computed_in(self, result: torch.Tensor) -> torch.dtype | None:
+        """The type in which a result was computed, where that is coarser than its own."""
+        coarse = self.coarsest
+        return coarse if coarse is not None and eps_of(result.dtype) < eps_of(coarse) else None
+
+
+def given_to(
+    machine: Machine, function: Callable[..., Any], inputs: Inputs, device: Outcome, autocast: torch.dtype | None
+) -> Given:
+    """What a machine was given in a call that has given ``device``; ``autocast``: the type in which the call was."""
+    executor = machine.executor
+    typed = inputs
+    if executor.dtype is not None:
+        wanted = dtype_of(executor.dtype)
+        typed = _changed(inputs, lambda tensor, path: _to(tensor, wanted), lambda one, place: _to(one, wanted))
+    casts = {}
+    if autocast is not None or executor.autocast is not None:
+        casts = casts_of(machine, function, typed, autocast)
+    gives = [one.dtype for one in device.outputs if isinstance(one, torch.Tensor)]
+    # What came in is converted to the type of its result before it goes through the call.
+    rounds = bool(casts) or typed is not inputs
+    if not rounds:
+        return Given(inputs, inputs)
+
+    def value(tensor: torch.Tensor, path: str) -> torch.Tensor:
+        own = tensor.dtype
+        if executor.dtype is not None:
+            tensor = _to(tensor, dtype_of(executor.dtype))
+        return _to(_to(tensor, casts[path]) if path in casts else tensor, own)
+
+    def gradient(tensor: torch.Tensor, place: int) -> torch.Tensor:
+        own = tensor.dtype
+        if executor.dtype is not None:
+            tensor = _to(tensor, dtype_of(executor.dtype))
+        return _to(_to(tensor, gives[place]) if place < len(gives) else tensor, own)
+
+    return Given(_changed(inputs, value, gradient), typed, casts)
+
+
+def casts_of(
+    machine: Machine, function: Callable[..., Any], inputs: Inputs, autocast: torch.dtype | None
+) -> dict[str, torch.dtype]:
+    """The arguments that autocast rounds to a coarser type inside of a call, by their paths; none if it cannot run."""
+    places: dict[int, str] = {}
+
+    def own(tensor: torch.Tensor, path: str) -> torch.Tensor:
+        copy = copy_with_strides(tensor.detach(), machine.device)
+        if copy.is_floating_point() and copy.layout is torch.strided and copy.numel():
+            places[copy.untyped_storage().data_ptr()] = path
+        return copy
+
+    args, kwargs = inputs.map(own)
+    watch = _Casts(places)
+    with contextlib.suppress(Exception), torch.no_grad(), machine.switched(autocast), watch:
+        function(*args, **kwargs)
+    return watch.found
+
+
+class _Casts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees copies of arguments in coarser types. ``places``: memory of an argument -> its path."""
+
+    def __init__(self, places: dict[int, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._places = places
+        self.found: dict[str, torch.dtype] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func._schema.name in _COPIES and isinstance(result, torch.Tensor):
+            source = args[1] if func._schema.name == "aten::copy_" else args[0]
+            path = _place(source, self._places)
+            if path is not None and eps_of(result.dtype) > eps_of(source.dtype):
+                self.found[path] = result.dtype
+        return result
+
+
+def _place(source: Any, places: dict[int, str]) -> str | None:
+    if not isinstance(source, torch.Tensor) or source.layout is not torch.strided:
+        return None
+    return places.get(source.untyped_storage().data_ptr())
+
+
+def _to(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() and dtype.is_floating_point else tensor
+
+
+def _changed(
+    inputs: Inputs,
+    change: Callable[[torch.Tensor, str], torch.Tensor],
+    of_gradient: Callable[[torch.Tensor, int], torch.Tensor],
+) -> Inputs:
+    """The same arguments with other numbers, as gradients that come in, which are counted over all results."""
+    args, kwargs = inputs.map(change)
+    if inputs.gradients is None:
+        return Inputs(args, kwargs, None, inputs.wanted)
+    count = iter(range(len(flat_outputs(inputs.gradients))))
+
+    def next_one(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [next_one(one) for one in value]
+        place = next(count)
+        return of_gradient(value, place) if isinstance(value, torch.Tensor) else value
+
+    return Inputs(args, kwargs, [next_one(one) for one in inputs.gradients], inputs.wanted)

@@ -1,0 +1,439 @@
+"""Do the errors of a result go one way? Rounding has no direction: a factor or a constant that all elements share has.
+
+The *slope* of a result is the part of the reference that its errors have in common: 0.03 where each element is 3 % too
+large. The *bias* is what is added to each element, in root mean squares of the reference. Both are computed for the
+whole result and for its parts (rows, channels, heads, blocks of neighbours, elements of one sign), and count where they
+are many times their own standard error *and* more than a few roundings of the type: identical elements are rounded
+alike, and a kernel that rounds one factor of a row gives its error to the row.
+
+Arrays are of numpy or of torch, in double precision: only what both spell alike is used, and nothing is imported, so
+that the pre-check, its scripts and the free benchmark judge by the same lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+#: How what is said of errors that go one way ends.
+ONE_WAY = "rounding has no direction."
+#: So many standard errors no healthy result is off.
+STANDARD_ERRORS = 6.0
+#: Of parts with fewer elements nothing is said, and of results with fewer than `FEW` what is said of a part.
+LEAST_ELEMENTS = 32
+FEW = 256
+#: The standard error of an element that is rounded once, in units of the last place: that of a uniform distribution.
+ROUNDED_ONCE = 12**-0.5
+# The parts of one grouping that are looked at closely: those that stand out most.
+_CLOSELY = 4
+# Pairs of dimensions of results of fewer are not worth a look.
+_LEAST_OF_PAIRS = 1024
+_TILES = 16
+# Of fewer indices of a dimension nothing is learnt of what their elements have in common.
+_LEAST_SHARED = 4
+
+
+class Limits(NamedTuple):
+    """Up to how many epsilons of the type a slope or bias passes, and up to how many it is a warning: of a whole
+    result, and of a part. ``moved``: how far an element, or those that share a rounding, may be off where rounding of
+    the arguments moves them by one.
+    """
+
+    whole: float
+    part: float
+    whole_error: float
+    part_error: float
+    moved: float
+
+
+#: Kernels of half types compute in single precision and round once; healthy ones of PyTorch's samples have slopes below
+#: 0.5 % in bfloat16. Those of single precision approximate functions and add up in their own type.
+OF_HALVES = Limits(0.64, 1.15, 2.56, 2.56, 0.5)
+OF_SINGLES = Limits(4.0, 8.0, 16.0, 24.0, 4.0)
+#: The reference is of the same type.
+OF_DOUBLES = Limits(16.0, 32.0, 64.0, 96.0, 4.0)
+
+
+class SignedErrors(NamedTuple):
+    """What is found of one result: ``status`` is ``pass``, ``Warning`` or ``error``; ``strength`` how far it is, more
+    than 1 is an error; ``slope`` that of the whole result, with its standard error.
+    """
+
+    status: str = "pass"
+    message: str = ""
+    strength: float = 0.0
+    slope: float = 0.0
+    standard_error: float = math.inf
+
+
+class Fit(NamedTuple):
+    """A slope or bias with its standard error."""
+
+    size: float
+    standard_error: float
+
+    @property
+    def certainty(self) -> float:
+        """The size in standard errors."""
+        return abs(self.size) / self.standard_error if self.standard_error else math.inf
+
+
+def limits_of(epsilon: float) -> Limits:
+    """The limits for a type, by its distance of 1 to the next number."""
+    if epsilon >= 2.0**-10:
+        return OF_HALVES
+    return OF_SINGLES if epsilon >= 2.0**-23 else OF_DOUBLES
+
+
+class Result(NamedTuple):
+    """One result in arrays of one shape, 0 where a side is not finite.
+
+    ``errors``: the candidate less the reference; ``units``: the distance to the next number at each element; ``scale``:
+    the same or more, where rounding of the arguments moves an element further. ``epsilon``: of the type in which the
+    result was computed. ``own``: the errors of an ordinary kernel of that type, whose slopes are allowed.
+    ``elementwise``: no element depends on what others depend on, so that none share a rounding.
+    """
+
+    reference: Any
+    errors: Any
+    units: Any
+    scale: Any
+    epsilon: float
+    own: Any = None
+    elementwise: bool = False
+
+
+def judge_signed(result: Result) -> SignedErrors:
+    """Judge the signed errors of a result."""
+    reference, errors, units, scale, epsilon, own, elementwise = result
+    count = math.prod(reference.shape)
+    if count == 0 or epsilon <= 0:
+        return SignedErrors()
+    limits = limits_of(epsilon)
+    x = reference / scale
+    products, squares = x * (errors / scale), x * x
+    weight = float(squares.sum())
+    if weight <= 0 or not math.isfinite(weight):
+        return SignedErrors()
+    few = weight * weight < FEW * float((squares * squares).sum())
+    shared = 0.0 if elementwise else limits.moved * (count / weight) ** 0.5
+    wide = _wide(reference.shape)
+    sharing = min(int(reference.shape[place]) for place in wide) if len(wide) > 1 else 1
+    least = max(epsilon * limits.part, shared) if few else max(epsilon * limits.whole, shared / sharing**0.5)
+    fit = slope_of(reference, errors, units, scale, limits.moved)
+    if abs(fit.size) > least and fit.certainty > STANDARD_ERRORS:
+        allowed = 0.0 if own is None else abs(float((x * (own / scale)).sum()) / weight)
+        if abs(fit.size) > least + allowed:
+            strength = (abs(fit.size) - allowed) / max(epsilon * limits.whole_error, 2 * least)
+            return SignedErrors(_status(strength), _of_slope(fit, "the result"), strength, *fit)
+    found = SignedErrors("pass", "", 0.0, *fit)
+    if count < LEAST_ELEMENTS:
+        return found
+    size = float((reference * reference).sum() / count) ** 0.5
+    # What rounding of the arguments moves far may be off by as much.
+    spread = max(epsilon * size, limits.moved * float((scale * scale).sum() / count) ** 0.5)
+    bias = bias_of(errors, units, scale, limits.moved)
+    allowed = 0.0 if own is None else abs(float(own.sum()) / count)
+    if abs(bias.size) > limits.whole * spread + allowed and bias.certainty > STANDARD_ERRORS:
+        strength = (abs(bias.size) - allowed) / (limits.whole_error * spread)
+        return SignedErrors(_status(strength), _of_bias(bias, size, "each element"), strength, *fit)
+    parts = _Parts(result, limits, products, squares, spread, size, shared)
+    for group in groups_of(reference.shape):
+        parts.judge(group)
+        if parts.strength > 1:
+            break
+    if parts.strength == 0:
+        parts.judge_signs()
+    status = _status(parts.strength) if parts.strength else "pass"
+    return found._replace(status=status, message=parts.message, strength=parts.strength)
+
+
+def _status(strength: float) -> str:
+    return "error" if strength > 1 else "Warning"
+
+
+def _wide(shape: tuple[int, ...]) -> list[int]:
+    return [place for place, length in enumerate(shape) if length > 1]
+
+
+def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) -> Fit:
+    """The slope of errors against references, of arrays of one shape.
+
+    It is that of which both the elements in their scales and those in their sizes are sure: the smaller of the two, 0
+    if they point apart. So neither one large element decides nor many small ones whose scale is too small.
+
+    The standard error is that of the jackknife: what leaving out one element changes, or one index of any dimension,
+    whose elements may have a rounding in common. It is at least that of elements that are rounded once, and of those
+    that rounding of the arguments moves, by ``moved`` scales.
+    """
+    x, t = reference / scale, errors / scale
+    squares = x * x
+    total = float(squares.sum())
+    if total <= 0:
+        return Fit(0.0, math.inf)
+    slope = float((x * t).sum()) / total
+    plain = float((reference * errors).sum()) / float((reference * reference).sum())
+    residuals = x * (t - slope * x)
+    rest = 1 - squares / total
+    # A single element that outweighs all others has nothing beside it that it could be compared with.
+    alone = residuals / (rest + (rest < 1e-9) * 1e-9)
+    units = units / scale
+    rounded = float((squares * units * units).sum()) * ROUNDED_ONCE**2
+    least = max(float((alone * alone).sum()), rounded, moved**2 * total)
+    for axis in _wide(x.shape):
+        many = int(x.shape[axis])
+        if many >= _LEAST_SHARED:
+            others = tuple(place for place in range(len(x.shape)) if place != axis)
+            sums = residuals.sum(axis=others) if others else residuals
+            least = max(least, float((sums * sums).sum()) * _few_are_unsure(many) ** 2)
+    size = 0.0 if slope * plain <= 0 else math.copysign(min(abs(slope), abs(plain)), slope)
+    return Fit(size, least**0.5 / total)
+
+
+def _few_are_unsure(many: int) -> float:
+    """By what a standard error that so many numbers show is too small for six of it to be as sure as of a normal
+    distribution: Student's t at the same probability, nearly.
+    """
+    return 1 + 60 / many**2
+
+
+def bias_of(errors: Any, units: Any, scale: Any, moved: float) -> Fit:
+    """The mean error of some elements, with its standard error (as :func:`slope_of`)."""
+    count = math.prod(errors.shape)
+    mean = float(errors.sum()) / count
+    rest = errors - mean
+    spread = float((rest * rest).sum()) * count / max(1, count - 1)
+    rounded = float((units * units).sum()) * ROUNDED_ONCE**2
+    least = max(spread, rounded, float((scale * scale).sum()) * moved**2)
+    for axis in _wide(errors.shape):
+        many = int(errors.shape[axis])
+        if many >= _LEAST_SHARED:
+            others = tuple(place for place in range(len(errors.shape)) if place != axis)
+            sums = rest.sum(axis=others) if others else rest
+            least = max(least, float((sums * sums).sum()) * _few_are_unsure(many) ** 2)
+    return Fit(mean, least**0.5 / count)
+
+
+class Group(NamedTuple):
+    """Parts of a result: ``kept`` are the dimensions whose indices tell one from the others, ``blocks`` how many
+    neighbours along each of them are one part.
+    """
+
+    kept: tuple[int, ...]
+    blocks: tuple[int, ...]
+
+
+def groups_of(shape: tuple[int, ...]) -> Iterator[Group]:
+    """How a result is divided: along each dimension, alone or in blocks of neighbours, and along each two."""
+    count, lengths = math.prod(shape), tuple(int(n) for n in shape)
+    wide = _wide(lengths)
+    for place in wide:
+        each = count // lengths[place]
+        block = 1
+        while block < lengths[place]:
+            if each * block >= LEAST_ELEMENTS:
+                yield Group((place,), (block,))
+            block *= 2
+    if count < _LEAST_OF_PAIRS:
+        return
+    for number, first in enumerate(wide):
+        for second in wide[number + 1 :]:
+            # As they are where they are large enough, as heads of each image; else tiles.
+            each = count // (lengths[first] * lengths[second])
+            blocks = (1, 1)
+            if each < LEAST_ELEMENTS:
+                blocks = (max(1, lengths[first] // _TILES), max(1, lengths[second] // _TILES))
+            if each * blocks[0] * blocks[1] >= LEAST_ELEMENTS:
+                yield Group((first, second), blocks)
+
+
+def summed(values: Any, group: Group) -> Any:
+    """The sum over each part of a group; what is too little for a last block is left out."""
+    others = tuple(place for place in range(len(values.shape)) if place not in group.kept)
+    sums = values.sum(axis=others) if others else values
+    for axis, block in enumerate(group.blocks):
+        if block > 1:
+            many = int(sums.shape[axis]) // block
+            whole = sums[(slice(None),) * axis + (slice(0, many * block),)]
+            shape = [int(n) for n in whole.shape]
+            sums = whole.reshape([*shape[:axis], many, block, *shape[axis + 1 :]]).sum(axis=axis + 1)
+    return sums
+
+
+class _Parts:
+    """What is found of the parts of a result: what is farthest, and what is said of it.
+
+    ``spread``: what a bias counts in, ``size``: of a typical element; ``shared``: the slope that elements of a part may
+    share, as they depend on numbers that are rounded once for all of them.
+    """
+
+    def __init__(
+        self, result: Result, limits: Limits, products: Any, squares: Any, spread: float, size: float, shared: float
+    ) -> None:
+        self.result = result
+        self.limits = limits
+        self.products = products
+        self.squares = squares
+        self.spread = spread
+        self.size = size
+        self.shared = shared
+        self.strength = 0.0
+        self.message = ""
+
+    def judge(self, group: Group) -> None:
+        """Look at the parts of one group."""
+        result, limits = self.result, self.limits
+        weights = summed(self.squares, group)
+        if not float(weights.max()) > 0:
+            return
+        shape = result.reference.shape
+        each = math.prod(group.blocks)
+        each *= math.prod(int(shape[place]) for place in range(len(shape)) if place not in group.kept)
+        slopes = abs(summed(self.products, group) / (weights + (weights == 0)))
+        for place in _outstanding(slopes, result.epsilon * limits.part, slopes * weights**0.5):
+            self._judge_slope(group, place)
+        means = abs(summed(result.errors, group)) / each
+        for place in _outstanding(means, self.spread * limits.part, means):
+            self._judge_bias(group, place)
+
+    def _judge_slope(self, group: Group, place: tuple[int, ...]) -> None:
+        part = _part(group, place)
+        result = self.result
+        own = None if result.own is None else result.own[part]
+        arrays = (result.reference[part], result.errors[part], result.units[part], result.scale[part])
+        self._fit(_name(group, part), *arrays, own)
+
+    def _fit(self, name: str, reference: Any, errors: Any, units: Any, scale: Any, own: Any) -> None:
+        epsilon, limits = self.result.epsilon, self.limits
+        fit = slope_of(reference, errors, units, scale, limits.moved)
+        if abs(fit.size) <= epsilon * limits.part or fit.certainty <= STANDARD_ERRORS:
+            return
+        x = reference / scale
+        weight = float((x * x).sum())
+        shared = limits.moved * (math.prod(x.shape) / weight) ** 0.5 if self.shared else 0.0
+        allowed = 0.0 if own is None else abs(float((x * (own / scale)).sum()) / weight)
+        if abs(fit.size) > max(epsilon * limits.part, shared) + allowed:
+            strength = (abs(fit.size) - allowed) / max(epsilon * limits.part_error, 2 * shared)
+            self._say(strength, _of_slope(fit, name))
+
+    def _judge_bias(self, group: Group, place: tuple[int, ...]) -> None:
+        result, limits = self.result, self.limits
+        part = _part(group, place)
+        fit = bias_of(result.errors[part], result.units[part], result.scale[part], limits.moved)
+        inside, scale = result.reference[part], result.scale[part]
+        count = math.prod(inside.shape)
+        spread = max(
+            self.spread,
+            result.epsilon * (float((inside * inside).sum()) / count) ** 0.5,
+            limits.moved * (float((scale * scale).sum()) / count) ** 0.5,
+        )
+        own = 0.0 if result.own is None else abs(float(result.own[part].sum()) / count)
+        if abs(fit.size) > spread * limits.part + own and fit.certainty > STANDARD_ERRORS:
+            strength = (abs(fit.size) - own) / (spread * limits.part_error)
+            self._say(strength, _of_bias(fit, self.size, f"each element of {_name(group, part)}"))
+
+    def judge_signs(self) -> None:
+        """Look at the elements that are positive and those that are negative, each by themselves."""
+        result = self.result
+        for name, chosen in (("positive", result.reference > 0), ("negative", result.reference < 0)):
+            if int(chosen.sum()) >= LEAST_ELEMENTS:
+                own = None if result.own is None else result.own[chosen]
+                arrays = (result.reference[chosen], result.errors[chosen], result.units[chosen], result.scale[chosen])
+                self._fit(f"what is {name} of the result", *arrays, own)
+
+    def _say(self, strength: float, message: str) -> None:
+        if strength > self.strength:
+            self.strength, self.message = strength, message
+
+
+def _outstanding(sizes: Any, least: float, ranks: Any) -> list[tuple[int, ...]]:
+    """The places of the few largest ranks among the parts whose size is above ``least``."""
+    over = sizes > least
+    if not bool(over.any()):
+        return []
+    ranks = (ranks * over).reshape(-1)
+    shape = [int(n) for n in sizes.shape]
+    found = []
+    for _ in range(_CLOSELY):
+        flat = int(ranks.argmax())
+        if not float(ranks[flat]) > 0:
+            break
+        ranks[flat] = 0.0
+        place = []
+        for length in reversed(shape):
+            flat, index = divmod(flat, length)
+            place.append(index)
+        found.append(tuple(reversed(place)))
+    return found
+
+
+def _part(group: Group, place: tuple[int, ...]) -> tuple[slice, ...]:
+    """The part at one place of a group, as an index."""
+    parts = [slice(None)] * (max(group.kept) + 1)
+    for axis, block, index in zip(group.kept, group.blocks, place, strict=True):
+        parts[axis] = slice(index * block, (index + 1) * block)
+    return tuple(parts)
+
+
+def _name(group: Group, part: tuple[slice, ...]) -> str:
+    """A part in the words of indexing: ``[:, 5]``, ``[8:16]``."""
+    words = []
+    for place, one in enumerate(part):
+        if place not in group.kept:
+            words.append(":")
+        else:
+            words.append(str(one.start) if one.stop == one.start + 1 else f"{one.start}:{one.stop}")
+    return f"[{', '.join(words)}]"
+
+
+def _of_slope(fit: Fit, what: str) -> str:
+    way = "large" if fit.size > 0 else "small"
+    return f"{what} is {percent(abs(fit.size))} too {way} on the whole, {_errors(fit)}: {ONE_WAY}"
+
+
+def _of_bias(fit: Fit, size: float, what: str) -> str:
+    way = "large" if fit.size > 0 else "small"
+    share = f", {percent(abs(fit.size) / size)} of the typical element" if size else ""
+    return f"{what} is {abs(fit.size):.3g} too {way} on the mean{share}, {_errors(fit)}: {ONE_WAY}"
+
+
+def _errors(fit: Fit) -> str:
+    return f"{min(fit.certainty, 9999):.0f} standard errors"
+
+
+def percent(share: float) -> str:
+    """A share as people read it."""
+    return f"{100 * share:.3g} %"
+
+
+class Pool:
+    """The slopes of many results of one kind, as of all calls of one API: what is small in each may be sure in all."""
+
+    def __init__(self) -> None:
+        self._weights = 0.0
+        self._weighted = 0.0
+        self.count = 0
+
+    def add(self, slope: float, standard_error: float) -> None:
+        """Another result; one whose standard error is not known counts for nothing."""
+        if not (0 < standard_error < math.inf and math.isfinite(slope)):
+            return
+        weight = standard_error**-2
+        self._weights += weight
+        self._weighted += weight * slope
+        self.count += 1
+
+    @property
+    def fit(self) -> Fit:
+        """The slope of all, each counted by how sure it is."""
+        if not self._weights:
+            return Fit(0.0, math.inf)
+        return Fit(self._weighted / self._weights, self._weights**-0.5)
+
+    def status(self, epsilon: float) -> str:
+        """``pass``, ``Warning`` or ``error`` of all of them together."""
+        fit, limits = self.fit, limits_of(epsilon)
+        if self.count < 2 or abs(fit.size) <= epsilon * limits.whole or fit.certainty <= STANDARD_ERRORS:
+            return "pass"
+        return "error" if abs(fit.size) > epsilon * limits.whole_error else "Warning"
