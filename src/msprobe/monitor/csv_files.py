@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +64,8 @@ class Table:
     shapes: list[str]
     dtypes: list[str]
     has_micro_steps: bool
+    #: Lines of its files that could not be read.
+    damaged: int = 0
 
     def __len__(self) -> int:
         return len(self.names)
@@ -126,7 +128,7 @@ def read_table(path: StrPath) -> Table:
     damaged += len(kept) - len(table)
     if damaged:
         log.warning(f'file "{path}": {damaged} damaged lines are left out.')
-    return table
+    return replace(table, damaged=damaged)
 
 
 def whole_length(data: bytes) -> int:
@@ -161,6 +163,7 @@ def merged(tables: Iterable[Table]) -> Table:
         [shape for part in parts for shape in part.shapes],
         [dtype for part in parts for dtype in part.dtypes],
         any(part.has_micro_steps for part in parts),
+        sum(part.damaged for part in parts),
     )
     return _without_repeats(table)
 
@@ -179,6 +182,7 @@ def selected(table: Table, rows: Sequence[int]) -> Table:
         [table.shapes[row] for row in rows],
         [table.dtypes[row] for row in rows],
         table.has_micro_steps,
+        table.damaged,
     )
 
 

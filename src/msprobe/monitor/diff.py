@@ -11,23 +11,28 @@ from typing import cast
 import numpy as np
 
 from msprobe.errors import InvalidInputError
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.coverage import Pair, missing_parts, pairs_of, run_interval
+from msprobe.monitor.csv_files import Table, selected
 from msprobe.monitor.csv_text import SCALARS
-from msprobe.monitor.files import RunFolder, by_rank, files_of, find_runs
+from msprobe.monitor.files import RunFolder, files_of, find_runs
 from msprobe.monitor.locate import HALF, FirstBadStep, first_bad_step
 from msprobe.monitor.measurements import Quantity, Row, StepMetrics
 from msprobe.monitor.series import tables_of
 from msprobe.monitor.sketch import FILE_NAME, Sketch, Sketcher, read_sketches
 from msprobe.monitor.trend_reading import dtypes_of
+from msprobe.monitor.whole_runs import recorded_steps
 from msprobe.paths import StrPath
 
 _BYTES_OF_TYPES = 100_000
+# A killed run may have so many steps in its csv files that are not in its sketches yet.
+_BEHIND = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``found``: the first bad step of the earliest rank, ``rank``; None if no rank has one. ``ranks``, ``steps``: how
-    many were compared; ``first``: the first of the steps. ``by_sketches``: False where csv files were read.
+    """``found``: the first bad step of the earliest rank, ``rank``; None if no rank has one in what was compared.
+    ``ranks``, ``steps``: how many were compared; ``first``: the first of the steps. ``by_sketches``: False where csv
+    files were read.
     """
 
     found: FirstBadStep | None
@@ -38,49 +43,66 @@ class Difference:
     by_sketches: bool
     #: The last step of each, where they are not the same; () else.
     ends: tuple[int, ...] = ()
+    #: The run of the rank that ``found`` is of, where the rank has several.
+    run: str = ""
+    #: What was not compared, and why.
+    unread: tuple[str, ...] = ()
 
 
 def diff(first: StrPath, second: StrPath) -> Difference:
-    """Compare the ranks that both have. Sketches are read where both runs have them, else the csv files.
+    """Compare the runs that both have: of the same rank, and of the same monitor where a rank has several. Sketches are
+    read where both runs have them, else the csv files.
 
     Each folder: the output folder of the monitor, or that of one run. Raises PathError and InvalidInputError.
     """
-    runs = [_ranks(path) for path in (first, second)]
-    pairs: list[tuple[int, list[RunFolder], list[RunFolder]]]
-    ranks = sorted(runs[0].keys() & runs[1].keys())
-    if not ranks and all(len(known) == 1 for known in runs):
-        rank = next(iter(runs[1]))
-        pairs = [(rank, next(iter(runs[0].values())), runs[1][rank])]
-    else:
-        pairs = [(rank, runs[0][rank], runs[1][rank]) for rank in ranks]
+    for path in (first, second):
+        if not find_runs(path):
+            raise InvalidInputError(
+                f'"{path}" has no folders of runs, as Dec03_21-34-40-rank0-0123abcd; give one with them.'
+            )
+    pairs, unread = pairs_of(first, second)
     if not pairs:
+        sides = [sorted({run.rank for run in find_runs(path)}) for path in (first, second)]
         raise InvalidInputError(
-            f'"{first}" has the ranks {sorted(runs[0])} and "{second}" {sorted(runs[1])}: there is none to compare.'
+            f'"{first}" has the ranks {sides[0]} and "{second}" {sides[1]}: there is none to compare.'
         )
     steps: set[int] = set()
     lasts: set[tuple[int, int]] = set()
-    results: list[tuple[int, FirstBadStep]] = []
+    results: list[tuple[Pair, FirstBadStep]] = []
     sketched = True
-    for rank, ours, theirs in pairs:
+    for pair in pairs:
+        ours, theirs = list(pair.first.folders), list(pair.second.folders)
         both = [_sketches(ours), _sketches(theirs)]
         steps_of_numbers: dict[str, float] = {}
+        tables: list[dict[str, Table]] = []
         if not all(both):
             sketched = False
             tables = [tables_of(ours), tables_of(theirs)]
             ops = _common_ops(tables)
+            damaged = tables
+            tables = _without_damaged_steps(tables)
+            every = [{name: table.ops for name, table in one.items()} for one in tables]
+            unread += missing_parts(pair, [_from_csv(*one) for one in zip(tables, every, strict=True)], damaged)
             both = [_from_csv(one, ops) for one in tables]
             steps_of_numbers = _steps_of_numbers(tables)
-        steps |= {one.step for one in both[0]} & {one.step for one in both[1]}
+        else:
+            unread += missing_parts(pair, both, tables)
+        common = {one.step for one in both[0]} & {one.step for one in both[1]}
+        if not common:
+            unread.append(f"rank {pair.rank}: no step in common ({pair.second})")
+        steps |= common
         found = first_bad_step(both[0], both[1], steps_of_numbers, _half_rounding(ours))
         lasts |= {(max(one.step for one in both[0]), max(one.step for one in both[1]))} if all(both) else set()
         if found is not None:
-            results.append((rank, found))
+            results.append((pair, found))
     if not steps:
         raise InvalidInputError(f'"{first}" and "{second}" have no step in common.')
+    ranks = len({pair.rank for pair in pairs})
+    ends = _ends(lasts)
     if not results:
-        return Difference(None, pairs[0][0], len(pairs), len(steps), min(steps), sketched, _ends(lasts))
-    rank, earliest = min(results, key=lambda one: one[1].step)
-    return Difference(earliest, rank, len(pairs), len(steps), min(steps), sketched, _ends(lasts))
+        return Difference(None, pairs[0].rank, ranks, len(steps), min(steps), sketched, ends, "", tuple(unread))
+    pair, earliest = min(results, key=lambda one: one[1].step)
+    return Difference(earliest, pair.rank, ranks, len(steps), min(steps), sketched, ends, pair.name, tuple(unread))
 
 
 def _ends(lasts: set[tuple[int, int]]) -> tuple[int, ...]:
@@ -100,23 +122,21 @@ def _half_rounding(runs: Sequence[RunFolder]) -> float:
     return max([found, *(rounding for name, rounding in HALF.items() if f"torch.{name}" in types)])
 
 
-def _ranks(path: StrPath) -> dict[int, list[RunFolder]]:
-    runs = find_runs(path)
-    if not runs:
-        raise InvalidInputError(
-            f'"{path}" has no folders of runs, as Dec03_21-34-40-rank0-0123abcd; give one with them.'
-        )
-    return by_rank(runs)
-
-
 def _sketches(runs: Sequence[RunFolder]) -> list[Sketch]:
-    """Of all runs of a rank, the newest counting; empty if one of them has none."""
+    """Of all folders of a run, the newest counting; empty if one of them has none, or one that ends before its csv
+    files do.
+    """
     found: dict[int, Sketch] = {}
     for run in runs:
         path = Path(run.path, FILE_NAME)
         if not os.path.isfile(path):
             return []
-        found.update({sketch.step: sketch for sketch in read_sketches(path)})
+        of_run = {sketch.step: sketch for sketch in read_sketches(path)}
+        others = recorded_steps(run)
+        # A step is written to the csv files first.
+        if of_run and others is not None and max(of_run) < others[1] - _BEHIND * run_interval(run):
+            return []
+        found.update(of_run)
     return [found[step] for step in sorted(found)]
 
 
@@ -145,6 +165,24 @@ def _from_csv(tables: dict[str, Table], ops: dict[str, tuple[str, ...]]) -> list
         sketcher.sketch(StepMetrics(step, (), rows.get(step, {}), columns, scalars.get(step, {})))
         for step in sorted(rows.keys() | scalars.keys())
     ]
+
+
+def _without_damaged_steps(tables: Sequence[dict[str, Table]]) -> list[dict[str, Table]]:
+    """The tables without the steps in which a quantity has lost rows to damaged lines, on either side."""
+    found = [dict(one) for one in tables]
+    for quantity in {name for one in tables for name, table in one.items() if table.damaged}:
+        short: set[int] = set()
+        for one in tables:
+            if quantity in one:
+                steps, counts = np.unique(one[quantity].steps, return_counts=True)
+                short |= set(steps[counts < counts.max()].tolist())
+        every: list[set[int]] = [set(one[quantity].steps.tolist()) for one in tables if quantity in one]
+        short |= set().union(*every) - every[0].intersection(*every)
+        for side in found:
+            if quantity in side:
+                table = side[quantity]
+                side[quantity] = selected(table, np.flatnonzero(~np.isin(table.steps, list(short))).tolist())
+    return found
 
 
 def _steps_of_numbers(tables: Sequence[dict[str, Table]]) -> dict[str, float]:

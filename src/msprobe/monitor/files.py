@@ -20,6 +20,9 @@ from msprobe.monitor.measurements import Run
 from msprobe.paths import StrPath, check_path_form, make_folder, write_atomically
 
 RUN_FILE = "run.json"
+#: Fields of it: the number of the first step that the program gave, and which of the monitors that the process had at
+#: once this is, from 0.
+FIRST_STEP, MONITOR = "first_step", "monitor"
 #: As ``strftime("%b")`` says them in English, whatever the language of the process.
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -105,6 +108,22 @@ def begin(run: Run) -> Run:
     return replace(run, folder=str(folder))
 
 
+def describe(folder: str, **fields: Any) -> None:
+    """Add to what ``run.json`` says of the run that goes on in this folder now. Raises PathError."""
+    about = dict(_read_about(Path(folder)))
+    resumed = about.get("resumed")
+    if isinstance(resumed, list) and resumed and isinstance(resumed[-1], dict):
+        about["resumed"] = [*resumed[:-1], {**resumed[-1], **fields}]
+    else:
+        about.update(fields)
+    _write_about(Path(folder), about)
+
+
+def is_resumed(folder: str) -> bool:
+    """True if an earlier run has begun this folder."""
+    return bool(_read_about(Path(folder)).get("resumed"))
+
+
 def find_runs(base: StrPath) -> list[RunFolder]:
     """All folders of runs in ``base``, or ``base`` itself if it is one; by rank, then from the oldest to the newest.
 
@@ -126,7 +145,9 @@ def find_runs(base: StrPath) -> list[RunFolder]:
 
 
 def by_rank(runs: list[RunFolder]) -> dict[int, list[RunFolder]]:
-    """The runs of each rank, from the oldest to the newest; more than one of a rank are told in the log."""
+    """The folders of each rank, from the oldest to the newest, whichever run they are of; more than one of a rank are
+    named in the log.
+    """
     ranks: dict[int, list[RunFolder]] = {}
     for run in runs:
         ranks.setdefault(run.rank, []).append(run)

@@ -92,3 +92,5 @@ class Run:
     append_to: tuple[str, ...] = ()
     #: Where the files of this run go; empty before :func:`msprobe.monitor.files.begin`, or where none are wanted.
     folder: str = ""
+    #: Which of the monitors that the process has at once in ``base`` this is, from 0.
+    monitor: int = 0

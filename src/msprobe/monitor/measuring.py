@@ -97,6 +97,14 @@ class Watch:
         self._collect()()
         return state.gathering.metrics()
 
+    def attempt(self) -> Callable[[], StepMetrics | None]:
+        """What makes the numbers of a step that is not finished, of this rank alone; what is measured goes on."""
+        gathering = self.state.gathering
+        if self._activations is not None:
+            self._activations.flush()
+        finish = self._collect()
+        return _nothing if gathering.is_empty else _Later(finish, gathering)
+
     def take_stacks(self) -> Mapping[str, Sequence[str]]:
         """The call stacks of modules, when they have been noted; only once."""
         stacks, self.stacks = self.stacks, None
@@ -180,6 +188,10 @@ class Watch:
 def _near(target: str, names: Sequence[str]) -> str:
     close = near_words(target.rpartition(":")[2], names, 1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _nothing() -> None:
+    return None
 
 
 class _Begin(Observer):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import io
+import itertools
 import os
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 from msprobe import log
 from msprobe.foreign import csv_cells
 from msprobe.monitor import files
 from msprobe.monitor.alerts.alert import Alert
+from msprobe.monitor.alerts.attempts import Attempt
 from msprobe.monitor.alerts.sink import AlertSink, OnAlert
 from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.measurements import Run, StepMetrics
@@ -47,17 +50,28 @@ class Output:
         self._on_alert = tuple(on_alert)
         self._more_sinks = tuple(more_sinks)
         self._base = os.environ.get(OUTPUT_DIR) or "./monitor_output"
+        #: Which of the monitors that this process has at once in this place this is, from 0.
+        self.number = 0
+        self._alerts: AlertSink | None = None
         self._writer: Writer | None = None
-        #: The folder of this run and rank.
+        #: The folder of this run and rank, and whether an earlier run has begun it.
         self.folder: str | None = None
+        self.goes_on = False
         self._memory = MemorySink()
         #: True as long as no step has measured anything.
         self.is_empty = True
 
     @property
     def last(self) -> StepMetrics | None:
-        """The last step that was written."""
+        """The last step that was handed over; waits for its numbers."""
+        if self._writer is not None:
+            self._writer.settle()
         return self._memory.last
+
+    @property
+    def judges(self) -> bool:
+        """True if rules look at the steps."""
+        return self._alerts is not None
 
     def open(self, config: MonitorConfig) -> None:
         """Begin: make what ``config`` asks for. Raises PathError if the folder cannot be made."""
@@ -71,27 +85,31 @@ class Output:
             digits=config.ndigits,
             config=dict(config.text),
             append_to=config.append_output,
+            monitor=_take_number(self._base, self._rank, self),
         )
+        self.number = run.monitor
         self._memory = MemorySink()
         sinks: list[Sink] = [self._memory, *self._more_sinks]
         if config.format != "api":
             run = files.begin(run)
             self.folder = run.folder
+            self.goes_on = bool(run.append_to) and files.is_resumed(run.folder)
             sinks.append(sink_of(config.format))
         if config.sketch and run.folder:
             sinks.append(SketchSink())
         if config.alert is not None and config.alert.settings.rules:
             if config.alert.ring and run.folder:
                 ring = SketchSink(last=config.alert.ring)
-                sinks.append(ring)
+                sinks.insert(0, ring)
                 self._on_alert = (*self._on_alert, lambda raised: _write_ring(ring, raised))
-            alerts = AlertSink(
+            self._alerts = AlertSink(
                 config.alert.settings,
                 pipeline_stage=self._pipeline_stage,
                 group_mates=self._group_mates,
                 on_alert=self._on_alert,
             )
-            sinks.append(alerts)
+            # Before all that takes longer: an alert is on the disk when the next step begins.
+            sinks.insert(1 if config.alert.ring and run.folder else 0, self._alerts)
         if self._on_metrics is not None:
             sinks.append(CallbackSink(self._on_metrics))
         self._writer = Writer(run, sinks)
@@ -101,6 +119,19 @@ class Output:
         if step is not None and self._writer is not None:
             self.is_empty = False
             self._writer.put(step)
+            if self.judges:
+                self._writer.settle()
+
+    def put_attempt(self, attempt: Attempt) -> None:
+        """Something that became no step, for the rules alone."""
+        if self.judges and self._writer is not None:
+            self._writer.put(attempt)
+            self._writer.settle()
+
+    def describe(self, first_step: int, models: str) -> None:
+        """Write to ``run.json`` what the program has given. Raises PathError."""
+        if self.folder is not None:
+            files.describe(self.folder, **{files.FIRST_STEP: first_step, files.MONITOR: self.number, "models": models})
 
     def flush(self) -> None:
         """Wait until all that was put can be read."""
@@ -110,6 +141,7 @@ class Output:
     def close(self) -> None:
         """The run is over."""
         writer, self._writer = self._writer, None
+        _numbers.get((os.path.abspath(self._base), self._rank), {}).pop(self.number, None)
         if writer is not None:
             writer.close()
 
@@ -134,6 +166,17 @@ class Output:
         if self._rank == 0:
             write_atomically(os.path.join(self._base, "module_struct.json"), text.encode())
         return path
+
+
+# (folder, rank) -> number -> whose it is: the monitors that this process has there now.
+_numbers: dict[tuple[str, int], dict[int, weakref.ref[Output]]] = {}
+
+
+def _take_number(base: str, rank: int, owner: Output) -> int:
+    taken = _numbers.setdefault((os.path.abspath(base), rank), {})
+    free = next(number for number in itertools.count() if number not in taken or taken[number]() in (None, owner))
+    taken[free] = weakref.ref(owner)
+    return free
 
 
 def _write_ring(ring: SketchSink, alerts: Sequence[Alert]) -> None:

@@ -160,6 +160,8 @@ class SketchSink:
     """
 
     def __init__(self, last: int | None = None) -> None:
+        #: A ring has the step of an alert before the alert is raised.
+        self.is_first = last is not None
         self._ring: deque[Sketch] | None = None if last is None else deque(maxlen=last)
         self._sketcher = Sketcher()
         self._layout: tuple[Group, ...] | None = None
@@ -236,6 +238,23 @@ def read_sketches(path: StrPath) -> list[Sketch]:
     except (ValueError, TypeError, struct.error) as problem:
         raise InvalidInputError(f'"{path}" is no file of sketches: {problem}.') from None
     return list(found.values())
+
+
+def unread_bytes(path: StrPath) -> int:
+    """How many bytes of a file of sketches lie behind the first frame that is whole in length and wrong in content;
+    0 of a file that ends whole or, as a killed process leaves it, torn. Raises PathError.
+    """
+    try:
+        with open_regular(path) as file:
+            data = file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
+    except OSError as problem:
+        raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from None
+    rest = data[_whole_length(data) :]
+    if len(rest) < _FRAME.size:
+        return 0
+    kind, length, _ = _FRAME.unpack_from(rest)
+    is_torn = kind in (_LAYOUT, _STEP) and len(rest) < _FRAME.size + length
+    return 0 if is_torn else len(rest)
 
 
 def _packed(sketch: Sketch, with_layout: bool) -> bytes:

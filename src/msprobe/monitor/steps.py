@@ -46,6 +46,9 @@ class Optimizers(Protocol):
     def is_meant(self, optimizer: Any) -> bool:
         """True for the optimizer whose steps are those of the training."""
 
+    def steps_taken(self) -> int:
+        """How many steps the optimizer says that it has taken; 0 where it does not say."""
+
     def followed(self) -> list[Any]:
         """The optimizers whose steps are those of the given one."""
 

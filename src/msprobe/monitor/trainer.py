@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,11 +16,14 @@ from msprobe.capture.training import PartsOfStep, TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
 from msprobe.guard import answers_user
+from msprobe.monitor.alerts.attempts import Attempt, Why
 from msprobe.monitor.alerts.needs import unnoted
+from msprobe.monitor.alerts.rules import SkippedSteps
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig, load
+from msprobe.monitor.ends import end_at_exit, is_skipped, warn_of_forgotten_start
 from msprobe.monitor.framework import Framework
-from msprobe.monitor.measurements import Quantity
+from msprobe.monitor.measurements import Quantity, StepMetrics
 from msprobe.monitor.measuring import Watch, tagged
 from msprobe.monitor.outputs import Output
 from msprobe.monitor.record_next import RecordNext
@@ -65,6 +70,10 @@ class Monitor:
         self._watch: Watch | None = None
         self._micro_steps = 1
         self._groups = Groups()
+        # Steps that a scaler has skipped in a row, and whether one was ever taken.
+        self._skips = 0
+        self._has_stepped = False
+        self._at_exit: Callable[[], None] | None = None
         self._written = 0
         self._limit = self.config.collect_times
         # Names of numbers that the program has told.
@@ -116,6 +125,11 @@ class Monitor:
             self._begin(self.config, first + 1)
         given, optimizers = models if len(models) > 1 else models[0], self._optimizers
         training.follow(given, optimizers.followed(), first, optimizers.parts)
+        names = ", ".join(type(one).__name__ for one in models)
+        self._output.describe(first, names)
+        if first == 0:
+            warn_of_forgotten_start(self._output, optimizers.steps_taken())
+        self._at_exit = end_at_exit(self)
 
     def set_wrapped_optimizer(self, optimizer: Any) -> None:
         """The optimizer, for :meth:`monitor_gnorm_with_ad`."""
@@ -144,6 +158,10 @@ class Monitor:
     @answers_user
     def stop(self) -> None:
         """Watch no more; all that was measured is written when this returns."""
+        at_exit, self._at_exit = self._at_exit, None
+        if at_exit is not None:
+            atexit.unregister(at_exit)
+        self._judge_unfinished()
         training, self._training = self._training, None
         if training is not None:
             training.end()
@@ -170,8 +188,14 @@ class Monitor:
         watch = self._watch
         if watch is not None:
             gathering = watch.state.gathering
-            gathering.scalars.update((name, float(number)) for name, number in numbers.items())
+            given = {name: float(number) for name, number in numbers.items()}
+            gathering.scalars.update(given)
             gathering.batch = batch or gathering.batch
+            training = self._training
+            if self._output.judges and training is not None and not all(map(math.isfinite, given.values())):
+                # The program may end before the optimizer steps.
+                step = training.recorder.session.step
+                self._put_attempt("noted", lambda: StepMetrics(step, (), {}, scalars=given))
 
     @answers_user
     def note_part(self, name: str, number: Any) -> None:
@@ -290,8 +314,31 @@ class Monitor:
 
     def _skipped(self, event: Any) -> None:
         """It has not, and what was measured is of no step."""
-        if self._watch is not None:
-            self._watch.start_again(event)
+        watch = self._watch
+        if watch is None:
+            return
+        if is_skipped(event):
+            self._skips += 1
+            if self._output.judges:
+                self._put_attempt("skipped", watch.attempt())
+            elif SkippedSteps().against(self._skips, self._has_stepped) is not None:
+                log.warning(f"Monitor: {self._skips} steps in a row were skipped: their gradients are not finite.")
+        watch.start_again(event)
+
+    def _put_attempt(self, why: Why, make: Callable[[], StepMetrics | None]) -> None:
+        training = self._training
+        if training is not None:
+            step = training.recorder.session.step
+            self._output.put_attempt(Attempt(step, why, make, self._skips, self._has_stepped))
+
+    def _judge_unfinished(self) -> None:
+        """The training ends: has it begun a step that it did not finish?"""
+        watch, training = self._watch, self._training
+        if watch is None or training is None or not self._output.judges or watch.structure is not None:
+            return
+        step = training.recorder.session.step
+        if watch.has(step) and watch.state.gathering.step == step:
+            self._put_attempt("unfinished", watch.attempt())
 
     def _finish(self) -> None:
         watch, training = self._watch, self._training
@@ -301,6 +348,7 @@ class Monitor:
             self._output.write_structure(watch.structure.text())
             self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
             return
+        self._skips, self._has_stepped = 0, True
         self._noted.update(watch.state.gathering.noted)
         measured = watch.finish()
         stacks = watch.take_stacks()

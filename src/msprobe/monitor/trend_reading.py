@@ -66,6 +66,15 @@ def dtypes_of(run: RunFolder) -> set[str]:
         return set()
 
 
+def extremes_of(run: RunFolder) -> tuple[int, int] | None:
+    """The first and the last step in the run's database; None if it has none. Raises PathError."""
+    if not has_database(run):
+        return None
+    with _open(run) as base:
+        found = list(base.rows(["MIN(step)", "MAX(step)"], "trend_data"))
+        return (int(found[0][0]), int(found[0][1])) if found and found[0][0] is not None else None
+
+
 def read_trend(run: RunFolder, quantity: str, last_steps: int | None = None) -> Table | None:
     """The rows of a quantity in the run's database; None if it has none. Raises PathError."""
     if not has_database(run):

@@ -18,10 +18,9 @@ from rich.text import Text
 
 from msprobe.errors import MsprobeError, PathError
 from msprobe.foreign.console import harmless
-from msprobe.monitor.alerts.analysis import read_alerts, read_details
-from msprobe.monitor.alerts.sink import FOLDER
+from msprobe.monitor.alerts.reading import read_all_alerts
 from msprobe.monitor.csv_files import Table, merged, quantities_of, read_table
-from msprobe.monitor.files import RunFolder, find_runs
+from msprobe.monitor.files import MONITOR, RunFolder, find_runs
 from msprobe.monitor.series import Curve, Numbers, Series, curves_of, series_of, update_ratio
 from msprobe.monitor.trend_database import FILE_NAME
 from msprobe.monitor.trend_reading import has_database, read_trend
@@ -71,7 +70,7 @@ def watch(
 
 def view(folder: StrPath, top: int = 12) -> RenderableType:
     """What is shown now."""
-    newest = {run.rank: run for run in find_runs(folder)}
+    newest = {(run.rank, str(run.about.get(MONITOR, 0))): run for run in find_runs(folder)}
     if not newest:
         return Text(f"No run in {folder} yet; the monitor makes its folder when the training begins.", style="dim")
     states = [_state(run) for run in newest.values()]
@@ -79,7 +78,7 @@ def view(folder: StrPath, top: int = 12) -> RenderableType:
     parts: list[RenderableType] = [_ranks(states)]
     if known:
         parts += [_curves(curves_of(known[0].tables)), _tensors(known[0], top)]
-    parts.append(_alerts(Path(os.path.abspath(states[0].run.path)).parent / FOLDER))
+    parts.append(_alerts(Path(os.path.abspath(states[0].run.path)).parent))
     return Group(*parts)
 
 
@@ -219,9 +218,8 @@ def _surprise(row: Numbers) -> float:
 
 def _alerts(folder: Path) -> RenderableType:
     try:
-        details = read_details(folder)
-        alerts = [{**alert, **details.get(key, {})} for key, alert in read_alerts(folder).items()]
-    except MsprobeError:  # none were written
+        alerts = list(read_all_alerts(folder).records.values())
+    except MsprobeError:  # none that can be read
         return Text("")
     lines = [Text(f"{len(alerts)} alerts, the last:", style="bold red")] if alerts else []
     lines += [

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 
 from msprobe import log
 from msprobe.errors import MsprobeError
+from msprobe.monitor.alerts.attempts import Attempt
 from msprobe.monitor.measurements import Run, StepMetrics
 from msprobe.monitor.sinks import Sink
 
 #: A step, or what makes one when the thread is ready for it (a copy from the device that is still under way); None of
 #: it: nothing was measured.
-Measured = StepMetrics | Callable[[], StepMetrics | None]
+Measured = StepMetrics | Callable[[], StepMetrics | None] | Attempt
 
 _FLUSH_SECONDS = 5.0
 _MOST_STEPS = 64
@@ -80,6 +81,9 @@ class Writer:
         self._rows = 0
         self._flush_wanted = 0
         self._flushes = 0
+        # Steps that were put, and those that the first sinks have had.
+        self._put = 0
+        self._settled = 0
         self._most_waiting = 0
         self._most_rows_waiting = 0
         self._held_up = 0.0
@@ -115,10 +119,25 @@ class Writer:
             if self._is_full(rows):
                 self._wait_for_room(rows)
             self._queue.append((measured, rows))
+            self._put += 1
             self._rows += rows
             self._most_waiting = max(self._most_waiting, len(self._queue))
             self._most_rows_waiting = max(self._most_rows_waiting, self._rows)
             self._changed.notify_all()
+
+    def settle(self, seconds: float = _SECONDS_AT_EXIT) -> bool:
+        """Wait until the sinks that come first (:data:`Sink.is_first`) have had all that was put; False if that took
+        longer.
+        """
+        until = time.monotonic() + seconds
+        with self._changed:
+            wanted = self._put
+            while self._settled < wanted and self._thread is not None and self._thread.is_alive():
+                if self._thread is threading.current_thread():
+                    return False
+                if not self._changed.wait(max(0.0, min(1.0, until - time.monotonic()))) and time.monotonic() >= until:
+                    return False
+        return True
 
     def flush(self, seconds: float = _SECONDS_AT_EXIT) -> bool:
         """Wait until all that was put is written and can be read by others; False if that took longer."""
@@ -225,14 +244,28 @@ class Writer:
             self._ask(sink, sink.close)
 
     def _write(self, measured: Measured) -> None:
+        first = [sink for sink in self._sinks if getattr(sink, "is_first", False)]
+        rest = [sink for sink in self._sinks if sink not in first]
         try:
-            metrics = measured if isinstance(measured, StepMetrics) else measured()
+            if isinstance(measured, Attempt):
+                metrics = measured.make()
+                judges = [sink for sink in first if hasattr(sink, "attempt")]
+                for sink in judges:
+                    self._ask(sink, lambda sink=sink: sink.attempt(measured, metrics))  # type: ignore[misc]
+                rest = []
+            else:
+                metrics = measured if isinstance(measured, StepMetrics) else measured()
+                for sink in first if metrics is not None else ():
+                    self._ask(sink, lambda sink=sink: sink.write(metrics))  # type: ignore[misc]
         except Exception as problem:
             log.once(("monitor", "measured"), "error", f"a monitored step could not be read: {_told(problem)}")
+            metrics = None
+        with self._changed:
+            self._settled += 1
+            self._changed.notify_all()
+        if metrics is None or isinstance(measured, Attempt):
             return
-        if metrics is None:
-            return
-        for sink in list(self._sinks):
+        for sink in rest:
             self._ask(sink, lambda sink=sink: sink.write(metrics))  # type: ignore[misc]
         self._written += 1
 

@@ -135,8 +135,9 @@ def test_not_a_number_means_infinity_too_and_missing_values_are_none(tmp_path: P
     told = alerts_of(tmp_path, [metrics(4, {"grad_reduced": rows})], NOT_A_NUMBER, dump=True)
     assert [alert.tag.split("/")[0] for alert in told] == ["0:fc1.weight", "0:fc1.bias"]
     kept = json.loads((tmp_path / "anomaly_detected/rank0/anomaly_details.json").read_text())
-    text = "Alert at step 4: norm of grad_reduced fc1.weight is nan; rule AnomalyNan."
-    assert next(iter(kept.values())) == {"rule": "AnomalyNan", "op": "norm", "text": text, "value": "nan"}
+    text = "Alert at step 4 on rank 0: norm of grad_reduced fc1.weight is nan (limit: finite); rule AnomalyNan."
+    known = {"rule": "AnomalyNan", "op": "norm", "value": "nan", "limit": "finite", "what": "grad_reduced fc1.weight"}
+    assert next(iter(kept.values())) == {**known, "text": text}
     assert [record["value"] for record in kept.values()] == ["nan", "-inf"]
     assert kept.keys() == read_alerts(tmp_path / "anomaly_detected").keys()
 
@@ -148,7 +149,7 @@ def test_how_to_record_the_step_of_an_alert_is_told_once(tmp_path: Path, capsys:
     assert said.count("msprobe run --config record.json") == 1
     (asked,) = re.findall(r"(\{.*?\}) as record.json", said)
     assert json.loads(asked)["step"] == [1, 2]
-    assert "Alert at step 2: norm of grad_reduced fc1.weight is nan (usual is 1); rule AnomalyNan." in said
+    assert "Alert on rank 0 at step 2: norm of grad_reduced fc1.weight: nan (limit: finite); rule AnomalyNan" in said
 
 
 def test_a_count_of_nans_and_a_threshold_count(tmp_path: Path) -> None:

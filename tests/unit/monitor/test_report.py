@@ -201,13 +201,12 @@ def test_the_command_analyses(tmp_path: Path) -> None:
     made(tmp_path / "bad", noise=1, fault_at=37)
     done = call("monitor", "analyse", tmp_path / "bad", "-k", 2)
     assert done.returncode == 1
-    assert "Alert at step 37: norm of grad_reduced fc1.bias is 3." in done.stdout
+    assert done.stdout.startswith("Alert on rank 0 at step 37: ")
+    assert "Alert at step 37 on rank 0: norm of grad_reduced fc1.bias is 3." in done.stdout
     assert (tmp_path / "bad/anomaly_detected/anomaly_analyse.json").exists()
     healthy = call("monitor", "analyse", made(tmp_path / "good", noise=1))
-    assert (healthy.returncode, healthy.stdout) == (
-        0,
-        'There are no alerts. They are written where the field "alert" of the monitor has "dump": true.\n',
-    )
+    assert healthy.returncode == 0
+    assert "up to step 59, by AnomalyTurbulence" in healthy.stdout
     assert call("monitor", "analyse", tmp_path / "nothing").returncode == 2
     assert call("monitor", "analyse", tmp_path / "bad", "-s", "[37]", "-o", tmp_path / "new/folder").returncode == 1
     assert (tmp_path / "new/folder/anomaly_analyse.json").exists()

@@ -11,11 +11,12 @@ from msprobe.foreign.console import say
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor analyse``."""
     parser.epilog = (
-        "Writes anomaly_analyse.json, and names the alerts. Exit status: 0 there are none (with -s: none of these "
-        "steps); 1 there are some, or ranks that held the same numbers no longer do; 2 the folder cannot be read."
+        "Writes anomaly_analyse.json, and names the alerts. Exit status: 0 rules looked at all ranks and runs, and "
+        "there are none (with -s: none of these steps); 1 there are some, or ranks that held the same numbers no "
+        "longer do; 2 the folder cannot be read, or there are none in what was read and of something it is not known."
     )
     parser.add_argument(
-        "folder", metavar="DIR", help="output folder of the monitor, or the folder anomaly_detected in it"
+        "folder", metavar="DIR", help="output folder of the monitor, of one run, or the folder anomaly_detected"
     )
     parser.add_argument(
         "-o", "--out_path", "--output", default="", metavar="DIR", help="folder for the result, made if it is not there"
@@ -26,27 +27,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_NONE = 'There are no alerts. They are written where the field "alert" of the monitor has "dump": true.'
-
-
 def execute(args: argparse.Namespace) -> int:
     """Name them."""
     from msprobe.cli.parser import UsageError
     from msprobe.errors import MsprobeError
-    from msprobe.monitor.alerts.analysis import analyse, first_alerts, read_alerts, steps_of
+    from msprobe.monitor.alerts.analysis import first_alerts, steps_of, write_first_alerts
+    from msprobe.monitor.alerts.headline import headline
     from msprobe.monitor.alerts.ranks import divergences
+    from msprobe.monitor.alerts.reading import read_all_alerts
     from msprobe.monitor.alerts.sink import FOLDER
-    from msprobe.monitor.files import by_rank, find_runs
+    from msprobe.monitor.whole_runs import ranks_of_monitors
 
-    below = os.path.join(args.folder, FOLDER)
-    folder = below if os.path.isdir(below) else args.folder
     try:
-        runs = find_runs(os.path.dirname(folder) if folder == below else folder)
         steps = steps_of(args.step)
-        apart = [one for one in divergences(by_rank(runs)) if not steps or one.step in steps]
-        alerts = read_alerts(folder)
-        lines = analyse(folder, args.out_path, args.topk, args.step) if alerts else [_NONE]
+        found = read_all_alerts(args.folder)
+        first = first_alerts(found.records, args.topk, steps)
+        sides = ranks_of_monitors(found.folders)
+        apart = [one for side in sides for one in divergences(side) if not steps or one.step in steps]
+        lines = []
+        if first:
+            below = os.path.join(args.folder, FOLDER)
+            path = write_first_alerts(first, args.out_path or (below if os.path.isdir(below) else args.folder))
+            number = len(first_alerts(found.records, max(1, len(found.records)), steps))
+            lines += [headline(found, steps), f"anomaly_analyse.json: {path}"]
+            lines.append(f"The first {len(first)} of {number} alerts:")
+            texts = [record.get("text") or record.get("message", key) for key, record in first.items()]
+            lines += [f"{at}: {text}" for at, text in enumerate(texts)]
+        elif found.read:
+            of_steps = f" of steps {steps}" if steps else ""
+            lines.append(f"No alerts{of_steps} in what was read:")
+        else:
+            lines.append("Whether there were alerts is not known: nothing was read.")
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
+    lines += [f"  {one}" for one in found.read] if not first else []
+    lines += ["Not read:", *(f"  {one}" for one in found.unread)] if found.unread else []
     say("\n".join([*lines, *map(str, apart)]))
-    return 1 if first_alerts(alerts, steps=steps) or apart else 0
+    if first or apart:
+        return 1
+    return 0 if found.is_whole else 2

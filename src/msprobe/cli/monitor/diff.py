@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from msprobe.cli.parser import UsageError
 from msprobe.errors import MsprobeError
 from msprobe.foreign.console import say
+
+if TYPE_CHECKING:
+    from msprobe.monitor.diff import Difference
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor diff``."""
     parser.epilog = (
         "Differences that grow as rounding errors do are passed over. Reads sketch.bin of both runs, or their csv "
-        "files. Exit status: 0 no bad step; 1 there is one; 2 a folder cannot be read."
+        "files. Exit status: 0 no bad step; 1 there is one; 2 a folder cannot be read, or there is none in what was "
+        "compared and something was not (a rank, a run, a quantity, steps in between)."
     )
     parser.add_argument(
         "first", metavar="RUN_A", help="output folder of the monitor of a good run, or one run's folder"
@@ -30,14 +35,14 @@ def execute(args: argparse.Namespace) -> int:
         result = diff(args.first, args.second)
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
-    if result.ends:
-        ours, theirs = result.ends
-        say(f"the first ends at step {ours}, the second at step {theirs}; what both have is compared")
     compared = f"{result.steps} steps of {result.ranks} rank{'s' if result.ranks > 1 else ''}"
     if result.found is None:
-        say(f"no bad step: in {compared}, the second run does what the first does, up to rounding")
-        return 0
-    say(f"first bad step: {result.found.step} (rank {result.rank}; compared {compared})")
+        alone = "" if not result.unread else " in what was compared"
+        say(f"no bad step{alone}: in {compared}, the second run does what the first does, up to rounding")
+        _say_unread(result, args.top)
+        return 2 if result.unread else 0
+    run = f" of the run {result.run}" if result.run else ""
+    say(f"first bad step: {result.found.step} (rank {result.rank}{run}; compared {compared})")
     for reason in result.found.what[: args.top]:
         say(f"  {reason}")
     more = len(result.found.what) - args.top
@@ -45,4 +50,16 @@ def execute(args: argparse.Namespace) -> int:
         say(f"  and {more} more")
     if not result.by_sketches:
         say("  read from csv files; sketches tell smaller differences")
+    _say_unread(result, args.top)
     return 1
+
+
+def _say_unread(result: Difference, top: int) -> None:
+    """Name what was not compared."""
+    if result.ends:
+        ours, theirs = result.ends
+        say(f"the first ends at step {ours}, the second at step {theirs}; what both have is compared")
+    for one in result.unread[:top]:
+        say(f"not compared: {one}")
+    if len(result.unread) > top:
+        say(f"not compared: {len(result.unread) - top} more")

@@ -12,6 +12,7 @@ FORWARD, BACKWARD, OPTIMIZER, UNKNOWN = range(4)
 _STAGES = {
     "actv": FORWARD,
     "loss": FORWARD,
+    "skipped_steps": OPTIMIZER,
     "attention_hook": FORWARD,
     "moe_router_logit_hook": FORWARD,
     "actv_grad": BACKWARD,
@@ -53,6 +54,10 @@ class Alert:
     group_mates: tuple[int, ...]
     #: For people: the tensor by the name of its csv file. ``message`` is that of 8.1.1.
     text: str = ""
+    #: What the value may be, in words; empty if the rule has no such thing.
+    limit: str = ""
+    #: The quantity and the tensor, as files call them.
+    what: str = ""
 
     @property
     def key(self) -> str:
@@ -79,6 +84,8 @@ class Alert:
             "rule": self.rule,
             "op": self.op,
             "text": self.text,
+            "limit": self.limit,
+            "what": self.what,
             # JSON knows neither NaN nor infinity.
             "value": str(self.value) if self.value is not None and not _is_finite(self.value) else self.value,
         }

@@ -26,13 +26,16 @@ _LEVEL_STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A number that a rule objects to. ``at``: its row in the block; ``op``: the name of its statistic."""
+    """A number that a rule objects to. ``at``: its row in the block; ``op``: the name of its statistic. ``limit``: what
+    it may be, in words.
+    """
 
     quantity: str
     at: int
     op: str
     value: float
     reason: str
+    limit: str = ""
 
 
 class Rule(Protocol):
@@ -86,7 +89,8 @@ class Turbulence:
         if op == "mean":
             fires &= ~self._is_small_beside_elements(block, size - mean)
         for at in np.flatnonzero(fires):
-            yield Found(block.quantity, int(at), op, float(block.values[at, column]), "")
+            allowed = float(limit[at])
+            yield Found(block.quantity, int(at), op, float(block.values[at, column]), "", f"at most {allowed:.6g}")
 
     def _is_small_beside_elements(self, block: Block, change: Any) -> Mask:
         norm = block.column("norm")
@@ -140,7 +144,9 @@ class NotANumber:
             for at, column in zip(*np.nonzero(fires), strict=True):
                 op = block.ops[column]
                 if not self.ops or op in self.ops:
-                    yield Found(block.quantity, int(at), op, float(block.values[at, column]), "")
+                    value = float(block.values[at, column])
+                    limit = "finite" if self.threshold is None else f"at most {self.threshold:g}"
+                    yield Found(block.quantity, int(at), op, value, "", "0" if op == "nans" else limit)
 
 
 @dataclass(slots=True)
@@ -157,10 +163,10 @@ class _Spike:
     _last: deque[float] = field(default_factory=deque)
     _distances: deque[float] = field(default_factory=deque)
 
-    def reason_against(self, value: float) -> str | None:
-        """What is wrong with the number, None if nothing; it counts for those to come."""
+    def against(self, value: float) -> tuple[str, str] | None:
+        """What is wrong with the number, and what it may be; None if nothing is. It counts for those to come."""
         if not math.isfinite(value):
-            return "it is not finite"
+            return "it is not finite", "finite"
         reason = None
         if self._last:
             level = float(np.median(self._last))
@@ -168,7 +174,10 @@ class _Spike:
                 deviation = float(np.median(np.abs(self._distances))) * _DEVIATION
                 limit = level + self.z * max(deviation, _LEAST_DEVIATION * abs(level))
                 if value > limit:
-                    reason = f"median of the last {len(self._last)} steps {level:.6g}, limit {limit:.6g}"
+                    reason = (
+                        f"median of the last {len(self._last)} steps {level:.6g}, limit {limit:.6g}",
+                        f"at most {limit:.6g}",
+                    )
             self._distances.append(value - level)
         self._last.append(value)
         while len(self._last) > _LEVEL_STEPS:
@@ -190,9 +199,9 @@ class LossSpike(_Spike):
         for at, row in enumerate(block.rows if block is not None else ()):
             if block is not None and row.name == "loss":
                 value = float(block.values[at, 0])
-                reason = self.reason_against(value)
-                if reason is not None:
-                    yield Found(SCALARS, at, "value", value, reason)
+                wrong = self.against(value)
+                if wrong is not None:
+                    yield Found(SCALARS, at, "value", value, *wrong)
 
 
 @dataclass(slots=True)
@@ -204,9 +213,9 @@ class GradNormSpike(_Spike):
     def judge(self, step: Step) -> Iterator[Found]:
         """See the class."""
         value = total_gradient_norm(step)
-        reason = None if value is None else self.reason_against(value)
-        if value is not None and reason is not None:
-            yield Found("grad_norm", 0, "norm", value, reason)
+        wrong = None if value is None else self.against(value)
+        if value is not None and wrong is not None:
+            yield Found("grad_norm", 0, "norm", value, *wrong)
 
 
 @dataclass(slots=True)
@@ -230,7 +239,8 @@ class DeadGradient:
         length = np.where(dead, kept.get(block.rows, ("dead",))[:, 0, 0] + 1, 0.0)
         kept.put(block.rows, ("dead",), length[:, None, None])
         for at in np.flatnonzero(length == self.steps):
-            yield Found(block.quantity, int(at), "norm", 0.0, f"all elements are zero for {self.steps} steps")
+            reason = f"all elements are zero for {self.steps} steps"
+            yield Found(block.quantity, int(at), "norm", 0.0, reason, f"zero for less than {self.steps} steps")
 
 
 @dataclass(slots=True)
@@ -251,13 +261,14 @@ class ExplodingUpdateRatio:
         if block is not None and (column := block.column("ratio")) is not None:
             for large in np.flatnonzero(block.values[:, column] > self.threshold):
                 value = float(block.values[large, column])
-                yield Found("update", int(large), "ratio", value, f"limit {self.threshold:g}")
+                limit = f"{self.threshold:g}"
+                yield Found("update", int(large), "ratio", value, f"limit {limit}", f"at most {limit}")
             return
         for at, before, after in _before_and_after(step, "norm"):
             ratio = abs(after - before) / before if before > 0 else 0.0
             if ratio > self.threshold:
                 reason = f"the norm changes from {before:.6g} to {after:.6g}"
-                yield Found("param_updated", at, "norm", ratio, reason)
+                yield Found("param_updated", at, "norm", ratio, reason, f"at most {self.threshold:g}")
 
 
 @dataclass(slots=True)
@@ -290,9 +301,32 @@ class FrozenWeights:
         length = np.where(same, self._runs.get(block.rows, ("same",))[:, 0, 0] + 1, 0.0)
         self._runs.put(block.rows, ("same",), length[:, None, None])
         for at in np.flatnonzero(length == self.steps):
-            yield Found(
-                block.quantity, int(at), block.ops[0], float(block.values[at, 0]), f"unchanged for {self.steps} steps"
-            )
+            reason, limit = f"unchanged for {self.steps} steps", f"unchanged for less than {self.steps} steps"
+            yield Found(block.quantity, int(at), block.ops[0], float(block.values[at, 0]), reason, limit)
+
+
+@dataclass(slots=True)
+class SkippedSteps:
+    """A scaler skips ``steps`` steps in a row: its scale comes down, and the gradients are still not finite. Before the
+    first step that is taken it may skip three times as many, as long as its first scale is too large. In force wherever
+    there is any rule.
+    """
+
+    name: ClassVar[str] = "SkippedSteps"
+
+    steps: int = 10
+
+    def judge(self, step: Step) -> Iterator[Found]:
+        """Nothing: a step that was taken ends the row."""
+        yield from ()
+
+    def against(self, in_a_row: int, has_stepped: bool) -> Found | None:
+        """What is wrong with so many in a row; said at the limit, and at ten times as many."""
+        limit = self.steps if has_stepped else 3 * self.steps
+        if in_a_row < limit or in_a_row % limit or not math.log10(in_a_row // limit).is_integer():
+            return None
+        reason = "gradients that are not finite, whatever the scale"
+        return Found("skipped_steps", 0, "count", float(in_a_row), reason, f"less than {limit} in a row")
 
 
 def _all_zero(block: Block) -> Mask | None:
@@ -324,5 +358,14 @@ def _before_and_after(step: Step, op: str) -> Iterator[tuple[int, float, float]]
 #: Name in the configuration -> the rule.
 RULES: dict[str, type[Any]] = {
     rule.name: rule
-    for rule in (Turbulence, NotANumber, LossSpike, GradNormSpike, DeadGradient, ExplodingUpdateRatio, FrozenWeights)
+    for rule in (
+        Turbulence,
+        NotANumber,
+        LossSpike,
+        GradNormSpike,
+        DeadGradient,
+        ExplodingUpdateRatio,
+        FrozenWeights,
+        SkippedSteps,
+    )
 }

@@ -11,9 +11,13 @@ from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.foreign.json_text import read_json
 from msprobe.monitor.alerts.alert import Alert
+from msprobe.monitor.alerts.attempts import UNFINISHED, Attempt, judged_attempt
 from msprobe.monitor.alerts.cells import Block, History, Step
+from msprobe.monitor.alerts.journal import Journal
 from msprobe.monitor.alerts.rules import Found
+from msprobe.monitor.alerts.sentence import analyse_command, second_run, sentence, shown
 from msprobe.monitor.alerts.settings import AlertSettings
+from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.measurements import Run, StepMetrics
 from msprobe.monitor.series import label_of
 from msprobe.monitor.tags import tag_of
@@ -29,11 +33,12 @@ OnAlert = Callable[[Sequence[Alert]], None]
 # A tensor that stays wrong is told this often within this many steps.
 _MOST_REPEATS = 5
 _REPEATS_WITHIN = 100
-_MOST_LINES_OF_STEP = 20
 _MOST_RECORDS = 20_000
+# Up to so many alerts anomaly.json is written at once, and behind them when sinks are flushed; the journal has all.
+_MOST_AT_ONCE = 500
 
 # The order in which quantities come about in a micro step, and after all of them.
-_IN_MICRO_STEP = {"actv": 0, "actv_grad": 1, "grad_unreduced": 2}
+_IN_MICRO_STEP = {"actv": 0, SCALARS: 1, "actv_grad": 2, "grad_unreduced": 3}
 _AFTERWARDS = ("grad_reduced", "exp_avg", "exp_avg_sq", "param_origin", "other", "update", "param_updated")
 
 
@@ -43,6 +48,8 @@ class AlertSink:
     ``pipeline_stage``, ``group_mates``: of this rank in its pipeline group; the rank itself by default. ``on_alert``:
     callbacks; one that raises is told once and not called again.
     """
+
+    is_first = True
 
     def __init__(
         self,
@@ -63,44 +70,50 @@ class AlertSink:
         self._unwritten = False
         self._begun = False
         self._is_told_how = False
+        self._journal: Journal | None = None
+        self._judged_steps = 0
+        self._last_step: int | None = None
+        # What attempts at the step that runs have raised.
+        self._of_attempts: set[tuple[str, str, int | None, str]] = set()
         self.alerts = 0
         self.held_back = 0
 
     def open(self, run: Run) -> None:
-        """Remember whose steps they are."""
+        """Remember whose steps they are, and begin their journal. Raises PathError."""
         self._run = run
+        if run.folder and self._settings.rules:
+            self._journal = Journal(run.folder, run.rank, [rule.name for rule in self._settings.rules])
 
     def write(self, metrics: StepMetrics) -> None:
-        """Judge the step."""
+        """Judge the step; its alerts are on the disk when this returns. Raises PathError."""
         step = self._history.step(metrics)
         alerts = self._told(self._judged(step))
         self._history.feed(step)
-        if not alerts:
-            return
-        for alert in alerts[:_MOST_LINES_OF_STEP]:
-            log.warning(alert.text)
-        if len(alerts) > _MOST_LINES_OF_STEP:
-            log.warning(f"{len(alerts) - _MOST_LINES_OF_STEP} more alerts at step {metrics.step}.")
-        self._tell_how_to_record(metrics.step)
-        if self._settings.dump:
-            for alert in alerts:
-                if len(self._records) < _MOST_RECORDS:
-                    self._records[alert.key] = alert.record()
-                    self._details[alert.key] = alert.details()
-                    self._unwritten = True
-        for callback in list(self._on_alert):
-            try:
-                callback(alerts)
-            except Exception as problem:
-                self._on_alert.remove(callback)
-                log.error(f"a callback for alerts failed and is not called again: {type(problem).__name__}: {problem}")
+        self._judged_steps += 1
+        self._last_step = metrics.step
+        self._raise(alerts)
+        self._of_attempts.clear()
+
+    def attempt(self, attempt: Attempt, metrics: StepMetrics | None) -> None:
+        """Judge what became no step, by the rules that need no other steps. Raises PathError."""
+        made = metrics or StepMetrics(attempt.step, (), {})
+        step = self._history.step(made)
+        found = list(judged_attempt(self._settings.rules, step, attempt))
+        known = [(rule, one) for rule, one in found if _key(step, one) not in self._of_attempts]
+        self._of_attempts.update(_key(step, one) for _, one in known)
+        self._raise(self._alerts_of(step, known), UNFINISHED[attempt.why])
 
     def flush(self) -> None:
         """Write ``anomaly.json``, if there is something new for it. Raises PathError."""
         if not self._unwritten:
             return
         folder = make_folder(os.path.join(self._run.base, FOLDER, f"rank{self._run.rank}"))
-        files = ((str(folder / FILE), self._records), (str(folder / DETAILS_FILE), self._details))
+        # The files of 8.1.1 have one place for each rank: of several monitors at once the first has it.
+        mark = f".monitor{self._run.monitor}.json" if self._run.monitor else ""
+        files = (
+            (str(folder / FILE).removesuffix(".json" if mark else "") + mark, self._records),
+            (str(folder / DETAILS_FILE).removesuffix(".json" if mark else "") + mark, self._details),
+        )
         for path, content in files:
             if not self._begun:
                 self._keep_earlier(path, content)
@@ -111,10 +124,36 @@ class AlertSink:
     def close(self) -> None:
         """Write what is left, and say how much was held back."""
         self.flush()
+        if self._journal is not None:
+            self._journal.end(self._judged_steps, self._last_step, self.held_back)
+            self._journal = None
         if self._begun:
             log.info(f"anomaly.json is at {os.path.join(self._run.base, FOLDER, f'rank{self._run.rank}')}.")
         if self.held_back:
             log.info(f"{self.held_back} further alerts were held back: their tensors had raised several just before.")
+
+    def _raise(self, alerts: Sequence[Alert], unfinished: str = "") -> None:
+        """Write alerts of one step, and tell of them."""
+        if not alerts:
+            return
+        if self._journal is not None:
+            self._journal.add({"key": one.key, **one.record(), **one.details()} for one in alerts)
+        if self._settings.dump:
+            for alert in alerts:
+                if len(self._records) < _MOST_RECORDS:
+                    self._records[alert.key] = alert.record()
+                    self._details[alert.key] = alert.details()
+                    self._unwritten = True
+            if len(self._records) <= _MOST_AT_ONCE:
+                self.flush()
+        log.warning(sentence(alerts, analyse_command(self._run.base), unfinished))
+        self._tell_how_to_record(alerts[0].step)
+        for callback in list(self._on_alert):
+            try:
+                callback(alerts)
+            except Exception as problem:
+                self._on_alert.remove(callback)
+                log.error(f"a callback for alerts failed and is not called again: {type(problem).__name__}: {problem}")
 
     def _tell_how_to_record(self, step: int) -> None:
         """Once: what was wrong in a step is told when it is over; a second run records it."""
@@ -130,10 +169,16 @@ class AlertSink:
         for rule in self._settings.rules:
             for one in rule.judge(step):
                 found.setdefault((one.quantity, one.at, one.op), (rule.name, one))
+        # What an attempt at this step has raised already is not raised again.
+        known = self._of_attempts
+        return self._alerts_of(step, [one for one in found.values() if not known or _key(step, one[1]) not in known])
+
+    def _alerts_of(self, step: Step, found: Sequence[tuple[str, Found]]) -> list[Alert]:
+        """In the order of execution."""
         if not found:
             return []
         calls = _call_ids(step)
-        alerts = [self._alert(step, rule, one, calls) for rule, one in found.values()]
+        alerts = [self._alert(step, rule, one, calls) for rule, one in found]
         return sorted(alerts, key=lambda alert: alert.call_id)
 
     def _told(self, alerts: list[Alert]) -> list[Alert]:
@@ -156,7 +201,7 @@ class AlertSink:
         else:
             row = block.rows[found.at]
             stage, name, micro = row.stage, row.name, row.micro_step
-        quantity = name if found.quantity == "scalars" else found.quantity
+        quantity = name if found.quantity == SCALARS else found.quantity
         tag = tag_of(stage, name, micro, rank, quantity)
         mean = _mean(block, found)
         why = found.reason or f"history mean {mean}"
@@ -174,7 +219,9 @@ class AlertSink:
             message=f"Rule {rule} reports anomaly signal in ('{tag}', '{found.op}') at step {step.number}, "
             f"current value {found.value}, {why}.",
             group_mates=tuple(self._group_mates or (rank,)),
-            text=_text_of(step.number, rule, label_of(stage, name, micro), quantity, found, mean),
+            text=_text_of(step.number, rank, rule, label_of(stage, name, micro), quantity, found, mean),
+            limit=found.limit,
+            what=_what(label_of(stage, name, micro), quantity),
         )
 
     def _keep_earlier(self, path: str, content: dict[str, dict[str, object]]) -> None:
@@ -211,6 +258,13 @@ class _Repeats:
         return self.told <= _MOST_REPEATS
 
 
+def _key(step: Step, found: Found) -> tuple[str, str, int | None, str]:
+    """Which number was found: quantity, name, micro step, operator."""
+    block = step.blocks.get(found.quantity)
+    row = None if block is None else block.rows[found.at]
+    return found.quantity, "" if row is None else row.name, None if row is None else row.micro_step, found.op
+
+
 def _mean(block: Block | None, found: Found) -> float | str:
     column = None if block is None else block.column(found.op)
     if block is None or column is None or block.seen[found.at, column] == 0:
@@ -218,24 +272,18 @@ def _mean(block: Block | None, found: Found) -> float | str:
     return float(block.means[found.at, column])
 
 
-def second_run(step: int) -> str:
-    """How the step of an alert, and the one before it, are recorded by a second run."""
-    steps = [*([step - 1] if step else []), step]
-    return (
-        f"Step {step} is over, and cannot be recorded any more. Where the training can be repeated (seed and data, or a"
-        f" checkpoint before it), run it again with"
-        f' {{"task": "statistics", "level": "mix", "dump_path": "./dump_of_alert", "step": {steps}}} as record.json and'
-        " `msprobe run --config record.json SCRIPT` (--first-step N behind a checkpoint of step N), or with"
-        " PrecisionDebugger in the program; `msprobe check ./dump_of_alert` names where a NaN begins."
-    )
-
-
-def _text_of(step: int, rule: str, label: str, quantity: str, found: Found, mean: float | str) -> str:
+def _text_of(step: int, rank: int, rule: str, label: str, quantity: str, found: Found, mean: float | str) -> str:
     """An alert for people, in the words of the csv files."""
-    where = f"{found.op} of {quantity} {label}" if quantity != label else quantity
+    where = f"{found.op} of {_what(label, quantity)}" if quantity != label else quantity
     usual = found.reason or (f"usual is {mean:.6g}" if isinstance(mean, float) else "")
-    value = f"{found.value:.6g}" if isinstance(found.value, float) else str(found.value)
-    return f"Alert at step {step}: {where} is {value}{f' ({usual})' if usual else ''}; rule {rule}."
+    limit = f"limit: {found.limit}" if found.limit and found.limit not in usual else ""
+    why = "; ".join(filter(None, (limit, usual)))
+    shown_why = f" ({why})" if why else ""
+    return f"Alert at step {step} on rank {rank}: {where} is {shown(found.value)}{shown_why}; rule {rule}."
+
+
+def _what(label: str, quantity: str) -> str:
+    return quantity if quantity == label else f"{quantity} {label}"
 
 
 def _call_ids(step: Step) -> dict[tuple[str, int], int]:

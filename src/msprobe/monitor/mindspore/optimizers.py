@@ -22,6 +22,10 @@ class Optimizers:
         """See the protocol."""
         return optimizer is self._own
 
+    def steps_taken(self) -> int:
+        """Not known: what it counts may lie on a device."""
+        return 0
+
     @property
     def parts(self) -> int:
         """One step is one."""

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import base64
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.monitor.alerts.alert import parse_tag
-from msprobe.monitor.alerts.analysis import read_alerts, read_details
 from msprobe.monitor.alerts.ranks import divergences
-from msprobe.monitor.alerts.sink import FOLDER
+from msprobe.monitor.alerts.reading import read_all_alerts
 from msprobe.monitor.band import departures, half_width
 from msprobe.monitor.csv_files import Table
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.diff import diff
-from msprobe.monitor.files import RunFolder, by_rank, find_runs
+from msprobe.monitor.files import RunFolder, find_runs
 from msprobe.monitor.series import Curve, Series, curves_of, label_of, series_of, tables_of, update_ratio
 from msprobe.monitor.tags import quantity_of_kind
+from msprobe.monitor.whole_runs import newest_of_ranks
 from msprobe.paths import StrPath
 
 # A page of more is slow to open and to send.
@@ -53,13 +51,11 @@ def read_run(path: StrPath) -> Monitored:
         raise InvalidInputError(
             f'"{path}" has no folders of runs, as Dec03_21-34-40-rank0-0123abcd; give the one with them.'
         )
-    ranks = by_rank(runs)
+    ranks = newest_of_ranks(runs)
     tables = {rank: tables_of(ranks[rank]) for rank in sorted(ranks)[:_MOST_RANKS]}
-    base = Path(os.path.abspath(runs[0].path)).parent
     try:
-        details = read_details(base / FOLDER)
-        alerts = {key: {**record, **details.get(key, {})} for key, record in read_alerts(base / FOLDER).items()}
-    except MsprobeError:  # none were dumped
+        alerts = read_all_alerts(path).records
+    except MsprobeError:  # none that can be read
         alerts = {}
     return Monitored(str(path), ranks, tables, alerts)
 

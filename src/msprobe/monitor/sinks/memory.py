@@ -15,6 +15,8 @@ OnMetrics = Callable[[int, Mapping[Quantity, Sequence[Row]]], None]
 class MemorySink:
     """Keeps the last step."""
 
+    is_first = True
+
     def __init__(self) -> None:
         self._rank = 0
         self.last: StepMetrics | None = None

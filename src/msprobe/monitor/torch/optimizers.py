@@ -38,6 +38,16 @@ class Optimizers:
         """True for the optimizer whose steps are those of the training."""
         return self.torch is None or optimizer is self.torch or optimizer in members(self.given)
 
+    def steps_taken(self) -> int:
+        """How many steps the optimizers of torch say that they have taken: by what they keep of their parameters."""
+        found = 0
+        for one in members(self.given):
+            for state in list(getattr(one, "state", {}).values()):
+                step = state.get("step") if isinstance(state, Mapping) else None
+                if isinstance(step, (int, float)) or (isinstance(step, torch.Tensor) and step.numel() == 1):
+                    found = max(found, int(step))
+        return found
+
     @property
     def parts(self) -> int:
         """How many steps of optimizers of torch make one step of the given one."""

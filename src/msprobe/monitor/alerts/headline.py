@@ -1,0 +1,62 @@
+"""The one sentence that ``analyse`` begins with: rank, step, loss, first bad tensor, value, limit, next command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from msprobe.monitor.alerts.alert import Alert, parse_tag
+from msprobe.monitor.alerts.analysis import first_alerts
+from msprobe.monitor.alerts.reading import AlertsRead
+from msprobe.monitor.alerts.sentence import sentence
+from msprobe.monitor.record_next import DUMP
+from msprobe.monitor.tags import quantity_of_kind
+
+
+def headline(found: AlertsRead, steps: Collection[int] = ()) -> str:
+    """Of the earliest step that has alerts, on the rank whose alert came first. There must be one."""
+    records = list(first_alerts(found.records, len(found.records), steps).values())
+    first = records[0]
+    same = [one for one in records if one.get("step") == first.get("step") and one.get("rank") == first.get("rank")]
+    return sentence([_alert_of(one) for one in same], _next_command(found))
+
+
+def _next_command(found: AlertsRead) -> str:
+    """What to call with what the monitor has recorded, or how to record it."""
+    for folder in found.folders:
+        if Path(folder.path, DUMP).is_dir():
+            return f"msprobe check {shlex.quote(str(Path(folder.path, DUMP)))}"
+    return "record this step and the one before it (msprobe run --config record.json SCRIPT), then msprobe check"
+
+
+def _alert_of(record: Mapping[str, Any]) -> Alert:
+    name, micro, kind = parse_tag(str(record.get("tag_name", "")))
+    quantity = quantity_of_kind(kind)
+    what = str(record.get("what") or (quantity if quantity == name else f"{quantity} {name}"))
+    value = record.get("value")
+    try:
+        number = None if value is None else float(value)
+    except (TypeError, ValueError):
+        number = None
+    return Alert(
+        rank=_whole(record.get("rank")),
+        step=_whole(record.get("step")),
+        micro_step=micro or 0,
+        pipeline_stage=_whole(record.get("pp_stage")),
+        stage=_whole(record.get("vpp_stage")),
+        call_id=_whole(record.get("call_id")),
+        tag=str(record.get("tag_name", "")),
+        op=str(record.get("op", "number")),
+        rule=str(record.get("rule", "")),
+        value=number,
+        message=str(record.get("message", "")),
+        group_mates=(),
+        limit=str(record.get("limit", "")),
+        what=what,
+    )
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,121 @@
+"""The alerts of all ranks and runs below a folder, and what of them could not be read: no file is no all-clear."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from msprobe.errors import MsprobeError, PathError
+from msprobe.foreign.opening import is_regular
+from msprobe.monitor.alerts.alert import place_in_training
+from msprobe.monitor.alerts.analysis import Records, read_alerts, read_details
+from msprobe.monitor.alerts.journal import JOURNAL, Judged, read_journal
+from msprobe.monitor.alerts.sink import FILE, FOLDER
+from msprobe.monitor.files import RunFolder, find_runs, parse_folder_name
+from msprobe.monitor.whole_runs import recorded_steps
+from msprobe.paths import StrPath
+
+
+@dataclass(frozen=True, slots=True)
+class AlertsRead:
+    """``records``: by key, the earliest in the training first, each with the rule, the value, the limit and the text
+    where they are known. ``read``: what was judged, a line for each run of a rank; ``unread``: what is not known.
+    ``folders``: the runs.
+    """
+
+    records: Records
+    read: tuple[str, ...]
+    unread: tuple[str, ...]
+    folders: tuple[RunFolder, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if of all that is there it is known whether rules have fired."""
+        return bool(self.read) and not self.unread
+
+
+def read_all_alerts(folder: StrPath) -> AlertsRead:
+    """``folder``: the output folder of the monitor, that of one run, or ``anomaly_detected``. Raises PathError and
+    InvalidInputError.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        kind = "is not a folder" if os.path.lexists(path) else "does not exist"
+        raise PathError(f'"{folder}" {kind}; give the output folder of the monitor (MONITOR_OUTPUT_DIR).')
+    absolute = Path(os.path.abspath(path))
+    is_one_run = parse_folder_name(absolute.name) is not None
+    base = absolute.parent if absolute.name == FOLDER or is_one_run else absolute
+    detected = base / FOLDER
+    if not detected.is_dir() and not is_one_run and _ranks_of_files(path):
+        detected = path
+    folders = [replace(one, path=absolute) for one in find_runs(absolute)] if is_one_run else find_runs(base)
+    journals = [_journal_of(one) for one in folders]
+    ranks = _ranks_of_files(detected)
+    without = {one.rank for one, journal in zip(folders, journals, strict=True) if not isinstance(journal, Judged)}
+    of_files = {rank for rank in ranks if rank in without or rank not in {one.rank for one in folders}}
+    found: dict[str, Mapping[str, Any]] = {}
+    if of_files:
+        details = read_details(detected)
+        found = {
+            key: {**record, **details.get(key, {})}
+            for key, record in read_alerts(detected).items()
+            if record.get("rank") in of_files or not isinstance(record.get("rank"), int)
+        }
+    read = [f"rank {rank}: {FOLDER}/rank{rank}/{FILE}" for rank in sorted(of_files)]
+    unread: list[str] = []
+    for one, journal in zip(folders, journals, strict=True):
+        if isinstance(journal, Judged):
+            read.append(_judged(one, journal))
+            unread += [f"rank {one.rank} ({one.path.name}): {journal.damaged} damaged lines of {JOURNAL}"] * bool(
+                journal.damaged
+            )
+            for alert in journal.alerts:
+                key = str(alert.get("key", ""))
+                found[key if key not in found else f"{key} {one.path.name}"] = alert
+        elif one.rank not in of_files:
+            unread.append(f"rank {one.rank} ({one.path.name}): {journal}")
+    if not folders and not of_files:
+        unread.append(f'"{folder}" has neither a folder of a run nor a file {FILE}')
+    records = dict(sorted(found.items(), key=lambda entry: place_in_training(entry[1])))
+    return AlertsRead(records, tuple(read), tuple(unread), tuple(folders))
+
+
+def _journal_of(folder: RunFolder) -> Judged | str:
+    """What rules have said of a run, or why that is not known."""
+    try:
+        journal = read_journal(folder.path)
+    except PathError as problem:
+        return problem.message.rstrip(".")
+    if journal is not None and journal.rules:
+        return journal
+    config = folder.about.get("config")
+    alert = config.get("alert") if isinstance(config, dict) else None
+    if isinstance(config, dict) and not (isinstance(alert, dict) and alert.get("rules")):
+        return 'no rule looked at it: its configuration has none in "alert"'
+    return f"it has no file {JOURNAL}, so whether a rule has fired is not known"
+
+
+def _judged(folder: RunFolder, journal: Judged) -> str:
+    last = journal.last_step
+    if last is None:
+        try:
+            steps = recorded_steps(folder)
+        except (MsprobeError, OSError):
+            steps = None
+        last = None if steps is None else steps[1]
+    until = "no step" if last is None else f"up to step {last}"
+    ended = "" if journal.is_ended else ", which has not ended or was killed"
+    return f"rank {folder.rank} ({folder.path.name}{ended}): {until}, by {', '.join(journal.rules)}"
+
+
+def _ranks_of_files(folder: Path) -> set[int]:
+    """The ranks that have a file of alerts in ``anomaly_detected``."""
+    try:
+        names: Sequence[str] = os.listdir(folder)
+    except OSError:
+        return set()
+    ranks = [name for name in names if name.startswith("rank") and name[4:].isdecimal() and len(name) < 14]
+    return {int(name[4:]) for name in ranks if is_regular(folder / name / FILE)}

@@ -1,0 +1,128 @@
+"""What of two runs a comparison has read, and what not, so that "no bad step" is said of nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msprobe.monitor.csv_files import Table
+from msprobe.monitor.files import RunFolder, find_runs
+from msprobe.monitor.sketch import FILE_NAME, Sketch, unread_bytes
+from msprobe.monitor.whole_runs import WholeRun, whole_runs
+from msprobe.paths import StrPath
+
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Runs that answer to each other: of the same rank and monitor. ``name``: empty if the rank has only one."""
+
+    rank: int
+    name: str
+    first: WholeRun
+    second: WholeRun
+
+
+def pairs_of(first: StrPath, second: StrPath) -> tuple[list[Pair], list[str]]:
+    """The pairs in two folders, and what of them is in no pair. Raises PathError."""
+    sides = [_by_place(find_runs(path)) for path in (first, second)]
+    ranks = [{rank for rank, _, _ in side} for side in sides]
+    if not ranks[0] & ranks[1] and len(ranks[0]) == len(ranks[1]) == 1:
+        (rank,) = ranks[1]
+        sides[0] = {(rank, monitor, place): run for (_, monitor, place), run in sides[0].items()}
+    found = []
+    for place in sorted(sides[0].keys() & sides[1].keys()):
+        several = sum(other[0] == place[0] for side in sides for other in side) > 2
+        ours, theirs = sides[0][place], sides[1][place]
+        found.append(Pair(place[0], str(theirs) if several else "", ours, theirs))
+    alone = [
+        f"rank {place[0]} of {which} alone: {run}"
+        for which, side, other in (("the first", sides[0], sides[1]), ("the second", sides[1], sides[0]))
+        for place, run in sorted(side.items())
+        if place not in other
+    ]
+    return found, alone
+
+
+def missing_parts(
+    pair: Pair, sketches: Sequence[Sequence[Sketch]], tables: Sequence[Mapping[str, Table]]
+) -> Iterable[str]:
+    """What one of a pair lacks that the other has, or that cannot be read. ``tables``: none where sketches were."""
+    lead = f"rank {pair.rank}"
+    ours, theirs = ({group.quantity for one in side for group in one.groups} for side in sketches)
+    for which, here, there in (("the first", ours, theirs), ("the second", theirs, ours)):
+        names = sorted(here - there)
+        if names:
+            yield f"{lead}: {', '.join(names)} of {which} alone"
+    yield from _holes(lead, pair, [sorted(one.step for one in side) for side in sketches])
+    for side in tables:
+        for quantity, table in side.items():
+            if table.damaged:
+                yield f"{lead}: {table.damaged} damaged lines of {quantity}"
+    if not any(tables):
+        for run in (pair.first, pair.second):
+            for folder in run.folders:
+                path = Path(folder.path, FILE_NAME)
+                unread = unread_bytes(path) if os.path.isfile(path) else 0
+                if unread:
+                    yield f"{lead}: {unread} damaged bytes of {path}"
+
+
+def _by_place(folders: list[RunFolder]) -> dict[tuple[int, int, int], WholeRun]:
+    """Rank, monitor and which of its runs -> the run."""
+    found: dict[tuple[int, int, int], WholeRun] = {}
+    for run in whole_runs(folders):
+        place = next(at for at in range(len(folders)) if (run.rank, run.monitor, at) not in found)
+        found[run.rank, run.monitor, place] = run
+    return found
+
+
+def _holes(lead: str, pair: Pair, steps: Sequence[list[int]]) -> Iterable[str]:
+    """Steps between the first and the last that both have, which one of them lacks without having been asked to."""
+    if not all(steps):
+        return
+    begin, end = max(side[0] for side in steps), min(side[-1] for side in steps)
+    both = set(steps[0]) & set(steps[1])
+    grids = [_interval(pair.first), _interval(pair.second)]
+    for which, here, grid in (("the first", steps[1], grids[0]), ("the second", steps[0], grids[1])):
+        lacking = [step for step in here if begin <= step <= end and step not in both]
+        if grid is not None:
+            start, every = grid
+            lacking = [step for step in lacking if (step - start) % every == 0]
+        if lacking:
+            yield f"{lead}: {len(lacking)} steps that {which} lacks ({_spans(lacking)})"
+
+
+def run_interval(folder: RunFolder) -> int:
+    """Every how many steps one is measured, as the configuration of the run says; 1 if it does not."""
+    grid = _interval_of(folder)
+    return 1 if grid is None else grid[1]
+
+
+def _interval(run: WholeRun) -> tuple[int, int] | None:
+    return _interval_of(run.folders[0])
+
+
+def _interval_of(folder: RunFolder) -> tuple[int, int] | None:
+    """The first step and the interval that the configuration asks for."""
+    config = folder.about.get("config")
+    if not isinstance(config, Mapping):
+        return None
+    found = [config.get("start_step", 0), config.get("step_interval", 1)]
+    if not all(isinstance(one, int) and not isinstance(one, bool) for one in found) or found[1] < 1:
+        return None
+    return found[0], found[1]
+
+
+def _spans(steps: Sequence[int]) -> str:
+    spans: list[list[int]] = []
+    for step in steps:
+        if spans and spans[-1][1] == step - 1:
+            spans[-1][1] = step
+        else:
+            spans.append([step, step])
+    shown = [str(a) if a == b else f"{a} to {b}" for a, b in spans[:_MOST_NAMED]]
+    return ", ".join(shown) + (", ..." if len(spans) > _MOST_NAMED else "")

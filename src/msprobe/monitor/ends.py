@@ -1,0 +1,59 @@
+"""How a training begins and ends for its monitor: what a resumed one forgot to say, and what a last step became."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from msprobe import log
+from msprobe.errors import MsprobeError
+from msprobe.monitor.files import find_runs
+from msprobe.monitor.outputs import Output
+from msprobe.monitor.whole_runs import recorded_steps
+
+
+def warn_of_forgotten_start(output: Output, steps_taken: int) -> None:
+    """Warn where a training that begins at step 0 goes on: its optimizer has stepped, or its folder has steps.
+
+    ``steps_taken``: by the optimizer.
+    """
+    if steps_taken:
+        log.warning(
+            f"set_monitor(): start_iteration is 0, and the optimizer has taken {steps_taken} steps already. If this"
+            f" training goes on with an earlier one, pass start_iteration={steps_taken}: else its steps are numbered"
+            " from 0, and it counts as a run of its own."
+        )
+        return
+    if output.folder is None or not output.goes_on:
+        return
+    try:
+        folder = find_runs(output.folder)
+        steps = recorded_steps(folder[0]) if folder else None
+    except MsprobeError:
+        return
+    if steps is not None:
+        log.warning(
+            f"set_monitor(): start_iteration is 0, and the folder that append_output goes on with has steps {steps[0]}"
+            f" to {steps[1]}: they are replaced. Pass start_iteration, the number of the first step that is trained."
+        )
+
+
+def end_at_exit(monitor: Any) -> Callable[[], None]:
+    """Stop the monitor when the program ends, while it lives; what is returned can be unregistered."""
+    reference = weakref.ref(monitor)
+
+    def end() -> None:
+        known = reference()
+        if known is not None:
+            known.stop()
+
+    atexit.register(end)
+    return end
+
+
+def is_skipped(event: Any) -> bool:
+    """True for a step that was left out for gradients that are not finite, and not for one that has raised."""
+    inner = getattr(event, "event", event)
+    return bool(getattr(inner, "is_skipped", False)) or not hasattr(event, "error")
