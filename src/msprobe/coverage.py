@@ -6,9 +6,13 @@ and as ``coverage`` in JSON; where a command found nothing in an incomplete inpu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from msprobe.paths import StrPath, write_atomically
 
 #: The status of a command that found nothing wrong in what it read, and did not read all of it.
 INCOMPLETE_STATUS = 2
@@ -70,3 +74,9 @@ def together(parts: Iterable[Coverage]) -> Coverage:
             read[word] = read.get(word, 0) + count
         not_read.update(dict.fromkeys(part.not_read))
     return Coverage(read, tuple(not_read))
+
+
+def write(coverage: Coverage, path: StrPath) -> Path:
+    """Write ``{"coverage": ...}`` to a file of its own, for commands whose results are tables. Raises PathError."""
+    write_atomically(path, json.dumps({"coverage": coverage.as_json()}, indent=1).encode() + b"\n", fsync=False)
+    return Path(path)
