@@ -32,15 +32,20 @@ def execute(args: argparse.Namespace) -> int:
     """Compare the two, print what was found and where the files are."""
     if args.top < 0:
         raise UsageError("--top must be 0 or more.")
+    from msprobe import coverage
     from msprobe.cli.output_folder import usable_output
-    from msprobe.precheck.precision_compare import judged, lines, write
+    from msprobe.precheck.precision_compare import coverage_of, judged, lines, write
     from msprobe.report.phrases import clean
 
     usable_output(args.out_path)
     rows = judged(args.npu_csv_path, args.gpu_csv_path, args.standard)
+    covered = coverage_of(rows, args.gpu_csv_path)
     paths = write(rows, args.out_path)
     for line in lines(rows, args.top):
         say(clean(line))
-    for path in paths:
+    if not covered.is_complete:
+        say(clean(covered.sentence()))
+    in_json = paths[0].with_name(paths[0].name.replace("_result_", "_coverage_")).with_suffix(".json")
+    for path in (*paths, coverage.write(covered, in_json)):
         say(clean(f"  {path}"))
     return 0

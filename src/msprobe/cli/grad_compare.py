@@ -1,6 +1,7 @@
 """``msprobe grad_compare A B -o OUT``: where the gradients of two runs part that ``grad_probe`` has recorded.
 
-Exit status: 0 no suspicious gradient; 1 there are some; 2 bad input.
+Exit status: 0 no suspicious gradient; 1 there are some; 2 none in what could be compared, which is not all, or bad
+input.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _EPILOG = """\
 Give the dump_path of both runs, or a folder rank{N} of each. Writes gradients.html (all curves), verdict.csv (what is
 suspicious, in the order in which to look at it) and, for each rank, similarities.csv and pictures (with matplotlib).
 A gradient is suspicious where fewer than 97 in 100 of its elements point the same way in the first step, or 3 in 100
-more than a step before do not. Exit status: 0 no suspicious gradient; 1 there are some; 2 bad input.
+more than a step before do not. Exit status: 0 no suspicious gradient; 1 there are some; 2 none in
+what could be compared, which is not all, or bad input.
 """
 
 

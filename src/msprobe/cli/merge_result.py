@@ -19,8 +19,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Merge, and say where the result is."""
-    from msprobe.report.merged_sheet import merge_result
+    """Merge, and say where the result is and what is not in it; 2 if a rank or a name is missing."""
+    from msprobe.report.merged_sheet import merge_with_coverage
 
-    say(f"merged results: {merge_result(args.input_dir, args.output_dir, args.config_path)}")
-    return 0
+    path, covered = merge_with_coverage(args.input_dir, args.output_dir, args.config_path)
+    counted = ", ".join(f"{count} {word}" for word, count in covered.read.items())
+    say(f"merged results: {path} ({counted})")
+    if not covered.is_complete:
+        say(covered.sentence("merged"))
+    return covered.status(found=False)

@@ -1,6 +1,6 @@
 """``msprobe nan_analyze -i DUMP -o OUT`` (``overflow_check`` since 26.2): the first bad value over all ranks.
 
-Exit status: 0 whatever was found; 1 bad input.
+Exit status: 0 whatever was found; 2 nothing was found where not all could be read, or bad input.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def execute(args: argparse.Namespace) -> int:
         with progress("searching") as tell:
             answer = find_first_overflow(args.input_path, asked, tell, workers)
         say(anomaly_bytes(answer).decode(), end="")
-        return 0
+        return _status(answer)
     from msprobe.cli.output_folder import usable_output
 
     output = "./output" if args.output_path is None else args.output_path
@@ -81,7 +81,12 @@ def execute(args: argparse.Namespace) -> int:
         answer, file = analyze(args.input_path, output, asked, tell, workers)
     _print(answer, file)
     say_where(file)
-    return 0
+    return _status(answer)
+
+
+def _status(answer: OverflowAnswer) -> int:
+    """0 whatever was found; 2 where nothing was and not all of the dump was there to be searched."""
+    return 0 if answer.nodes else answer.coverage.status(found=False)
 
 
 def _asked(args: argparse.Namespace) -> Asked:

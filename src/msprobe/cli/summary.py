@@ -38,7 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Print the summary; 1 if a part of the dump cannot be read, 2 if there is no dump."""
-    from msprobe.store.damage import lost_parts, missing_ranks
+    from msprobe.diagnose.covered import of_dump
+    from msprobe.store.damage import in_words, lost_parts, missing_ranks
     from msprobe.store.reader import open_dump
 
     try:
@@ -49,6 +50,8 @@ def execute(args: argparse.Namespace) -> int:
         say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
     status = 0
+    unread: list[str] = []
+    parts = 0
     shown: tuple[str, str, str] | None = None
     origins: dict[int | str, dict[tuple[str, object], list[int]]] = {}
     for step in dump.steps:
@@ -63,8 +66,10 @@ def execute(args: argparse.Namespace) -> int:
                 raise
             except MsprobeError as problem:
                 say(f"{_place(step, rank)} cannot be read: {problem.message}")
+                unread.append(in_words(step, rank, problem.message))
                 status = 1
                 continue
+            parts += 1
             about = (found.task, found.level, found.framework)
             if about != shown:
                 task, level, framework = map(_clean, about)
@@ -80,6 +85,9 @@ def execute(args: argparse.Namespace) -> int:
         status = 1
     for text in missing_ranks(dump):
         say(f"  {_clean(text)}")
+    covered = of_dump({"parts": parts}, [*unread, *lost_parts(dump), *missing_ranks(dump)])
+    if not covered.is_complete:
+        say(_clean(covered.sentence("read")))
     for rank, steps in origins.items():
         if len(steps) > 1:
             told = "; ".join(f"{_numbers(found)} of process {process}" for (process, _), found in steps.items())

@@ -19,6 +19,7 @@ from msprobe.compare.problems import ComparisonError
 from msprobe.config.declared import Declared, demand, is_list, is_object, is_text, read_declared, wrong
 from msprobe.config.mistakes import did_you_mean, raise_in_one_line, shown
 from msprobe.config.yaml_source import read_yaml
+from msprobe.coverage import Coverage, NotRead
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError, PathError
 from msprobe.paths import StrPath
@@ -196,6 +197,26 @@ def merge_results(config: MergeConfig, results: Sequence[RankResult]) -> list[Me
         folder = results[0].path.parent
         raise MergeError(f'none of the results in "{folder}" has a tensor of {", ".join(config.apis)}.')
     return [_merged(metric, tables, config) for metric in chosen]
+
+
+def coverage_of(config: MergeConfig, results: Sequence[RankResult], merged: Sequence[MergedMetric]) -> Coverage:
+    """Which ranks and names are in merged results, and which are not: numbers between ranks without a file, names of
+    the configuration that no rank has, tensors that a rank lacks.
+    """
+    numbers = {int(digits) for result in results if (digits := result.label.removeprefix("rank")).isdigit()}
+    missing = [
+        NotRead(f"rank{at}", "no result of it is there") for at in range(max(numbers, default=0)) if at not in numbers
+    ]
+    names = merged[0].names if merged else ()
+    alone = MergeConfig(config.apis)
+    there = {alone.place(name) for name in names}
+    missing += [NotRead(api, "no rank has a tensor of it") for at, api in enumerate(config.apis) if at not in there]
+    for at, label in enumerate(merged[0].labels if merged else ()):
+        lacking = [name for name, row in zip(names, merged[0].rows, strict=True) if row[at] is None]
+        if lacking:
+            more = ", ..." if len(lacking) > 1 else ""
+            missing.append(NotRead(f"{len(lacking)} of {len(names)} tensors ({lacking[0]}{more})", f"not in {label}"))
+    return Coverage({"ranks": len(results), "tensors": len(names), "metrics": len(merged)}, tuple(missing))
 
 
 def _mode(header: Sequence[str], path: Path) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
+from msprobe.coverage import Coverage
+from msprobe.diagnose.covered import of_comparison
 from msprobe.diagnose.evidence import Because, Fact
 from msprobe.diagnose.steps.timeline import Direction
 
@@ -174,6 +176,11 @@ class Verdict:
         return isinstance(found, dict) and 2 * found["pairs"] < found["of_fewer"]
 
     @property
+    def coverage(self) -> Coverage:
+        """What was compared, and what of either side was not."""
+        return of_comparison(self.summary, self.notes)
+
+    @property
     def exit_code(self) -> int:
         """0: they agree, or differ harmlessly; 1: they part; 2: not comparable, or not all that both have was."""
         if self.status in ("agree", "harmless"):
@@ -188,6 +195,7 @@ class Verdict:
             "candidate": self.candidate,
             "reference": self.reference,
             "summary": plain(self.summary) | {"kinds": dict(Counter(f.kind for f in self.findings))},
+            "coverage": self.coverage.as_json(),
             "notes": list(self.notes),
             "findings": [finding.to_json() for finding in self.findings],
         }

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from msprobe import log, paths
+from msprobe import coverage, log, paths
+from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.json_text import read_json
 from msprobe.foreign.patterns import compile_pattern
@@ -44,18 +45,28 @@ class GradientComparison:
     written: list[Path] = field(default_factory=list)
 
     @property
+    def coverage(self) -> Coverage:
+        """What was compared, and what of either run was not: the notes."""
+        parameters = {name for rank in self.ranks for name in rank.parameters}
+        steps = {step for rank in self.ranks for step in rank.steps}
+        read = {"parameters": len(parameters), "steps": len(steps), "ranks": len(self.ranks)}
+        judged = {f"rank {rank.rank}: {note}" for rank in self.ranks for note in rank.not_judged}
+        parts = [note.rpartition(": ") for note in self.notes if note not in judged]
+        return Coverage(read, tuple(NotRead(what or why, why if what else "not compared") for what, _, why in parts))
+
+    @property
     def exit_code(self) -> int:
-        """1 if there is a problem, else 0."""
-        return 1 if self.problems else 0
+        """1 if there is a problem; 2 if there is none and not all could be compared; else 0."""
+        return self.coverage.status(bool(self.problems))
 
     @property
     def line(self) -> str:
         """The answer in a line."""
         if self.problems:
             return f"first suspicious: {self.problems[0].line}"
-        parameters = len({name for rank in self.ranks for name in rank.parameters})
-        steps = len({step for rank in self.ranks for step in rank.steps})
-        return f"no suspicious gradient in {parameters} parameters, {steps} steps, {len(self.ranks)} ranks"
+        counts = ", ".join(f"{count} {word}" for word, count in self.coverage.read.items())
+        rest = self.coverage.sentence()
+        return f"no suspicious gradient in {counts}" + (f". {rest}" if rest else "")
 
 
 class GradComparator:
@@ -209,6 +220,7 @@ def _finish(
     result = GradientComparison(ranks, ranked([problem for rank in ranks for problem in rank.problems]))
     result.notes = [*notes, *(f"rank {rank.rank}: {note}" for rank in ranks for note in rank.notes)]
     result.written = write_results(ranks, result.problems, result.notes, output, folder, plot)
+    result.written.append(coverage.write(result.coverage, output / "coverage.json"))
     if quiet:
         return result
     for note in result.notes[:20]:

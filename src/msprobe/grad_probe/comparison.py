@@ -44,6 +44,8 @@ class RankComparison:
     differences: list[Difference] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    #: Those of the notes that are of gradients that were read and are rounding alone.
+    not_judged: list[str] = field(default_factory=list)
 
     def value(self, parameter: str, step: int) -> float | None:
         """The similarity of a parameter at a step; None if there is none."""
@@ -100,7 +102,8 @@ def compare_rank(
                 result.similarities[name][step] = found
                 unjudged.add(verdict_of(sizes[0], name, sizes[1], right_name), name, step)
     result.parameters = list(result.similarities)
-    result.notes += lacking.notes() + unjudged.notes()
+    result.not_judged = unjudged.notes()
+    result.notes += lacking.notes() + result.not_judged
     for place, name in enumerate(result.parameters):
         values = {step: found.value for step, found in result.similarities[name].items() if unjudged.allows(name, step)}
         result.problems += [*unjudged.problems(name, place), *problems_of(rank, name, place, values, limits)]

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from msprobe import log
+from msprobe.coverage import write
 from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError
 from msprobe.graph.between_ranks import find_partners
-from msprobe.graph.folders import DumpFolders, RankFolder, find_folders, pair_folders
+from msprobe.graph.folders import DumpFolders, RankFolder, coverage_of, find_folders, pair_folders
 from msprobe.graph.job import Built, Job, Pair, build
 from msprobe.graph.merge.together import check_ranks
 from msprobe.graph.request import Request
@@ -27,7 +28,8 @@ Tell = Callable[[str], None]
 def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, workers: Workers = ALONE) -> list[Path]:
     """Build what is asked for and write it; the files. ``time`` stands in their names.
 
-    ``workers``: how many ranks are done at once; the files are the same. Raises PathError, InvalidInputError or
+    ``workers``: how many ranks are done at once; the files are the same. Where one side alone has steps or ranks,
+    ``coverage_{time}.json`` says which. Raises PathError, InvalidInputError or
     TaskMismatchError; then nothing is written.
     """
     mine = find_folders(request.candidate, request.fields[0])
@@ -42,7 +44,11 @@ def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, wo
         graphs: list[Built] = []
         for done in run(build, jobs, workers, lambda number: tell(f"read {pairs[number][0][0].path}")):
             graphs += done
-        return _finish(graphs, output, request, "build" if theirs is None else "compare", time, mine)
+        files = _finish(graphs, output, request, "build" if theirs is None else "compare", time, mine)
+        covered = None if theirs is None or request.layouts else coverage_of(mine, theirs, request.fields)
+        if covered is not None and not covered.is_complete:
+            write(covered, output / f"coverage_{time}.json")
+        return files
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from msprobe import log
+from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store import layout
 from msprobe.store.part import DumpPart
@@ -160,15 +161,31 @@ def pair_folders(
     mine = {_place(rank, candidate.kind): rank for rank in candidate.ranks}
     common = [place for place in mine if place in theirs]
     if len(common) < max(len(mine), len(theirs)):
-        sides = " and ".join(
-            f"{field} has {_places(list(side))}" for field, side in zip(fields, (mine, theirs), strict=True)
-        )
         if not common:
+            sides = " and ".join(
+                f"{field} has {_places(list(side))}" for field, side in zip(fields, (mine, theirs), strict=True)
+            )
             raise InvalidInputError(f"no step and rank is on both sides: {sides}.")
         log.warning(
-            f"the two sides hold different steps and ranks: {sides}; the {len(common)} common ones are compared."
+            f"compared are the {len(common)} steps and ranks of both sides. "
+            + coverage_of(candidate, reference, fields).sentence()
         )
     return [(mine[place], theirs[place]) for place in common]
+
+
+def coverage_of(candidate: DumpFolders, reference: DumpFolders, fields: tuple[str, str]) -> Coverage:
+    """Which steps and ranks are on both sides, and which on one alone."""
+    if candidate.kind == "single" or candidate.kind != reference.kind:
+        return Coverage({"dumps": 1})
+    sides = [{_place(rank, side.kind): rank for rank in side.ranks} for side in (candidate, reference)]
+    common = sides[0].keys() & sides[1].keys()
+    parts = [
+        NotRead(_places([place]), f"only in {field}")
+        for field, side in zip(fields, sides, strict=True)
+        for place in side
+        if place not in common
+    ]
+    return Coverage({"dumps": len(common)}, tuple(parts))
 
 
 def _place(rank: RankFolder, kind: Kind) -> tuple[int | None, int]:

@@ -50,7 +50,7 @@ class CheckReport:
     files: CheckFiles
     ranking: Ranking
     #: The same as text and as a page.
-    summaries: tuple[Path, Path]
+    summaries: tuple[Path, ...]
     #: The verdict of three parties; empty without a control.
     compared: tuple[Path, ...]
 

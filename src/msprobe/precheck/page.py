@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from msprobe import coverage
 from msprobe.paths import write_atomically
 from msprobe.precheck.ranking import Entry, Ranking
 from msprobe.precheck.writer import CheckFiles
@@ -22,13 +23,15 @@ _MOST_CALLS = 100
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def write_summary(files: CheckFiles, ranking: Ranking, title: str) -> tuple[Path, Path]:
-    """Write the summary beside the other files of a check; gives the paths of the text and of the page."""
+def write_summary(files: CheckFiles, ranking: Ranking, title: str) -> tuple[Path, ...]:
+    """Write the summary beside the other files of a check; gives the paths of the text, of the page, and
+    of what was checked (JSON)."""
     text = files.result.with_name(f"accuracy_checking_summary_{files.stamp}.txt")
     shown = text.with_suffix(".html")
     write_atomically(text, ("\n".join(ranking.lines(_MOST_CALLS)) + "\n").encode())
     write_atomically(shown, page(ranking, title, _MOST_CALLS))
-    return text, shown
+    in_json = files.result.with_name(f"accuracy_checking_coverage_{files.stamp}.json")
+    return text, shown, coverage.write(ranking.coverage, in_json)
 
 
 def page(ranking: Ranking, title: str, most: int) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msprobe.coverage import Coverage, NotRead
 from msprobe.paths import StrPath, make_folder, write_atomically
 from msprobe.precheck.columns import BLANK, DIRECTED, METRIC_COLUMNS, SCALED, lines_of
 from msprobe.precheck.columns import DETAILS_HEADER as CHECK_HEADER
@@ -84,6 +85,7 @@ _ENDINGS = ("错误比值", "比值", "大于阈值占比比值", "错误率", "
 #: How the name of a row ends that is about the formula of a backward.
 FORMULA = ".backward.formula"
 _UNSORTED = "topk with sorted=False: the order is not defined, and has no effect on an NPU."
+_LONGEST_REASON = 160
 
 
 @dataclass
@@ -163,6 +165,23 @@ def judged(
     return [compare_row(row, theirs.by_name.get(row["API Name"]), profile, same_arguments) for row in ours.rows]
 
 
+def coverage_of(rows: Sequence[Compared], control: StrPath) -> Coverage:
+    """What was compared, and what of either details file was not: rows that the other lacks, and skipped ones."""
+    ours = {row.name for row in rows}
+    lacking = [name for name in Table(control, "-gpu").by_name if name not in ours]
+    parts = [NotRead(_named(lacking), "the candidate's file has none of them")] if lacking else []
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.status == "SKIP":
+            reasons.setdefault(row.message or "no reason is given", []).append(row.name)
+    parts += [NotRead(_named(names), reason[:_LONGEST_REASON]) for reason, names in reasons.items()]
+    return Coverage({"results": sum(row.status != "SKIP" for row in rows)}, tuple(parts))
+
+
+def _named(names: Sequence[str]) -> str:
+    return f"{len(names)} result{'s' if len(names) > 1 else ''}, {names[0]}{', ...' if len(names) > 1 else ''}"
+
+
 def write(rows: Sequence[Compared], output: StrPath, stamp: str | None = None) -> tuple[Path, Path]:
     """Write the result and the details file; gives their paths."""
     folder = make_folder(output)
@@ -200,7 +219,7 @@ def lines(rows: Sequence[Compared], top: int) -> list[str]:
         if parts:
             found.append(f"{direction}: {', '.join(parts)}")
     reasons = Counter(row.message for row in rows if row.status == "SKIP" and row.message)
-    found += [f"  skipped {count}: {reason[:160]}" for reason, count in reasons.most_common(5)]
+    found += [f"  skipped {count}: {reason[:_LONGEST_REASON]}" for reason, count in reasons.most_common(5)]
     failed = sorted((row for row in rows if row.status == "error"), key=lambda row: -row.largest_ratio)
     for number, row in enumerate(failed[:top], 1):
         found.append(f"{number}. {row.name}: {row.reason}")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msprobe.coverage import Coverage, NotRead
 from msprobe.precheck.columns import SCALED
 from msprobe.precheck.executors import RECORDED, is_details_file
 from msprobe.precheck.job import Answer, Task
@@ -52,6 +53,16 @@ class Ranking:
     def allowance(self) -> str:
         """What a control changes of the verdict; empty without one."""
         return self.control and f"judged beside the control ({self.control}), whose errors are allowed"
+
+    @property
+    def coverage(self) -> Coverage:
+        """What was judged, and which calls were not, by reason."""
+        judged = {way: sum(counts.values()) - counts["skip"] for way, counts in self.counts.items()}
+        skipped = [
+            NotRead(f"{count} call{'s' if count > 1 else ''}, {self.first_skipped[reason]}", reason[:160])
+            for reason, count in self.skipped.most_common()
+        ]
+        return Coverage({way: count for way, count in judged.items() if count}, tuple(skipped))
 
     def add(self, answer: Answer) -> None:
         """Count one answer."""

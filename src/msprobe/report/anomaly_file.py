@@ -83,5 +83,6 @@ def _propagation(answer: OverflowAnswer) -> dict[str, Any]:
         ],
         "unmatched_comm": [{"rank": _rank_key(rank), "op_name": name} for rank, name in answer.unmatched],
         "comm_mismatch": answer.mismatch,
+        "coverage": answer.coverage.as_json(),
         "notes": [*answer.unread, *answer.notes],
     }

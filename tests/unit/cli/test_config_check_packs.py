@@ -55,8 +55,13 @@ def test_a_pack_agrees_with_itself(files: Path) -> None:
     call("config_check", "-d", "train1.sh", "a1.yaml", "-o", "s.zip", cwd=files)
     done = call("config_check", "-c", "s.zip", "s.zip", cwd=files)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "No difference that matters." in done.stdout
     folder = files / "config_check_result"
+    told = json.loads((folder / "result.json").read_text())
+    assert (told["level"], told["findings"]) == ("pass", [])
+    assert told["coverage"]["read"] == {"env": 1, "pip": 1, "hyperparameters": 1}
+    not_read = [one["what"] for one in told["coverage"]["not_read"]]
+    assert not_read == ["dataset, weights, random", "the optimizer"]
+    assert all(what in done.stdout.splitlines()[3] for what in not_read)
     assert levels(folder) == {"env": "pass", "pip": "pass", "hyperparameters": "pass"}
     found = read_workbook(folder / "result.xlsx")
     assert [*found] == ["summary", "env", "pip", "hyperparameters", "findings"]

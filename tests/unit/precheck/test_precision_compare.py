@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
 from msprobe.precheck.columns import DETAILS_HEADER
-from msprobe.precheck.precision_compare import Compared, compare_row, lines
+from msprobe.precheck.precision_compare import Compared, compare_row, coverage_of, judged, lines
 from msprobe.precheck.standards import PROFILES
 
 
@@ -55,3 +59,20 @@ def test_the_least_error_that_a_control_counts_with_is_a_few_units_in_strict(
 
     for standard, status in (("strict", strict), ("8.1.1", legacy)):
         assert compare_row(row(candidate), row(control), PROFILES[standard]).status == status
+
+
+def test_what_one_details_file_alone_has_is_named_as_not_compared(tmp_path: Path) -> None:
+    def details(name: str, calls: Sequence[str]) -> Path:
+        known = {"DEVICE Dtype": "torch.float32", "Shape": "(3,)", "Status": "pass"}
+        rows = [{**dict.fromkeys(DETAILS_HEADER, " "), **known, "API Name": f"{one}.forward.output.0"} for one in calls]
+        with open(tmp_path / name, "w", newline="", encoding="utf-8-sig") as file:
+            writer = csv.DictWriter(file, DETAILS_HEADER)
+            writer.writeheader()
+            writer.writerows(rows)
+        return tmp_path / name
+
+    calls = ["Torch.exp.0", "Torch.log.0", "Torch.mul.0", "Torch.add.0"]
+    whole, less = details("whole.csv", calls), details("less.csv", calls[::2])
+    for candidate, control, alone in ((less, whole, "Torch.log.0"), (whole, less, "Torch.log.0")):
+        covered = coverage_of(judged(candidate, control, "8.1.1"), control)
+        assert any(alone in one.what for one in covered.not_read)

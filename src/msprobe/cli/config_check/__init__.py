@@ -1,7 +1,8 @@
 """``msprobe config_check``: what differs before training starts. Each part of it is a module of this package.
 
 A part has ``add_arguments(parser)``, ``is_asked(args)`` and ``execute(args) -> int``. Exit status, of all
-parts: 0 nothing that matters differs, or a pack was written; 1 something does; 2 bad input.
+parts: 0 nothing that matters differs, or a pack was written; 1 something does; 2 bad input, or nothing differs in
+what was read and not all was.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 _EPILOG = """\
-Exit status: 0 nothing that matters differs, or a pack was written; 1 something does, and is named; 2 bad input.
+Exit status: 0 nothing that matters differs, or a pack was written; 1 something does, and is named; 2 bad input, or
+nothing differs in what was read and not all of the input was, which is named.
 """
 
 

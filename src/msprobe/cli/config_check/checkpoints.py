@@ -27,8 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
     group.add_argument(
         "--metrics", choices=("classic", "full"), default="classic", help="full: further measures in the JSON"
     )
-    group.add_argument("--with-optim", action="store_true", help="optimizer and random states go into the JSON, too")
-    group.add_argument("--weights-only", action="store_true", help="leave out optimizer and random states")
+    group.add_argument(
+        "--with-optim", action="store_true", help="optimizer, random and other states go into the JSON, too"
+    )
+    group.add_argument("--weights-only", action="store_true", help="leave out optimizer, random and other states")
     group.add_argument("--allow-missing", action="store_true", help="go on where files of ranks are missing")
     group.add_argument(
         "--earlier", metavar="CKPT", help="a checkpoint from before A: what B has unchanged of it is called stale"
@@ -42,7 +44,10 @@ def is_asked(args: argparse.Namespace) -> bool:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Compare, write the files, print the summary; 1 if the checkpoints differ."""
+    """Compare, write the files, print the summary.
+
+    1 if the checkpoints differ; 2 if they do not and something of them was not compared.
+    """
     from msprobe.cli.progress import progress
     from msprobe.engine import Workers
     from msprobe.environment.checkpoint import results
@@ -68,4 +73,4 @@ def execute(args: argparse.Namespace) -> int:
         say(line)
     for path in files:
         say(f"  {path}")
-    return 1 if result.differs else 0
+    return result.coverage.status(result.differs)

@@ -73,7 +73,7 @@ def _collect(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     from msprobe.environment.configuration.comparison import Options
     from msprobe.errors import InvalidInputError
-    from msprobe.report.configuration.folder import PAGE, WORKBOOK, compare_to_folder
+    from msprobe.report.configuration.folder import PAGE, RESULT, WORKBOOK, compare_to_folder
     from msprobe.report.configuration.text import lines
 
     others = [path for path in args.compare if not _is_pack(path)]
@@ -87,6 +87,6 @@ def _compare(args: argparse.Namespace) -> int:
     for line in lines(result):
         say(line)
     say()
-    for name in (WORKBOOK, PAGE):
+    for name in (WORKBOOK, PAGE, RESULT):
         say(f"  {os.path.join(folder, name)}")
     return 1 if result.differs else 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from msprobe.compare.entry_names import operation, read_name
+from msprobe.coverage import Coverage
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.bad_values import USUAL, Limits, Watcher, bad
 from msprobe.diagnose.check.communication import Rank
@@ -21,6 +22,7 @@ from msprobe.diagnose.check.overflow import finding_of, in_order_of_ranks
 from msprobe.diagnose.check.overflow_words import LARGEST
 from msprobe.diagnose.check.run import CheckResult
 from msprobe.diagnose.check.values import tensors
+from msprobe.diagnose.covered import of_dump
 from msprobe.diagnose.differences.records import numbers
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
@@ -101,6 +103,11 @@ class OverflowAnswer:
     ranks: int
     records: int
     asked: Asked = Asked()
+
+    @property
+    def coverage(self) -> Coverage:
+        """What was searched, and what of the dump was not."""
+        return of_dump({"steps": self.steps, "ranks": self.ranks, "records": self.records}, self.unread)
 
     def as_check(self) -> CheckResult:
         """The same as the one check of a dump, for those who show such."""
@@ -304,8 +311,8 @@ class _Search:
             status="clean" if not nodes else "harmless" if all(one.finding.harmless for one in nodes) else "found",
             dump=path,
             nodes=tuple(nodes),
-            notes=tuple(dict.fromkeys((*self._notes, *missing_ranks(self.dump)))),
-            unread=tuple(self._unread),
+            notes=tuple(dict.fromkeys(self._notes)),
+            unread=(*self._unread, *missing_ranks(self.dump)),
             unmatched=tuple(self._unmatched),
             mismatch=self._mismatch,
             steps=self._steps,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from msprobe.coverage import Coverage
 from msprobe.diagnose.check.across import Across
 from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, RankCalls, Shared
@@ -17,6 +18,7 @@ from msprobe.diagnose.check.registry import CHECKS, Check
 from msprobe.diagnose.check.remarks import Notes
 from msprobe.diagnose.check.replica import Replica
 from msprobe.diagnose.check.sight import Sight
+from msprobe.diagnose.covered import of_dump
 from msprobe.diagnose.findings import Finding, plain
 from msprobe.diagnose.places import Places
 from msprobe.diagnose.wording import Wording
@@ -37,7 +39,7 @@ class CheckResult:
     """What the checks say of a dump.
 
     ``status``: ``clean`` (nothing found), ``harmless`` (nothing of what was found reaches a loss, a gradient or a
-    weight) or ``found``. ``unread`` tells the parts of the dump that could not be read, one sentence each.
+    weight) or ``found``. ``unread``: the parts of the dump that are missing or could not be read, one sentence each.
     """
 
     status: Literal["clean", "harmless", "found"]
@@ -46,6 +48,11 @@ class CheckResult:
     notes: tuple[str, ...] = ()
     summary: dict[str, Any] = field(default_factory=dict, hash=False)
     unread: tuple[str, ...] = ()
+
+    @property
+    def coverage(self) -> Coverage:
+        """What was looked at, and what of the dump was not."""
+        return of_dump({key: self.summary.get(key) for key in ("steps", "records")}, self.unread)
 
     @property
     def exit_code(self) -> int:
@@ -62,6 +69,7 @@ class CheckResult:
             "dump": self.dump,
             "summary": plain(self.summary) | {"kinds": dict(Counter(found.kind for found in self.findings))},
             "unread": list(self.unread),
+            "coverage": self.coverage.as_json(),
             "notes": list(self.notes),
             "findings": [found.to_json() for found in self.findings],
         }
@@ -200,7 +208,7 @@ class _Running:
             raise next(iter(self._broken.values()))
         if not self._records:
             raise InvalidInputError(f'"{path}" holds no record; nothing was recorded, or another folder is meant.')
-        unread = [*self._broken, *lost_parts(self._dump)]
+        unread = [*self._broken, *lost_parts(self._dump), *missing_ranks(self._dump)]
         if self._unread.count:
             number = Wording("{} tensor files", self._unread.count) if self._unread.count > 1 else "a tensor file"
             unread.append(Wording("{} cannot be read: {}", number, self._unread))
@@ -208,7 +216,7 @@ class _Running:
             status="clean" if not self._count else "harmless" if self._harmless else "found",
             dump=str(path),
             findings=tuple(found for _, found in sorted(self._findings, key=_place)[:_MOST]),
-            notes=tuple(dict.fromkeys((*missing_ranks(self._dump), *self._notes.lines()))),
+            notes=tuple(dict.fromkeys(self._notes.lines())),
             unread=tuple(unread),
             summary={
                 "steps": len(self._dump.steps),

@@ -10,32 +10,37 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msprobe import engine
+from msprobe.coverage import Coverage, NotRead
 from msprobe.engine import ALONE, Workers
 from msprobe.environment.checkpoint.contents import SECTIONS, Checkpoint, Section
+from msprobe.environment.checkpoint.copies import without_copies
+from msprobe.environment.checkpoint.keys import of_common_keys, with_keys_of
 from msprobe.environment.checkpoint.measuring import Kind, Measures, measure
 from msprobe.environment.checkpoint.naming import Pair, apply_map, in_same_words, pair_up, read_map
 from msprobe.environment.checkpoint.opening import open_checkpoint
 from msprobe.environment.checkpoint.optimizer_states import on_common_terms
 from msprobe.environment.checkpoint.tensors import Replicas, Tensor
-from msprobe.environment.checkpoint.tied_heads import without_tied_heads
 from msprobe.errors import MsprobeError
 from msprobe.store.dtypes import ELEMENT_TYPES
 
 _BYTES_A_JOB = 256 << 20
 _PAIRS_A_JOB = 2000
-# A cosine that weights of two trainings have by chance.
-_UNRELATED = 0.5
 _MOST_EXCHANGED = 4
+_MOST_FACTS = 5
+_OPTIMIZER = "optimizer state"
+_NUMBERS = re.compile(r"(?:.*\.)?param_groups\.\d+\.(?:params|param_names)(?:\.\d+)?$")
 # What Megatron calls a piece, behind which its number of all pieces comes: rng_state/shard_0.1_1.2
 _SHARD = re.compile(r"([^./]*/shard_([\d.]+)_)")
 #: What matters first comes first.
 ORDER: tuple[Kind, ...] = (
-    "unreadable", "missing", "extra", "other shape", "not finite", "permuted", "transposed", "scaled", "stale",
+    "unreadable", "missing", "extra", "other shape", "not finite", "permuted", "transposed", "exchanged", "scaled",
+    "stale",
     "reshaped",
     "changed", "padded", "rounded", "equal",
 )  # fmt: skip
 #: What two checkpoints of the same weights may differ in.
 HARMLESS: frozenset[Kind] = frozenset({"equal", "rounded", "padded"})
+_MAY_BE_EXCHANGED: frozenset[Kind] = frozenset({"changed", "permuted", "scaled"})
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Comparison:
     second: Checkpoint
     rows: list[Measures]
     notes: list[str] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
 
     def of(self, *kinds: Kind, section: str | None = None) -> list[Measures]:
         """Rows of these kinds."""
@@ -101,19 +107,30 @@ def compare_checkpoints(
         first = apply_map(first, read_map(request.names))
     notes = [f'"{one.path}": {note}' for one in (first, second) for note in one.notes]
     before = {pair.name: pair.second for pair in pair_up(first.weights, earlier.weights)} if earlier else {}
-    (first, tied), (second, tied_too) = without_tied_heads(first, second), without_tied_heads(second, first)
+    (first, tied), (second, tied_too) = without_copies(first, second), without_copies(second, first)
     notes += tied + tied_too
     states = on_common_terms(first, second)
     first, second = replace(first, optimizer=states[0]), replace(second, optimizer=states[1])
     notes += states[2]
+    not_read = [NotRead(f'{name} of "{one.path}"', why) for one in (first, second) for name, why in one.unread.items()]
     work: list[tuple[Section, Pair, Tensor | None]] = []
     rows: list[Measures] = []
     for section in request.sections:
         one, two = first.section(section), second.section(section)
-        if section != "weights" and bool(one) != bool(two):
-            lacks, what = (second if one else first), "optimizer state" if section == "optimizer" else "random state"
+        if section in ("optimizer", "random") and bool(one) != bool(two):
+            has, lacks = (first, second) if one else (second, first)
+            what = f"{section} state"
             notes.append(f'"{lacks.path}" holds no {what}, so none is compared')
+            not_read.append(NotRead(f'{what} of "{has.path}"', f'"{lacks.path}" holds none'))
             continue
+        if section in ("optimizer", "other"):
+            two = with_keys_of(one, two)
+        if section == "other":
+            one, two, alone = of_common_keys(one, two)
+            not_read += [
+                NotRead(f'{key} of "{(first, second)[side].path}"', f'"{(second, first)[side].path}" holds none')
+                for side, key in alone
+            ]
         pairs = pair_up(one, two)
         if section == "random":
             pairs, told = _of_common_ranks(pairs)
@@ -130,10 +147,59 @@ def compare_checkpoints(
 
     for found in engine.run(_measure, jobs, workers, tell):
         rows += found
+    rows, told = _by_number(rows, first, second)
+    notes += told
     rows = _exchanged(rows, work)
     rows, more = _stale(rows, first, second)
     rows.sort(key=_weight)
-    return Comparison(first, second, rows, notes + more)
+    not_read += [NotRead(_OPTIMIZER, reason) for reason in states[3]]
+    if request.sections == SECTIONS:
+        more += _facts(first, second)
+    read = Counter(row.section for row in rows if row.kind != "unreadable")
+    return Comparison(first, second, rows, notes + more, Coverage(dict(read), tuple(not_read)))
+
+
+def _by_number(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple[list[Measures], list[str]]:
+    """States of the optimizer paired by the numbers of their parameters, where more of them agree so than by names.
+
+    The names follow from the order of the weights, which a program may have saved in a different one.
+    """
+    own = [row for row in rows if row.section == "optimizer"]
+    bad = sum(row.kind not in HARMLESS for row in own)
+    if not bad or not (first.numbers or second.numbers):
+        return rows, []
+    sides = [
+        {
+            one.numbers.get(name, name): (name, tensor)
+            for name, tensor in one.optimizer.items()
+            if not _NUMBERS.match(name)
+        }
+        for one in (first, second)
+    ]
+    if sides[0].keys() != sides[1].keys():
+        return rows, []
+    found = []
+    for key, (name, tensor) in sides[0].items():
+        other, partner = sides[1][key]
+        found.append(_measure_pair("optimizer", Pair(other if name == key else name, tensor, partner), None))
+    if sum(row.kind not in HARMLESS for row in found) >= bad:
+        return rows, []
+    return [row for row in rows if row.section != "optimizer"] + found, [
+        "optimizer states are paired by the numbers of their parameters, as the weights are saved in different orders"
+    ]
+
+
+def _facts(first: Checkpoint, second: Checkpoint) -> list[str]:
+    """A note on the single values that both have and that differ; arguments of a launch have a tool of their own."""
+    apart = [
+        f"{name} {first.facts[name]} | {second.facts[name]}"
+        for name in first.facts
+        if name in second.facts and not name.startswith("args.") and first.facts[name] != second.facts[name]
+    ]
+    if first.iteration != second.iteration and None not in (first.iteration, second.iteration):
+        apart.insert(0, f"iteration {first.iteration} | {second.iteration}")
+    some = "; ".join(apart[:_MOST_FACTS]) + (f"; and {len(apart) - _MOST_FACTS} more" if apart[_MOST_FACTS:] else "")
+    return [f"single values that differ, which are no tensors: {some}"] if apart else []
 
 
 def _of_common_ranks(pairs: list[Pair]) -> tuple[list[Pair], list[str]]:
@@ -201,21 +267,28 @@ def _measure_pair(section: Section, pair: Pair, earlier: Tensor | None) -> Measu
     assert second is not None
     try:
         found = measure(pair.name, first, second)
-        differ = (_differ(first), _differ(second))
+        files = (_differing(first), _differing(second))
+        differ, files_of_both = (bool(files[0]), bool(files[1])), files[0] + files[1]
         if found.kind == "changed" and earlier is not None and measure(pair.name, earlier, second).kind == "equal":
             found = replace(found, kind="stale", detail="the second is what the earlier checkpoint has")
     except (MsprobeError, ValueError, TypeError, OverflowError) as problem:
         found = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
         text = problem.message if isinstance(problem, MsprobeError) else f"it is broken ({problem!r:.200})"
-        found, differ = replace(found, detail=text), (False, False)
+        found, differ, files_of_both = replace(found, detail=text), (False, False), ()
     except MemoryError:
         found = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
-        found, differ = replace(found, detail="there is not memory enough for it"), (False, False)
-    return replace(found, section=section, other_name=pair.other_name, replicas_differ=differ)
+        found, differ, files_of_both = replace(found, detail="there is not memory enough for it"), (False, False), ()
+    return replace(
+        found,
+        section=section,
+        other_name=pair.other_name,
+        replicas_differ=differ,
+        differing_files=files_of_both,
+    )
 
 
-def _differ(tensor: Tensor) -> bool:
-    return isinstance(tensor, Replicas) and tensor.differ()
+def _differing(tensor: Tensor) -> tuple[str, ...]:
+    return tensor.differing() if isinstance(tensor, Replicas) else ()
 
 
 def _alone(section: Section, pair: Pair) -> Measures:
@@ -231,24 +304,44 @@ def _alone(section: Section, pair: Pair) -> Measures:
 
 
 def _exchanged(rows: list[Measures], work: list[tuple[Section, Pair, Tensor | None]]) -> list[Measures]:
-    """Of weights that have nothing in common, those that have what another one has: layers that were exchanged."""
+    """Of what changed, that which has what stands elsewhere on the other side: two norms, or layers in another order.
+
+    ``exchanged`` are those whose places make a circle; one that was written over has its source in the detail.
+    """
     pairs: dict[tuple[str, str], Pair] = {(section, pair.name): pair for section, pair, _ in work}
-    apart = {id(row) for row in rows if row.kind == "changed" and row.norms and abs(row.cosine or 0.0) < _UNRELATED}
     by_norm: dict[tuple[Any, ...], list[Measures]] = {}
     for row in rows:
         if row.norms and row.norms[0]:
             by_norm.setdefault((row.section, row.shape[0], row.norms[0]), []).append(row)
+    source: dict[tuple[str, str], str] = {}
+    for row in rows:
+        if row.kind not in _MAY_BE_EXCHANGED or not row.norms:
+            continue
+        own = pairs.get((row.section, row.name))
+        for other in by_norm.get((row.section, row.shape[1], row.norms[1]), ())[:_MOST_EXCHANGED]:
+            theirs = pairs.get((row.section, other.name))
+            if other is row or own is None or own.second is None or theirs is None or theirs.first is None:
+                continue
+            if _is_equal(row.name, theirs.first, own.second):
+                source[row.section, row.name] = other.name
+                break
     found = []
     for row in rows:
-        others = by_norm.get((row.section, row.shape[1], (row.norms or (0, 0))[1]), ()) if id(row) in apart else ()
-        own = pairs.get((row.section, row.name))
-        for other in others[:_MOST_EXCHANGED]:
-            theirs = pairs[row.section, other.name].first
-            if own and own.second and theirs and other is not row and _is_equal(row.name, theirs, own.second):
-                row = replace(row, detail=f"the second has here what the first has in {other.name}")
-                break
+        name = source.get((row.section, row.name))
+        if name is not None:
+            kind: Kind = "exchanged" if _is_circle(row, source) else row.kind
+            row = replace(row, kind=kind, factor=None, detail=f"the second has here what the first has in {name}")
         found.append(row)
     return found
+
+
+def _is_circle(row: Measures, source: dict[tuple[str, str], str]) -> bool:
+    name: str | None = source.get((row.section, row.name))
+    seen: set[str] = set()
+    while name is not None and name != row.name and name not in seen:
+        seen.add(name)
+        name = source.get((row.section, name))
+    return name == row.name
 
 
 def _is_equal(name: str, first: Tensor, second: Tensor) -> bool:
@@ -285,8 +378,8 @@ def _is_trainable(row: Measures) -> bool:
 
 
 def _weight(row: Measures) -> tuple[int, float, str]:
-    sections = {"weights": 0, "optimizer": 1, "random": 2}
+    sections = {"weights": 0, "optimizer": 1, "other": 2, "random": 3}
     relative = row.relative if row.relative is not None and not math.isnan(row.relative) else math.inf
     if row.kind == "scaled" and row.factor:
         relative = abs(row.factor - 1)
-    return ORDER.index(row.kind) * 3 + sections[row.section], -relative, row.name
+    return ORDER.index(row.kind) * len(sections) + sections[row.section], -relative, row.name

@@ -18,8 +18,8 @@ from msprobe.foreign.budget import factor
 from msprobe.foreign.opening import open_regular
 from msprobe.store.pickles import Name, Opaque
 
-Section = Literal["weights", "optimizer", "random"]
-SECTIONS: tuple[Section, ...] = ("weights", "optimizer", "random")
+Section = Literal["weights", "optimizer", "random", "other"]
+SECTIONS: tuple[Section, ...] = ("weights", "optimizer", "random", "other")
 _MODEL_KEYS = ("model", "state_dict", "module", "model_state_dict", "network", "net", "weights")
 _MODULE_TABLES = {"_parameters", "_buffers", "_modules"}
 _MOST_DEPTH = 60
@@ -28,6 +28,7 @@ _MOST_MET_AGAIN = 400_000
 _MOST_LETTERS = 1 << 28
 _MOST_LETTERS_OF_A_KEY = 1000
 _MANY_NUMBERS = 8
+_MOST_OPTIMIZERS = 64
 _MOST_SMALL_FILE = 16 << 20
 
 
@@ -35,10 +36,10 @@ _MOST_SMALL_FILE = 16 << 20
 class Checkpoint:
     """A checkpoint that was opened; no tensor of it is read yet.
 
-    ``iteration``: which step of the training wrote it, where it says so. ``settings``: facts that layouts and names
-    depend on (``num_attention_heads``, ``swiglu``, ...). ``facts``: other single values, as text. ``notes``: what
-    was left
-    out, for people.
+    ``other``: what is neither weights nor optimizer nor random state (averages, a second model), under the key that
+    holds it. ``iteration``: which step of the training wrote it, where it says so. ``settings``: facts that layouts
+    and names depend on (``num_attention_heads``, ``swiglu``, ...). ``facts``: other single values, as text.
+    ``notes``: for people. ``unread``: what it holds and nobody can read, with the reason.
     """
 
     path: str
@@ -46,10 +47,14 @@ class Checkpoint:
     weights: dict[str, Tensor] = field(default_factory=dict)
     optimizer: dict[str, Tensor] = field(default_factory=dict)
     random: dict[str, Tensor] = field(default_factory=dict)
+    other: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     iteration: int | None = None
     notes: list[str] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
+    #: State of a parameter -> what it is called by number, where the file numbers its parameters.
+    numbers: dict[str, str] = field(default_factory=dict)
 
     def section(self, name: Section) -> dict[str, Tensor]:
         """The tensors of one section."""
@@ -96,10 +101,8 @@ def leaves(tree: Any, prefix: str = "", walk: Walk | None = None) -> Iterator[tu
     walk = Walk() if walk is None else walk
     while todo:
         name, value, depth = todo.pop()
-        if isinstance(value, Opaque) and isinstance(value.state, (dict, list)):
-            value = value.state
-        if isinstance(value, Opaque) and (value.items or value.elements):
-            value = value.items or value.elements
+        if isinstance(value, Opaque):
+            value = _content(value)
         walk.count(name, value, depth)
         if isinstance(value, dict) and value.keys() >= _MODULE_TABLES:
             value = _of_module(value)
@@ -115,6 +118,28 @@ def leaves(tree: Any, prefix: str = "", walk: Walk | None = None) -> Iterator[tu
             continue
         for key, one in reversed(inner):
             todo.append((f"{name}.{_word(key)}" if name else _word(key), one, depth + 1))
+
+
+def _content(value: Opaque) -> Any:
+    """What an object of an unknown class holds; itself where that is nothing.
+
+    A tensor of a form of its own (sparse, of a subclass) is described by the tensors that it was called with.
+    """
+    if isinstance(value.state, (dict, list)):
+        held: Any = value.state
+    else:
+        held = value.items or value.elements or None
+    if any(isinstance(one, Tensor) for one in _flat(value.arguments)):
+        return {"arguments": value.arguments, **({"state": held} if held is not None else {})}
+    return value if held is None else held
+
+
+def _flat(arguments: Any) -> Iterator[Any]:
+    for one in arguments if isinstance(arguments, (tuple, list)) else ():
+        if isinstance(one, (tuple, list)):
+            yield from one
+        else:
+            yield one
 
 
 def _of_module(state: dict[Any, Any]) -> dict[Any, Any]:
@@ -167,7 +192,7 @@ def as_tensor(value: Any) -> Tensor | None:
 
 
 def from_tree(found: Checkpoint, tree: Any) -> None:
-    """Sort what one file of a training holds into the sections of ``found``.
+    """Sort what one file of a training holds into the sections of ``found``, by what is in it before what it is called.
 
     Raises InvalidInputError where there is no tensor in it.
     """
@@ -185,22 +210,57 @@ def from_tree(found: Checkpoint, tree: Any) -> None:
     )
     if model is not None:
         put(found.weights, found.facts, rest.pop(model), walk=walk)
+    optimizers = [key for key, value in rest.items() if is_optimizer_state(value)]
     for key, value in rest.items():
-        is_weight = model is None and isinstance(value, Tensor)
-        place: Section | Literal["other"] = "weights" if is_weight else section_of(_word(key))
-        if place == "other":
-            if model is None and _has_tensor(value, looked):
-                put(found.weights, found.facts, value, _word(key), walk)
-            else:
-                _fact(found, _word(key), value, walk)
+        word = _word(key)
+        place = place_of(word, value, model is not None, looked)
+        if key in optimizers:
+            # One optimizer has one name, whatever the program calls it.
+            word, place = ("optimizer" if len(optimizers) == 1 and "optim" not in word.lower() else word), "optimizer"
+        if place == "fact":
+            _fact(found, word, value, walk)
         else:
-            put(found.section(place), found.facts, value, _word(key), walk)
+            put(found.section(place), found.facts, value, word, walk)
     if not (found.weights or found.optimizer or found.random):
         raise InvalidInputError(f'"{found.path}" holds no tensor.')
 
 
-def section_of(key: str) -> Section | Literal["other"]:
-    """``weights``, ``optimizer``, ``random`` or ``other``, by what a key of a checkpoint is called."""
+def place_of(word: str, value: Any, has_model: bool, walk: Walk) -> Section | Literal["fact"]:
+    """Where one entry of a checkpoint goes, by what it holds and what it is called."""
+    if isinstance(value, Tensor) and not has_model:
+        return "weights"
+    named = section_of(word)
+    kinds = [one for _, one in leaves(value, "", walk)]
+    tensors = [one for one in kinds if isinstance(one, Tensor)]
+    if named == "optimizer" or (named == "random" and not any(_is_float(one) for one in tensors)):
+        return named
+    if tensors:
+        return "other" if has_model else "weights"
+    if named == "weights" and not has_model:
+        return "weights"
+    numbers = isinstance(value, (dict, list, tuple)) and any(isinstance(one, (int, float)) for one in kinds)
+    return "other" if has_model and numbers and not any(isinstance(one, (str, Opaque)) for one in kinds) else "fact"
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return tensor.dtype.startswith(("float", "bfloat"))
+
+
+def is_optimizer_state(value: Any) -> bool:
+    """True for the state of an optimizer, and for several of them: ``state`` beside ``param_groups``."""
+    if isinstance(value, Opaque):
+        value = _content(value)
+    if isinstance(value, dict) and {"state", "param_groups"} <= {key for key in value if isinstance(key, str)}:
+        return True
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else []
+    return 0 < len(inner) <= _MOST_OPTIMIZERS and all(
+        isinstance(one, dict) and {"state", "param_groups"} <= {key for key in one if isinstance(key, str)}
+        for one in inner
+    )
+
+
+def section_of(key: str) -> Section | Literal["fact"]:
+    """``weights``, ``optimizer``, ``random`` or ``fact``, by what a key of a checkpoint is called."""
     word = key.lower()
     if "rng" in word or "random" in word or "generator" in word:
         return "random"
@@ -208,7 +268,7 @@ def section_of(key: str) -> Section | Literal["other"]:
         return "optimizer"
     if word in _MODEL_KEYS or word.startswith("model"):
         return "weights"
-    return "other"
+    return "fact"
 
 
 def _has_tensor(tree: Any, walk: Walk) -> bool:

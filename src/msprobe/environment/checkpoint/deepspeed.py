@@ -14,7 +14,16 @@ import re
 from math import prod
 from typing import Any
 
-from msprobe.environment.checkpoint.contents import Checkpoint, from_tree, leaves, put, settings_of, small_file
+from msprobe.environment.checkpoint.contents import (
+    Checkpoint,
+    Walk,
+    from_tree,
+    leaves,
+    place_of,
+    put,
+    settings_of,
+    small_file,
+)
 from msprobe.environment.checkpoint.megatron_names import core_name, is_gated, whole
 from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.tensors import Cut, Tensor, joined
@@ -25,6 +34,12 @@ from msprobe.store.pickles import Opaque
 _MODEL = re.compile(r"(?:zero_pp_rank_(\d+)_)?mp_rank_(\d+)_model_states\.pt$")
 _OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt$")
 _RANDOM = ("random_rng_state", "np_rng_state", "torch_rng_state", "cuda_rng_state", "rng_tracker_states")
+
+# What DeepSpeed writes itself, which is read elsewhere or says nothing of the training's state.
+_OWN_KEYS = (
+    "module", "optimizer", "param_shapes", "frozen_param_shapes", "frozen_param_fragments", "shared_params",
+    "buffer_names", "sparse_tensor_module_names", "ds_config", *_RANDOM,
+)  # fmt: skip
 
 
 def is_deepspeed(folder: str) -> bool:
@@ -105,6 +120,7 @@ def _part(found: Checkpoint, place: str, models: dict[int, str], ranks: dict[int
     if not ranks:
         from_tree(found, {"module": module, "optimizer": first.get("optimizer")})
         buffers = first.get("buffer_names")
+        _of_the_program(found, first)
         name_states(found, buffers=buffers if isinstance(buffers, list) else ())
         return found
     optimizers = [_optimizer(os.path.join(place, ranks[rank])) for rank in sorted(ranks)]
@@ -116,13 +132,22 @@ def _part(found: Checkpoint, place: str, models: dict[int, str], ranks: dict[int
         found.format, merge = f"DeepSpeed ZeRO {stage}", _merge_stage_2
     shapes = _shapes(place, first.get("param_shapes"))
     if world != len(ranks):
-        found.notes.append(f"{len(ranks)} of {world} ranks are there")
+        found.unread["slices of ranks"] = f"{len(ranks)} of {world} ranks are there"
     try:
         _merge(found, optimizers, shapes, merge)
     except InvalidInputError as problem:
         raise InvalidInputError(f'"{place}": {problem.message}') from problem
     _rest(found, first, states, module)
+    _of_the_program(found, first)
     return found
+
+
+def _of_the_program(found: Checkpoint, state: dict[str, Any]) -> None:
+    """What the program gave DeepSpeed to save (``client_state``): averages, a second model."""
+    walk = Walk()
+    for key, value in state.items():
+        if str(key) not in _OWN_KEYS and place_of(str(key), value, True, walk) == "other":
+            put(found.other, found.facts, value, str(key), walk)
 
 
 def _optimizer(path: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -39,6 +39,9 @@ _STACKED = re.compile(r"(?:^|\.)layers\.(?!\d)")
 # So are all experts of a layer.
 _EXPERTS = re.compile(r"\.mlp\.experts\.experts\.(?=linear_fc[12]\.)")
 _CHAINED = re.compile(r"chained_\d+$")
+# What the state of an optimizer consists of, whatever the program calls it; a list of them has numbers in between.
+_OF_OPTIMIZERS = ("state", "param_groups")
+_INNER = tuple([word] for word in _OF_OPTIMIZERS)
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,9 @@ def read_distributed(folder: str) -> Checkpoint:
         offset = index.get("offset")
         places.setdefault(index["fqn"], {})[offset if isinstance(offset, tuple) else None] = place
     found = Checkpoint(folder, "torch distributed checkpoint")
-    objects = _Objects(path)
+    tops = {str(name).partition(".")[0] for name in described if "." in str(name)}
+    has_model = any(section_of(top) == "weights" for top in tops)
+    objects = _Objects(path, tops if has_model else ())
     for name, entry in described.items():
         _take(found, objects, str(name), entry, places.get(str(name), {}))
     common = os.path.join(folder, "common.pt")
@@ -123,8 +128,10 @@ def _state(value: Any, key: str) -> Any:
 class _Objects:
     """Reads values that are no tensors, each of which stands in bytes of its own."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, beside_model: Collection[str] = ()) -> None:
         self.path = path
+        #: First words of names that are no part of the model.
+        self.beside_model = beside_model
         self._read: dict[str, int] = {}
 
     def read(self, name: str, place: Any) -> Any:
@@ -139,7 +146,10 @@ class _Objects:
 def _take(found: Checkpoint, objects: _Objects, name: str, entry: Any, places: dict[Any, Any]) -> None:
     path = objects.path
     top = name.partition(".")[0]
+    whole = name
     section, name = _section(name)
+    if section == "weights" and whole == name and top in objects.beside_model:
+        section = "other"
     chunks = _state(entry, "chunks")
     if chunks is None:
         _take_object(found, objects, name, top, section, places)
@@ -159,7 +169,12 @@ def _section(name: str) -> tuple[Section, str]:
     section = "optimizer" if _CHAINED.match(top) else section_of(top)
     if section == "weights" and below:
         return "weights", below
-    return ("weights" if section == "other" else section), name
+    if section == "random":
+        return section, name
+    if section == "fact":
+        words = below.split(".")
+        section = "optimizer" if words[0] in _OF_OPTIMIZERS or words[1:2] in _INNER else "weights"
+    return section, name
 
 
 def _piece(path: str, name: str, kind: str, offsets: Any, sizes: Any, places: dict[Any, Any]) -> Piece:
@@ -189,19 +204,20 @@ def _take_object(
 ) -> None:
     """A value that is no tensor: a learning rate, a state of TransformerEngine."""
     if name.endswith("_extra_state") or "_extra_state/" in name or not places:
+        note = "extra states of modules (TransformerEngine) are not compared"
+        found.notes += [note] if places and note not in found.notes else []
         return
     try:
         tree = objects.read(name, next(iter(places.values())))
     except InvalidInputError as problem:
-        if len(found.notes) < 20:
-            found.notes.append(problem.message)
+        found.unread[name] = problem.message
         return
     if section == "weights" and top in ("iteration", "step", "global_step") and type(tree) is int:
         found.iteration = tree
         return
     for inner, value in leaves(tree, name):
         tensor = as_tensor(value)
-        if tensor is not None and section != "weights":
+        if tensor is not None and section in ("optimizer", "random"):
             found.section(section)[inner] = tensor
         elif isinstance(value, (str, int, float)):
             found.facts[inner] = str(value)[:200]
@@ -234,6 +250,7 @@ def _common(found: Checkpoint, tree: Any) -> None:
         found.iteration = rest.iteration
         found.optimizer.update(rest.optimizer)
         found.random.update(rest.random)
+        found.other.update(rest.other)
         found.facts.update(rest.facts)
     found.weights = _in_core_words(found.weights)
     found.optimizer = _in_core_words(found.optimizer, str)

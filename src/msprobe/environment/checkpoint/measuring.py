@@ -14,8 +14,8 @@ from msprobe.environment.checkpoint.tensors import Tensor
 from msprobe.store.dtypes import Array
 
 Kind = Literal[
-    "missing", "extra", "other shape", "not finite", "reshaped", "transposed", "permuted", "scaled", "stale", "changed",
-    "padded", "rounded", "equal", "unreadable",
+    "missing", "extra", "other shape", "not finite", "reshaped", "transposed", "permuted", "exchanged", "scaled",
+    "stale", "changed", "padded", "rounded", "equal", "unreadable",
 ]  # fmt: skip
 
 _BLOCK = 1 << 20
@@ -51,6 +51,7 @@ class Measures:
     padded: tuple[int, int] | None = None
     detail: str = ""
     replicas_differ: tuple[bool, bool] = (False, False)
+    differing_files: tuple[str, ...] = ()
     other_name: str | None = None
     section: str = "weights"
 

@@ -12,7 +12,16 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from msprobe.environment.checkpoint.contents import Checkpoint, leaves, put, section_of, settings_of, small_file
+from msprobe.environment.checkpoint.contents import (
+    Checkpoint,
+    Walk,
+    leaves,
+    place_of,
+    put,
+    section_of,
+    settings_of,
+    small_file,
+)
 from msprobe.environment.checkpoint.distributed import read_distributed, read_zarr_checkpoint
 from msprobe.environment.checkpoint.megatron_names import (
     EXPERT,
@@ -58,7 +67,9 @@ def read_megatron(folder: str, allow_missing: bool = False) -> Checkpoint:
         )
     ranks = _ranks(place, allow_missing)
     found = Checkpoint(folder, "Megatron", settings=ranks.settings, iteration=ranks.iteration)
-    found.notes += ranks.notes
+    found.unread.update(
+        {f"rank {os.path.basename(os.path.dirname(one))}": "its file is missing" for one in ranks.missing}
+    )
     chunks = {rank: _chunks(state) for rank, state in ranks.states.items()}
     offsets = _layer_offsets(chunks, ranks.sizes[1])
     found.weights = _merged(ranks, chunks, offsets)
@@ -96,7 +107,7 @@ class _Ranks:
     settings: dict[str, Any]
     sizes: tuple[int, int, int]
     iteration: int | None
-    notes: list[str]
+    missing: list[str]
     folders: dict[tuple[int, int, int], str]
 
 
@@ -129,9 +140,8 @@ def _ranks(place: str, allow_missing: bool) -> _Ranks:
     if not states:
         raise InvalidInputError(f'"{place}" has the ranks {", ".join(folders)}, which its arguments do not tell of.')
     iteration = first.get("iteration")
-    notes = [f"missing: {one}" for one in missing]
     places = {rank: os.path.join(place, name) for name, rank in expected.items()}
-    return _Ranks(states, settings, sizes, iteration if type(iteration) is int else None, notes, places)
+    return _Ranks(states, settings, sizes, iteration if type(iteration) is int else None, missing, places)
 
 
 def _state(path: str) -> dict[Any, Any]:
@@ -248,7 +258,9 @@ def _optimizer(found: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tupl
         distributed = read_torch(path) if os.path.isfile(path) else None
         told = states_of_rank(state.get("optimizer"), distributed, chunks[rank])
         if not told.is_complete:
-            found.notes.append(f'"{path}" does not belong to the weights beside it, and is not compared')
+            found.unread[f"optimizer state of {os.path.basename(ranks.folders[rank])}"] = (
+                f'"{path}" does not belong to the weights beside it'
+            )
         for moment, its in told.moments.items():
             if moment == "step":
                 steps += [tensor for named in its.values() for tensor in named.values()]
@@ -271,6 +283,7 @@ def _optimizer(found: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tupl
 def _training_state(found: Checkpoint, ranks: _Ranks) -> None:
     """Random states, which belong to one rank each, under its folder's name; and what else the first rank tells."""
     names = {rank: name for name, rank in _names(ranks.sizes).items()}
+    walk = Walk()
     for rank, state in sorted(ranks.states.items()):
         for key, tree in state.items():
             if _CHUNK.match(str(key)) or key in ("args", "optimizer"):
@@ -280,6 +293,8 @@ def _training_state(found: Checkpoint, ranks: _Ranks) -> None:
                 put(found.random, found.facts, tree, f"{names[rank]}.{key}")
             elif rank == min(ranks.states) and section == "optimizer":
                 put(found.optimizer, found.facts, tree, str(key))
+            elif place_of(str(key), tree, True, walk) == "other":
+                put(found.other, found.facts, tree, f"{names[rank]}.{key}", walk)
             elif rank == min(ranks.states) and isinstance(tree, (str, int, float)):
                 found.facts[str(key)] = str(tree)[:200]
     found.facts.update({f"args.{key}": str(value)[:200] for key, value in ranks.settings.items()})

@@ -11,8 +11,11 @@ from msprobe.environment.checkpoint.array_files import read_mindspore, read_nump
 from msprobe.environment.checkpoint.contents import (
     Checkpoint,
     Section,
+    Walk,
     from_tree,
     inside,
+    place_of,
+    put,
     section_of,
     settings_of,
     small_file,
@@ -90,16 +93,18 @@ def _open_folder(path: str, allow_missing: bool) -> Checkpoint:
         if not whole:
             inner = [name for name in names if os.path.isfile(os.path.join(path, name)) and _is_tensor_file(name)]
             if len(inner) != 1:
-                raise InvalidInputError(f'"{path}" is no checkpoint that is known; give {_KNOWN}.')
+                some = f"; it holds {', '.join(inner[:5])}: give one of them" if inner else ""
+                raise InvalidInputError(f'"{path}" is no checkpoint that is known{some}; give {_KNOWN}.')
             return _open_file(os.path.join(path, inner[0]))
         for name in whole if whole[0] not in _SINGLE else whole[:1]:
             _add(found, _tensors(os.path.join(path, name)), name)
     _beside(found, path, names)
+    _further_files(found, path, names)
     return found
 
 
 def _is_tensor_file(name: str) -> bool:
-    return name.endswith((*_TORCH, ".npz", ".npy"))
+    return name.endswith((*_TORCH, ".npz", ".npy", ".distcp"))
 
 
 def _sharded(found: Checkpoint, index: str) -> None:
@@ -158,8 +163,6 @@ def _beside(found: Checkpoint, folder: str, names: list[str]) -> None:
         match = _TRAINER.match(name)
         if match is None:
             continue
-        from msprobe.environment.checkpoint.contents import put
-
         section = "random" if section_of(match[1]) == "random" else "optimizer"
         put(found.random if section == "random" else found.optimizer, found.facts, _tree(found, folder, name), match[1])
     name_states(found)
@@ -168,9 +171,47 @@ def _beside(found: Checkpoint, folder: str, names: list[str]) -> None:
 def _tree(found: Checkpoint, folder: str, name: str) -> Any:
     try:
         return read_torch(os.path.join(folder, name))
-    except InvalidInputError as problem:
-        found.notes.append(problem.message)
+    except (InvalidInputError, PathError) as problem:
+        found.unread[name] = problem.message
         return None
+
+
+def _further_files(found: Checkpoint, folder: str, names: list[str]) -> None:
+    """What else a folder has of tensors: averages, a second model, shards of a trainer; each under its file's name."""
+    index = next((name for name in _INDEXES if name in names), None)
+    stem = index.partition(".")[0] if index else ""
+    whole = next((name for name in _SINGLE if name in names), None)
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            if any(map(_is_tensor_file, _listed(path))):
+                found.unread[f"{name}/"] = "it is a checkpoint of its own; give its folder"
+            continue
+        is_read = name.startswith(f"{stem}-") if stem else name == whole or (whole is None and _is_safe(name))
+        if is_read or _TRAINER.match(name) or not (_is_tensor_file(name) or _is_safe(name)):
+            continue
+        try:
+            inner = Checkpoint(path, "")
+            walk = Walk()
+            tree: Any = (
+                read_safetensors(path) if _is_safe(name) else read_numpy(path) if ".np" in name else read_torch(path)
+            )
+            if place_of("", tree, True, walk) == "other":
+                put(inner.other, inner.facts, tree, os.path.splitext(name)[0], walk)
+            found.other.update(inner.other)
+        except (InvalidInputError, PathError) as problem:
+            found.unread[name] = problem.message
+
+
+def _is_safe(name: str) -> bool:
+    return name.endswith(".safetensors")
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def _open_file(path: str) -> Checkpoint:

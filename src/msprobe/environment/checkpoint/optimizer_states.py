@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint
-from msprobe.environment.checkpoint.tensors import FileTensor, HeldTensor, Replicas, Tensor
+from msprobe.environment.checkpoint.copies import copies, place_in_file
+from msprobe.environment.checkpoint.tensors import HeldTensor, Replicas, Tensor
 
 Groups = dict[int, tuple[list[int], list[str]]]
 #: What a float32 copy of a parameter is called.
@@ -37,7 +38,7 @@ def name_states(found: Checkpoint, parameter_name: Callable[[str], str] = str, b
     no optimizer has.
     """
     weights = {name: tensor for name, tensor in found.weights.items() if name not in buffers}
-    found.optimizer, rest = by_parameter(found.optimizer, found.facts, weights, parameter_name)
+    found.optimizer, rest = by_parameter(found.optimizer, found.facts, weights, parameter_name, found.numbers)
     found.optimizer.update(in_one_row({plain_name(name): tensor for name, tensor in rest.items()}))
 
 
@@ -46,8 +47,13 @@ def by_parameter(
     facts: dict[str, str],
     weights: dict[str, Tensor],
     parameter_name: Callable[[str], str] = str,
+    numbers: dict[str, str] | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """(states by ``parameter.moment``, what is left of ``states`` under its own names)."""
+    """(states by ``parameter.moment``, the other ``states`` under their own names).
+
+    ``numbers`` gets what states were called by number.
+    """
+    numbers = {} if numbers is None else numbers
     named: dict[str, Tensor] = {}
     rest: dict[str, Tensor] = {}
     numbered: dict[str, dict[int, dict[str, Tensor]]] = defaultdict(lambda: defaultdict(dict))
@@ -65,10 +71,12 @@ def by_parameter(
         names = _names(groups.get(before, {}), subjects, weights)
         for number, moments in subjects.items():
             for moment, tensor in moments.items():
+                by_number = f"{before}state.{number}.{moment}"
                 if number in names:
-                    named[f"{names[number]}.{_WORDS.get(moment, moment)}"] = tensor
+                    name = f"{names[number]}.{_WORDS.get(moment, moment)}"
+                    named[name], numbers[name] = tensor, plain_name(by_number)
                 else:
-                    rest[f"{before}state.{number}.{moment}"] = tensor
+                    rest[by_number] = tensor
         if names:
             _masters(rest, named, before, groups[before], names)
             for name in [name for name in rest if (match := _GROUP.fullmatch(name)) and match["before"] == before]:
@@ -125,8 +133,14 @@ def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[s
         told = {number: name for numbers, names in ordered for number, name in zip(numbers, names, strict=True)}
         return told if set(told.values()) <= set(weights) else {}
     subjects = [numbers for numbers, _ in ordered] or [sorted(states)]
-    for candidate in _candidates(_parameters(weights), [len(one) for one in subjects]):
-        if [len(one) for one in candidate] != [len(one) for one in subjects]:
+    sizes = [len(one) for one in subjects]
+    parameters = _parameters(weights)
+    if len(parameters) > sum(sizes):
+        # A second name of a weight that was saved as a copy of it.
+        copied = copies(parameters)
+        parameters = {name: tensor for name, tensor in parameters.items() if name not in copied}
+    for candidate in _candidates(parameters, sizes):
+        if [len(one) for one in candidate] != sizes:
             continue
         pairs = [
             pair
@@ -149,7 +163,7 @@ def _parameters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     for name, tensor in weights.items():
         if name.endswith(_BUFFERS) or not tensor.dtype.startswith(("float", "bfloat")):
             continue
-        place = (tensor.path, tensor.start, tensor.offset, tensor.shape) if isinstance(tensor, FileTensor) else (name,)
+        place = place_in_file(tensor) or (name,)
         if place not in seen:
             seen.add(place)
             found[name] = tensor
@@ -195,18 +209,21 @@ def _masters(
                     named[f"{names[numbers[place]]}.{MASTER}"] = rest.pop(name)
 
 
-def on_common_terms(first: Checkpoint, second: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Tensor], list[str]]:
-    """The optimizer states of both, so that those of two formats can be compared; and what was left out, for people.
+def on_common_terms(
+    first: Checkpoint, second: Checkpoint
+) -> tuple[dict[str, Tensor], dict[str, Tensor], list[str], list[str]]:
+    """The optimizer states of both, so that those of two formats can be compared; notes on what one side alone has;
+    and why none is compared, where that is so.
 
     A step that is told once answers to those of all parameters. Between two formats, settings of groups that one side
     alone tells are left out, and so are float32 copies of weights.
     """
     sides = dict(first.optimizer), dict(second.optimizer)
     if not all(sides):
-        return *sides, []
+        return *sides, [], []
     flat = [any("distributed.dp_group_idx_" in name for name in states) for states in sides]
     if any(flat) and (not all(flat) or _ranks(first) != _ranks(second)):
-        return {}, {}, [_FLAT]
+        return {}, {}, [], [_FLAT]
     steps = [_steps(states) for states in sides]
     told_once = [any(map(_STEP_OF_GROUP.fullmatch, one)) for one in steps]
     if all(steps) and any(told_once) and set(steps[0]) != set(steps[1]):
@@ -215,7 +232,7 @@ def on_common_terms(first: Checkpoint, second: Checkpoint) -> tuple[dict[str, Te
             states["step"] = copies[0] if len(copies) == 1 else Replicas((), copies[0].dtype, copies)
     groups = [{match[1] for name in states if (match := _A_GROUP.match(name))} for states in sides]
     if first.format == second.format and (groups[0] == groups[1] or "Megatron" not in first.format):
-        return *sides, []
+        return *sides, [], []
     notes = []
     settings = 0
     for states, others, weights in ((sides[0], sides[1], first.weights), (sides[1], sides[0], second.weights)):
@@ -230,7 +247,7 @@ def on_common_terms(first: Checkpoint, second: Checkpoint) -> tuple[dict[str, Te
             del states[name]
     if settings:
         notes.append(f"{settings} settings of the optimizer, which one side alone tells, are not compared")
-    return *sides, notes
+    return *sides, notes, []
 
 
 _FLAT = (

@@ -17,6 +17,7 @@ from msprobe.paths import check_output_file, make_folder, write_atomically
 
 _WORST = 20
 _SHOWN = 10
+_FILES = 3
 _LONGEST = 600
 _COLUMNS = (
     "rank", "kind", "section", "name", "other_name", "shape_1", "shape_2", "dtype_1", "dtype_2", "l2", "rel_l2",
@@ -94,7 +95,11 @@ def summary(result: Comparison) -> dict[str, Any]:
         "only_in_1": [row.name for row in result.of("missing")],
         "only_in_2": [row.name for row in result.of("extra")],
         "replicas_differ": [
-            {"name": row.name, "in": [side + 1 for side in (0, 1) if row.replicas_differ[side]]}
+            {
+                "name": row.name,
+                "in": [side + 1 for side in (0, 1) if row.replicas_differ[side]],
+                "files": list(row.differing_files),
+            }
             for row in result.replicas
         ],
         "worst": [
@@ -110,6 +115,7 @@ def summary(result: Comparison) -> dict[str, Any]:
             if row.kind not in HARMLESS
         ],
         "notes": result.notes,
+        "coverage": result.coverage.as_json(),
     }
 
 
@@ -137,13 +143,16 @@ def table(result: Comparison) -> str:
 def lines(result: Comparison) -> list[str]:
     """What the console says: the sentence that matters, then the worst."""
     one, two = result.first, result.second
+    one_path, two_path = one.path, two.path
     weights = sum(1 for row in result.rows if row.section == "weights")
     counted = f"{weights} weight{'' if weights == 1 else 's'}"
     entries = f"{len(result.rows)} {'entry' if len(result.rows) == 1 else 'entries'} in all"
     found = [f"{one.path} ({one.format}) and {two.path} ({two.format}): {counted}, {entries}"]
     counts = ", ".join(f"{count} {kind}" for kind, count in result.counts.items())
-    verdict = "They differ" if result.differs else "No difference that matters"
-    found.append(f"{verdict}: {counts}.")
+    covered = result.coverage
+    none = "No difference that matters" if covered.is_complete else "No difference in what was compared"
+    verdict = "They differ" if result.differs else none
+    found.append(" ".join(filter(None, (f"{verdict}: {counts}.", covered.sentence()))))
     bad = [row for row in result.rows if row.kind not in HARMLESS]
     for row in bad[:_SHOWN]:
         found.append("  " + _line(row))
@@ -153,9 +162,19 @@ def lines(result: Comparison) -> list[str]:
         sides = " and ".join(
             word for word, differs in zip(("first", "second"), row.replicas_differ, strict=True) if differs
         )
-        found.append(f"  copies differ between ranks of the {sides}: {row.name}")
+        files = ", ".join(_short(one, (one_path, two_path)) for one in row.differing_files[:_FILES])
+        more = f" and {len(row.differing_files) - _FILES} more" if len(row.differing_files) > _FILES else ""
+        found.append(
+            f"  copies differ between ranks of the {sides}: {row.name} (not as in the first rank: {files}{more})"
+        )
     found += [f"  note: {note}" for note in result.notes[:_SHOWN]]
     return ["".join(letter if letter.isprintable() else "_" for letter in text[:_LONGEST]) for text in found]
+
+
+def _short(file: str, folders: tuple[str, ...]) -> str:
+    """The path of a file within the checkpoint that it belongs to."""
+    inner = next((one for one in folders if file.startswith(one.rstrip("/") + "/")), None)
+    return file if inner is None else file[len(inner.rstrip("/")) + 1 :]
 
 
 def _line(row: Measures) -> str:

@@ -239,13 +239,24 @@ class Replicas(Tensor):
     def read(self) -> Array:
         return self.copies[0].read()
 
-    def differ(self) -> bool:
-        """True if one of the copies is not the first, bit for bit."""
+    def differing(self) -> tuple[str, ...]:
+        """The files of the copies that are not the first, bit for bit; a word where a copy lies in no file."""
         first = self.copies[0].read()
-        return any(
-            copy.shape != self.shape or not np.array_equal(first, copy.read(), equal_nan=first.dtype.kind in "fc")
-            for copy in self.copies[1:]
+        return tuple(
+            _file_of(copy) or f"copy {number}"
+            for number, copy in enumerate(self.copies[1:], 1)
+            if copy.shape != self.shape or not np.array_equal(first, copy.read(), equal_nan=first.dtype.kind in "fc")
         )
+
+
+def _file_of(tensor: Tensor) -> str:
+    """The file that a tensor lies in, of several the first; an empty text for none."""
+    inner = getattr(tensor, "parts", None) or getattr(tensor, "copies", None) or (getattr(tensor, "whole", None),)
+    if isinstance(tensor, FileTensor):
+        return tensor.path
+    if isinstance(tensor, Pieces):
+        inner = tuple(piece.values for piece in tensor.pieces)
+    return next((found for one in inner if isinstance(one, Tensor) and (found := _file_of(one))), "")
 
 
 @dataclass(frozen=True)

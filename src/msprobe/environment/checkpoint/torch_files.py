@@ -217,6 +217,7 @@ class _Placer:
         elif isinstance(tree, list):
             tree[:] = [self.placed(item, depth + 1) for item in tree]
         else:
+            tree.arguments = self.placed(tree.arguments, depth + 1)
             tree.state = self.placed(tree.state, depth + 1)
             self.placed(tree.items, depth + 1)
             self.placed(tree.elements, depth + 1)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from msprobe.coverage import Coverage, NotRead
 from msprobe.environment.configuration import (
     environment_variables,
     packages,
@@ -24,6 +25,7 @@ PARTS = ("env", "pip", "dataset", "weights", "hyperparameters", "random", "rando
 _DYNAMIC = ("dataset", "weights", "random")
 _HINTS = ("give -d the launch script and settings files", "ConfigChecker in the training script collects them")
 _INFORMATIVE = ("random", "random_state")
+_OPTIMIZER = NotRead("the optimizer", "no pack holds its settings and states; checkpoints do")
 _SEEDS = re.compile(r"(?:^|[\W_])seed", re.IGNORECASE)
 _STARTS = re.compile(r"(?:^|[\W_])init", re.IGNORECASE)
 _DATA = re.compile(r"(?:^|[\W_])(?:shuffle|datasets?|data)(?:$|[\W_])", re.IGNORECASE)
@@ -51,6 +53,7 @@ class Comparison:
     parts: list[Part] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
 
     @property
     def level(self) -> Level:
@@ -96,6 +99,8 @@ def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> Compa
     neither = [name for name in (*_DYNAMIC, "hyperparameters") if not bench.has(name) and not cmp.has(name)]
     if neither:
         result.notes.append(f"{', '.join(neither)}: in neither pack, so not compared; {_HINTS[neither[0] in _DYNAMIC]}")
+    not_read = [NotRead(", ".join(neither), "in neither pack")] if neither else []
+    result.coverage = Coverage({one.name: 1 for one in result.parts}, (*not_read, _OPTIMIZER))
     result.notes += [note for part in result.parts for note in part.notes]
     found = [finding for part in result.parts for finding in part.findings]
     result.findings = sorted(_weighed(found, result), key=lambda one: (-one.weight, one.level, one.part, one.name))

@@ -1,18 +1,20 @@
-"""The result folder: both packs unpacked, ``result.xlsx`` and ``result.html``."""
+"""The result folder: both packs unpacked, ``result.xlsx``, ``result.html`` and ``result.json``."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from msprobe.environment.configuration.comparison import Comparison, Options, compare_packs, open_packs
 from msprobe.environment.configuration.pack import is_entry
 from msprobe.errors import PathError
-from msprobe.paths import StrPath, check_output_folder, make_folder_in
+from msprobe.paths import StrPath, check_output_folder, make_folder_in, write_atomically
 from msprobe.report.configuration.page import write_page
 from msprobe.report.configuration.workbook import write_result
 
-WORKBOOK, PAGE = "result.xlsx", "result.html"
+WORKBOOK, PAGE, RESULT = "result.xlsx", "result.html", "result.json"
 _SIDES = ("bench", "cmp")
 _MOST_OLD = 500_000
 
@@ -33,7 +35,17 @@ def compare_to_folder(bench: StrPath, cmp: StrPath, output: StrPath, options: Op
             pack.extract(make_folder_in(folder, side))
     write_result(folder / WORKBOOK, result)
     write_page(folder / PAGE, result)
+    write_atomically(folder / RESULT, json.dumps(_as_json(result), indent=4).encode())
     return result
+
+
+def _as_json(result: Comparison) -> dict[str, Any]:
+    """The answer for programs: its level, the findings, and what was compared."""
+    findings = [
+        {"part": one.part, "name": one.name, "level": one.level, "bench": one.bench, "cmp": one.cmp, "why": one.why}
+        for one in result.findings
+    ]
+    return {"level": result.level, "findings": findings, "coverage": result.coverage.as_json()}
 
 
 def _earlier_result(folder: Path) -> list[Path]:
@@ -43,7 +55,11 @@ def _earlier_result(folder: Path) -> list[Path]:
     files: list[Path] = []
     folders: list[Path] = []
     for path in folder.iterdir():
-        if path.is_symlink() or path.name not in (*_SIDES, WORKBOOK, PAGE) or path.is_dir() != (path.name in _SIDES):
+        if (
+            path.is_symlink()
+            or path.name not in (*_SIDES, WORKBOOK, PAGE, RESULT)
+            or path.is_dir() != (path.name in _SIDES)
+        ):
             raise _refused(folder, path)
         if path.name not in _SIDES:
             files.append(path)

@@ -13,11 +13,12 @@ def headline(result: Comparison) -> str:
     """The answer in one sentence."""
     errors = sum(one.level == "error" for one in result.findings)
     warnings = sum(one.level == "warning" for one in result.findings)
+    not_compared = result.coverage.sentence()
     if errors:
-        return f"The configurations differ: {_count(errors, 'error')}, {_count(warnings, 'warning')}."
+        return f"The configurations differ: {_count(errors, 'error')}, {_count(warnings, 'warning')}. {not_compared}"
     if warnings:
-        return f"No difference that must change the numbers; {_count(warnings, 'warning')}."
-    return "No difference that matters."
+        return f"No difference that must change the numbers; {_count(warnings, 'warning')}. {not_compared}"
+    return f"No difference in what was compared. {not_compared}"
 
 
 def _count(number: int, word: str) -> str:

@@ -73,13 +73,14 @@ def test_a_moment_that_is_gone_or_changed_is_told_by_its_parameter(tmp_path: Pat
     ]
 
 
-def test_a_checkpoint_without_optimizer_is_a_note_and_no_difference(tmp_path: Path) -> None:
+def test_a_checkpoint_without_optimizer_is_no_difference_and_is_said_to_be_not_compared(tmp_path: Path) -> None:
     model, optimizer = trained("one")
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "a.pt")
     torch.save({"model": model.state_dict()}, tmp_path / "b.pt")
     found = compared(tmp_path / "a.pt", tmp_path / "b.pt")
     assert not found.differs
-    assert found.notes == [f'"{tmp_path / "b.pt"}" holds no optimizer state, so none is compared']
+    assert [one.what for one in found.coverage.not_read] == [f'optimizer state of "{tmp_path / "a.pt"}"']
+    assert not found.coverage.is_complete
 
 
 def buffer(model: dict[str, torch.Tensor], factor: float) -> torch.Tensor:
@@ -102,7 +103,7 @@ def test_buffers_of_the_distributed_optimizer_are_checked_with_the_weights(tmp_p
     weight = "decoder.layers.1.mlp.linear_fc2.weight"
     assert torch.equal(torch.from_numpy(found.first.optimizer[weight + ".exp_avg"].read().copy()), 0.5 * model[weight])
     assert not found.second.optimizer
-    assert [note for note in found.notes if "does not belong to the weights beside it" in note]
+    assert any("does not belong to the weights beside it" in one.why for one in found.coverage.not_read)
 
 
 def test_a_tied_head_that_one_side_keeps_twice_is_no_difference(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_a_tied_head_that_one_side_keeps_twice_is_no_difference(tmp_path: Path) 
     slim = {name: one for name, one in model.items() if name != "output_layer.weight"}
     found = compared(save(tmp_path / "a", model), save(tmp_path / "b", slim))
     assert not found.differs
-    assert "is the embedding once more" in found.notes[0]
+    assert "output_layer.weight is embedding.word_embeddings.weight once more" in found.notes[0]
     model["output_layer.weight"][0, 0] += 1
     found = compared(save(tmp_path / "c", model), tmp_path / "b")
     assert found.counts["missing"] == 1

@@ -1,0 +1,82 @@
+"""What a command has looked at, and what of its input it has not: one type and one sentence for all commands.
+
+"No difference" and "no problem" are said of what was read. What was not read stands in the headline, with the reason,
+and as ``coverage`` in JSON; where a command found nothing in an incomplete input its status is 2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msprobe.paths import StrPath, write_atomically
+
+#: The status of a command that found nothing wrong in what it read, and did not read all of it.
+INCOMPLETE_STATUS = 2
+_SHOWN = 4
+_LONGEST = 240
+
+
+@dataclass(frozen=True)
+class NotRead:
+    """A part of the input that nobody looked at: which one, and why."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.why})"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What was read, as counts by word (``{"weights": 53}``), and what was not."""
+
+    read: Mapping[str, int] = field(default_factory=dict)
+    not_read: tuple[NotRead, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """True if nothing of the input was passed over."""
+        return not self.not_read
+
+    def sentence(self, verb: str = "compared") -> str:
+        """``Not compared: WHAT (WHY); ...``, or an empty text where nothing was passed over."""
+        if not self.not_read:
+            return ""
+        shown = [str(one)[:_LONGEST] for one in self.not_read[:_SHOWN]]
+        if len(self.not_read) > _SHOWN:
+            shown.append(f"and {len(self.not_read) - _SHOWN} more")
+        return f"Not {verb}: {'; '.join(shown)}."
+
+    def status(self, found: bool) -> int:
+        """The exit status: 1 where something was found, 2 where nothing was and not all was read, else 0."""
+        return 1 if found else 0 if self.is_complete else INCOMPLETE_STATUS
+
+    def as_json(self) -> dict[str, Any]:
+        """For files: ``{"complete", "read": {word: count}, "not_read": [{"what", "why"}]}``."""
+        return {
+            "complete": self.is_complete,
+            "read": dict(self.read),
+            "not_read": [{"what": one.what, "why": one.why} for one in self.not_read],
+        }
+
+
+def together(parts: Iterable[Coverage]) -> Coverage:
+    """Several coverages as one: counts are added up, and what was not read is named once."""
+    read: dict[str, int] = {}
+    not_read: dict[NotRead, None] = {}
+    for part in parts:
+        for word, count in part.read.items():
+            read[word] = read.get(word, 0) + count
+        not_read.update(dict.fromkeys(part.not_read))
+    return Coverage(read, tuple(not_read))
+
+
+def write(coverage: Coverage, path: StrPath) -> Path:
+    """Write ``{"coverage": ...}`` to a file of its own, for commands whose results are tables. Raises PathError."""
+    write_atomically(path, json.dumps({"coverage": coverage.as_json()}, indent=1).encode() + b"\n", fsync=False)
+    return Path(path)

@@ -1,0 +1,49 @@
+"""What programs call the optimizers, averages and second models of a checkpoint: the first words of names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from msprobe.environment.checkpoint.tensors import Tensor
+
+Named = dict[str, Tensor]
+
+
+def with_keys_of(first: Named, second: Named) -> Named:
+    """``second`` with the first words of ``first``, where one side alone has a word and what is below it is alike.
+
+    ``opt_g.state.0.exp_avg`` answers to ``optimizer_g.state.0.exp_avg``, ``ema.weight`` to ``averages.weight``.
+    """
+    sides = [_below(one) for one in (first, second)]
+    alone = [[key for key in side if key not in sides[1 - at]] for at, side in enumerate(sides)]
+    renamed: dict[str, str] = {}
+    for key in alone[0]:
+        fitting = [other for other in alone[1] if sides[1][other] == sides[0][key]]
+        rivals = [other for other in alone[0] if sides[0][other] == sides[0][key]]
+        if len(fitting) == len(rivals) == 1:
+            renamed[fitting[0]] = key
+    return {_with(name, renamed): tensor for name, tensor in second.items()}
+
+
+def of_common_keys(first: Named, second: Named) -> tuple[Named, Named, list[tuple[int, str]]]:
+    """Both without what one side alone has under its key; and (side, key) of that, where it has more than numbers."""
+    sides = [_below(one) for one in (first, second)]
+    alone = [(at, key) for at, side in enumerate(sides) for key in side if key not in sides[1 - at]]
+    common = sides[0].keys() & sides[1].keys()
+    kept = [
+        {name: tensor for name, tensor in one.items() if name.partition(".")[0] in common} for one in (first, second)
+    ]
+    return kept[0], kept[1], [(at, key) for at, key in alone if any(shape != () for _, shape in sides[at][key])]
+
+
+def _below(named: Named) -> dict[str, set[tuple[str, tuple[int, ...]]]]:
+    found: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
+    for name, tensor in named.items():
+        key, _, rest = name.partition(".")
+        found[key].add((rest, tensor.shape))
+    return dict(found)
+
+
+def _with(name: str, renamed: dict[str, str]) -> str:
+    key, dot, rest = name.partition(".")
+    return renamed.get(key, key) + dot + rest
