@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from hostile.limits import Answer
+from hostile.limits import Answer, Called, Ended
 from hostile.made import dump, record
 
 NAMES = "{" + ", ".join(f'"step{n}": {n}' for n in range(100_000)) + "}"
 
 
-def checked(folder: Path, text: str) -> Answer:
+def checked(folder: Path, text: str) -> Ended:
     file = dump(folder / "A", {"Functional.forward.0.forward": record()})
     (folder / "config.json").write_text(text)
     words = "run_ut", "-api_info", file, "-o", folder / "out", "-config", folder / "config.json"
-    return Answer(*words, cwd=folder)
+    return Called(*words, cwd=folder)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_mappings_of_names_that_take_for_ever(tmp_path: Path) -> None:
             "--name-map",
             tmp_path / "map.yaml",
         )
-        Answer("config_check", *words, cwd=tmp_path).demand_refused()
+        Called("config_check", *words, cwd=tmp_path).demand_refused()

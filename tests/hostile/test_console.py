@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostile.limits import Answer
+from hostile.limits import Answer, Called
 from hostile.made import TENSOR, dump, monitored, record
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b\u202e\u2028"
@@ -16,24 +16,24 @@ EVIL = "\x1b]0;owned\x07\x1b[31m\x9b\u202e\u2028"
 def test_message_about_a_type(tmp_path: Path) -> None:
     file = dump(tmp_path / "A", {"Functional.gelu.0.forward": record({**TENSOR, "dtype": EVIL})})
     words = "op_generate", "--dump", file, "--api", "Functional.gelu.0", "-o", tmp_path / "out"
-    Answer(*words, cwd=tmp_path).demand_printable()
+    Called(*words, cwd=tmp_path).demand_printable()
 
 
 def test_names_of_a_monitored_run(tmp_path: Path) -> None:
     sides = [monitored(tmp_path / side, f"layer{EVIL}.weight", change) for side, change in (("A", 0.0), ("B", 1.0))]
-    answer = Answer("monitor", "diff", *sides, cwd=tmp_path)
+    answer = Called("monitor", "diff", *sides, cwd=tmp_path)
     assert "layer" in answer.text, answer.text[-300:]
     answer.demand_printable()
 
 
 def test_summary_of_a_dump(tmp_path: Path) -> None:
     dump(tmp_path / "A", {f"Functional.{EVIL}.0.forward": record({**TENSOR, "Max": float("nan"), "dtype": EVIL})})
-    Answer("summary", tmp_path / "A", cwd=tmp_path).demand_printable()
+    Called("summary", tmp_path / "A", cwd=tmp_path).demand_printable()
 
 
 @pytest.mark.parametrize("command", ["check", "summary", "compare", "view", "reproduce", "config_check", "nan_analyze"])
 def test_a_path_in_a_message(tmp_path: Path, command: str) -> None:
-    answer = Answer(command, f"{EVIL}", "-o", tmp_path / "out", cwd=tmp_path)
+    answer = Called(command, f"{EVIL}", "-o", tmp_path / "out", cwd=tmp_path)
     assert answer.status != 0
     answer.demand_printable()
 
@@ -46,7 +46,7 @@ def test_a_traceback_that_was_asked_for(tmp_path: Path) -> None:
 
 def test_names_of_options_and_commands(tmp_path: Path) -> None:
     for words in ((f"check{EVIL}",), ("check", f"--x{EVIL}"), ("-f", EVIL, "check"), ("monitor", EVIL)):
-        answer = Answer(*words, cwd=tmp_path)
+        answer = Called(*words, cwd=tmp_path)
         assert answer.status == 2
         answer.demand_printable()
 
@@ -55,9 +55,9 @@ def test_names_in_settings(tmp_path: Path) -> None:
     file = dump(tmp_path / "A", {"Functional.relu.0.forward": record()})
     (tmp_path / "config.json").write_text(json.dumps({EVIL: 1, "white_list": [EVIL]}, ensure_ascii=False), "utf-8")
     words = "run_ut", "-api_info", file, "-o", tmp_path / "out", "-config", tmp_path / "config.json"
-    Answer(*words, cwd=tmp_path).demand_printable()
+    Called(*words, cwd=tmp_path).demand_printable()
     (tmp_path / "a.yaml").write_text(json.dumps({"lr": EVIL, EVIL: "[1"}), "utf-8")
-    Answer("config_check", "-d", tmp_path / "a.yaml", "-o", tmp_path / "a.zip", cwd=tmp_path).demand_printable()
+    Called("config_check", "-d", tmp_path / "a.yaml", "-o", tmp_path / "a.zip", cwd=tmp_path).demand_printable()
 
 
 def test_names_of_two_dumps(tmp_path: Path) -> None:
@@ -65,5 +65,5 @@ def test_names_of_two_dumps(tmp_path: Path) -> None:
         data = {f"Functional.{EVIL}.0.forward": record({**TENSOR, "Max": most})}
         place = dump(tmp_path / side, data)
         (place.parent / "stack.json").write_text(json.dumps({f"Functional.{EVIL}.0.forward": [EVIL]}), "utf-8")
-    Answer("compare", tmp_path / "A", tmp_path / "B", cwd=tmp_path).demand_printable()
-    Answer("check", tmp_path / "A", cwd=tmp_path).demand_printable()
+    Called("compare", tmp_path / "A", tmp_path / "B", cwd=tmp_path).demand_printable()
+    Called("check", tmp_path / "A", cwd=tmp_path).demand_printable()

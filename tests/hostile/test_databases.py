@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from hostile.limits import Answer
+from hostile.limits import Called
 from msprobe.monitor.trend_database import FILE_NAME
 
 NODES = (
@@ -36,7 +36,7 @@ def made(folder, nodes):
 
 
 def viewed(folder, file):
-    return Answer("view", file, "--html", folder / "page.html", cwd=folder)
+    return Called("view", file, "--html", folder / "page.html", cwd=folder)
 
 
 def test_a_table(tmp_path):
@@ -129,6 +129,6 @@ def test_databases_of_the_monitor(tmp_path, rest):
         with sqlite3.connect(place / FILE_NAME) as base:
             base.executescript(_TREND + rest)
         base.close()
-    answer = Answer("monitor", "diff", tmp_path / "A", tmp_path / "B", cwd=tmp_path)
+    answer = Called("monitor", "diff", tmp_path / "A", tmp_path / "B", cwd=tmp_path)
     answer.demand_quick()
     assert answer.status != 0, answer.text

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 
-from hostile.limits import Answer
+from hostile.limits import Called
 from hostile.made import TENSOR, dump, monitored, pt, record, two_dumps
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.links import FOLLOW_VARIABLE
@@ -53,7 +53,7 @@ KINDS = [pipe, endless, listening, folder]
 def test_description_of_a_run(tmp_path: Path, make: Callable[[Path], None]) -> None:
     sides = monitored(tmp_path / "A"), monitored(tmp_path / "B")
     make(next(sides[1].iterdir()) / "run.json")
-    Answer("monitor", "diff", *sides, cwd=tmp_path, gibibytes=16).demand_quick()
+    Called("monitor", "diff", *sides, cwd=tmp_path, gibibytes=16).demand_quick()
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -61,14 +61,14 @@ def test_description_of_a_run(tmp_path: Path, make: Callable[[Path], None]) -> N
 def test_files_of_a_dump(tmp_path: Path, make: Callable[[Path], None], name: str) -> None:
     place = dump(tmp_path / "A", {CALL: record()}).parent
     make(place / name)
-    Answer("check", tmp_path / "A", "-o", tmp_path / "out", cwd=tmp_path).demand_quick()
+    Called("check", tmp_path / "A", "-o", tmp_path / "out", cwd=tmp_path).demand_quick()
 
 
 @pytest.mark.parametrize("make", KINDS)
 def test_values_of_a_dump(tmp_path: Path, make: Callable[[Path], None]) -> None:
     words = two_dumps(tmp_path)
     make(tmp_path / "B" / "step0" / "rank" / "dump_tensor_data" / "relu.pt")
-    Answer(*words, cwd=tmp_path).demand_quick()
+    Called(*words, cwd=tmp_path).demand_quick()
 
 
 @pytest.mark.parametrize("make", [pipe, endless, listening])
@@ -79,7 +79,7 @@ def test_files_of_a_checkpoint(tmp_path: Path, make: Callable[[Path], None]) -> 
         make(place / name)
         given = place if name.startswith((".", "pytorch")) else place / name
         words = "config_check", "-c", given, given, "-o", tmp_path / "out.json"
-        Answer(*words, cwd=tmp_path).demand_quick()
+        Called(*words, cwd=tmp_path).demand_quick()
 
 
 @pytest.mark.parametrize("make", [pipe, endless])
@@ -95,7 +95,7 @@ def test_what_is_given_by_hand(tmp_path: Path, make: Callable[[Path], None]) -> 
         ("compare", one, one, "-o", tmp_path / "out"),
         ("view", one, "-o", tmp_path / "page.html"),
     ):
-        answer = Answer(*words, cwd=tmp_path)
+        answer = Called(*words, cwd=tmp_path)
         answer.demand_quick()
         assert answer.status, answer.text
 
@@ -133,7 +133,7 @@ def test_texts_that_are_no_verdict(tmp_path: Path, name: str) -> None:
 def test_a_dump_in_other_encodings(tmp_path: Path, encoding: str) -> None:
     file = dump(tmp_path / "A", {CALL: record()})
     file.write_bytes(file.read_text().encode(encoding))
-    answer = Answer("summary", tmp_path / "A", cwd=tmp_path)
+    answer = Called("summary", tmp_path / "A", cwd=tmp_path)
     answer.demand_quick()
     assert answer.status == 0, answer.text
 
@@ -248,7 +248,7 @@ def test_links_within_a_dump_and_to_a_whole_dump_are_followed(tmp_path: Path) ->
     (tmp_path / "B" / "step1" / "rank").symlink_to(place)
     (tmp_path / "B").rename(tmp_path / "real")
     (tmp_path / "B").symlink_to(tmp_path / "real")
-    answer = Answer(*words, cwd=tmp_path)
+    answer = Called(*words, cwd=tmp_path)
     assert answer.status in (0, 1), answer.text
     assert "--follow-links" not in answer.text
 
@@ -257,8 +257,8 @@ def test_what_a_user_has_collected_is_followed_and_a_copy_of_its_mark_is_not(tmp
     for machine, rank in (("one", 0), ("two", 1)):
         place = dump(tmp_path / machine, {CALL: record()}).parent
         place.rename(place.with_name(f"rank{rank}"))
-    assert Answer("collect", tmp_path / "one", tmp_path / "two", "-o", tmp_path / "all", cwd=tmp_path).status == 0
-    answer = Answer("summary", tmp_path / "all", cwd=tmp_path)
+    assert Called("collect", tmp_path / "one", tmp_path / "two", "-o", tmp_path / "all", cwd=tmp_path).status == 0
+    answer = Called("summary", tmp_path / "all", cwd=tmp_path)
     assert answer.status == 0, answer.text
     copy = tmp_path / "copy"
     copy.mkdir()
@@ -269,7 +269,7 @@ def test_what_a_user_has_collected_is_followed_and_a_copy_of_its_mark_is_not(tmp
                 (copy / entry.name / link.name).symlink_to(link.resolve())
         else:
             (copy / entry.name).write_bytes(entry.read_bytes())
-    Answer("summary", copy, cwd=tmp_path).demand_refused()
+    Called("summary", copy, cwd=tmp_path).demand_refused()
 
 
 def test_values_that_a_stranger_names_are_not_those_of_a_user(tmp_path: Path) -> None:
@@ -279,6 +279,6 @@ def test_values_that_a_stranger_names_are_not_those_of_a_user(tmp_path: Path) ->
     path = tmp_path / "B" / "step0" / "rank" / "dump_tensor_data" / "relu.pt"
     path.unlink()
     path.symlink_to(mine)
-    Answer(*words, cwd=tmp_path).demand_quick()
+    Called(*words, cwd=tmp_path).demand_quick()
     verdict = next((tmp_path / "out").rglob("verdict.json"), None)
     assert verdict is None or json.loads(verdict.read_text())

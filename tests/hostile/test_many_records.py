@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 
-from hostile.limits import Answer
+from hostile.limits import Called
 from hostile.made import TENSOR, dump, monitored, record
 
 
@@ -28,7 +28,7 @@ def test_a_few(tmp_path: Path) -> None:
 
 def test_two_hundred_and_fifty_thousand(tmp_path: Path) -> None:
     """Seven megabytes."""
-    answer = Answer("summary", compact(tmp_path, 250_000), cwd=tmp_path)
+    answer = Called("summary", compact(tmp_path, 250_000), cwd=tmp_path)
     answer.demand_quick(mebibytes=256)
     assert answer.status == 0, answer.text
 
@@ -36,19 +36,19 @@ def test_two_hundred_and_fifty_thousand(tmp_path: Path) -> None:
 def test_records_of_empty_lists(tmp_path: Path) -> None:
     """Two bytes of text for each object of Python."""
     folder = compact(tmp_path, 200, '{"input_args":[' + ",".join(["[]"] * 10_000) + '],"output":[]}')
-    Answer("summary", folder, cwd=tmp_path).demand_quick(mebibytes=256)
+    Called("summary", folder, cwd=tmp_path).demand_quick(mebibytes=256)
 
 
 def test_one_record_of_megabytes(tmp_path: Path) -> None:
     folder = compact(tmp_path, 1, '{"input_args":[' + ",".join(["[]"] * 2_000_000) + '],"output":[]}')
-    Answer("summary", folder, cwd=tmp_path).demand_quick(mebibytes=700)
+    Called("summary", folder, cwd=tmp_path).demand_quick(mebibytes=700)
 
 
 def test_names_that_stand_twice(tmp_path: Path) -> None:
     file = dump(tmp_path / "A", {})
     records = ",".join(['"a.forward":{}'] * 200_000)
     file.write_text(file.read_text().replace('"data": {}', f'"data":{{{records}}}'))
-    answer = Answer("summary", tmp_path / "A", cwd=tmp_path)
+    answer = Called("summary", tmp_path / "A", cwd=tmp_path)
     answer.demand_quick(mebibytes=256)
     assert answer.status == 0, answer.text
 
@@ -59,7 +59,7 @@ def test_a_dump_that_is_one_level_of_names(tmp_path: Path) -> None:
     place.mkdir()
     names = ",".join(f'"a.{n}.forward":{{}}' for n in range(200_000))
     (place / "dump.json").write_text(f"{{{names}}}")
-    Answer("summary", place, cwd=tmp_path).demand_quick(mebibytes=256)
+    Called("summary", place, cwd=tmp_path).demand_quick(mebibytes=256)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_stacks_of_many_names(tmp_path: Path) -> None:
     groups = ",".join(f'"{n}":[["a.{n}"],[]]' for n in range(200_000))
     (place / "stack.json").write_text(f"{{{groups}}}")
     words = "check", tmp_path / "A", "-o", tmp_path / "out"
-    Answer(*words, cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*words, cwd=tmp_path).demand_quick(mebibytes=512)
 
 
 def test_sketches_where_memory_is_limited(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_sketches_where_memory_is_limited(tmp_path: Path) -> None:
         sides = [monitored(tmp_path / f"{number}{side}") for side in "AB"]
         for side in sides:
             (next(side.iterdir()) / "sketch.bin").write_bytes(data)
-        Answer("monitor", "diff", *sides, cwd=tmp_path, gibibytes=16).demand_quick()
+        Called("monitor", "diff", *sides, cwd=tmp_path, gibibytes=16).demand_quick()
 
 
 def test_kernel_files_whose_sizes_are_claims(tmp_path: Path) -> None:
@@ -156,4 +156,4 @@ def test_checkpoints_of_mindspore_that_repeat_a_name(tmp_path: Path) -> None:
     one = b"\x0a\x01w" + b"\x12" + bytes([len(tensor)]) + tensor
     (tmp_path / "w.ckpt").write_bytes((b"\x0a" + bytes([len(one)]) + one) * 100_000)
     words = "config_check", "-c", tmp_path / "w.ckpt", tmp_path / "w.ckpt", "-o", tmp_path / "out.json"
-    Answer(*words, cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*words, cwd=tmp_path).demand_quick(mebibytes=512)

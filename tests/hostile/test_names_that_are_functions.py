@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import msprobe
-from hostile.limits import Answer
+from hostile.limits import Answer, Called, Ended
 from hostile.made import TENSOR, dump, record
 from msprobe.foreign import known_words
 from msprobe.precheck import standalone_side, standalone_types
@@ -28,10 +28,10 @@ runpy.run_path({1!r}, run_name="__main__")
 """
 
 
-def demand_not_called(folder: Path, key: str, function: str, *args: Any, **kwargs: Any) -> Answer:
+def demand_not_called(folder: Path, key: str, function: str, *args: Any, **kwargs: Any) -> Ended:
     """The script that is made of the call, if one is, never calls the function of torch that an argument names."""
     file = dump(folder / "A", {f"{key}.forward": record(*args, **kwargs)})
-    answer = Answer("op_generate", "--dump", file, "--api", key, "-o", folder / "out", cwd=folder)
+    answer = Called("op_generate", "--dump", file, "--api", key, "-o", folder / "out", cwd=folder)
     answer.demand_quick()
     for script in (folder / "out").glob("*.py"):
         ast.parse(script.read_text())
@@ -72,7 +72,7 @@ def test_what_names_a_type_is_one(tmp_path: Path, value: str) -> None:
     word = {"torch.memory_format": "memory_format", "torch.layout": "layout"}.get(kind, "dtype")
     tensor = {**TENSOR, "shape": [1, 2, 3, 4]}
     file = dump(tmp_path / "A", {f"{key}.forward": record(tensor, **{word: {"type": kind, "value": value}})})
-    answer = Answer("op_generate", "--dump", file, "--api", key, "-o", tmp_path / "out", cwd=tmp_path)
+    answer = Called("op_generate", "--dump", file, "--api", key, "-o", tmp_path / "out", cwd=tmp_path)
     assert answer.status == 0, answer.text
     script = next((tmp_path / "out").glob("*.py"))
     done = Answer(script, cwd=tmp_path, python=True, seconds=60)
@@ -82,7 +82,7 @@ def test_what_names_a_type_is_one(tmp_path: Path, value: str) -> None:
 def test_run_ut_skips_a_call_with_a_function_for_a_type(tmp_path: Path) -> None:
     evil = {"type": "torch.dtype", "value": "torch.set_num_threads"}
     data = {"Tensor.apply_.0.forward": record(TENSOR, evil), "Tensor.to.0.forward": record(TENSOR, evil)}
-    answer = Answer("run_ut", "-api_info", dump(tmp_path / "A", data), "-o", "out", cwd=tmp_path, seconds=90)
+    answer = Called("run_ut", "-api_info", dump(tmp_path / "A", data), "-o", "out", cwd=tmp_path, seconds=90)
     answer.demand_quick(90)
     assert "2 skip" in answer.text, answer.text
 
@@ -164,11 +164,11 @@ def test_neither_a_check_nor_a_script_runs_them(tmp_path: Path) -> None:
     data = {f"{name}.0.forward": record(TENSOR, mark) for name in NOT_FOLLOWED}
     data |= {f"{name}.1.forward": {**record(), "input_args": [mark]} for name in NOT_FOLLOWED}
     file = dump(tmp_path / "A", data)
-    answer = Answer("run_ut", "-api_info", file, "-o", "out", cwd=tmp_path, seconds=90)
+    answer = Called("run_ut", "-api_info", file, "-o", "out", cwd=tmp_path, seconds=90)
     answer.demand_quick(90)
     for name in NOT_FOLLOWED:
         words = ("op_generate", "--dump", file, "--api", f"{name}.0", "-o", "scripts")
-        made = Answer(*words, cwd=tmp_path)
+        made = Called(*words, cwd=tmp_path)
         if not name.startswith("Ops."):
             made.demand_refused()
         for script in (tmp_path / "scripts").glob(f"{name}*.py"):

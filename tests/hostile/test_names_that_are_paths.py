@@ -11,19 +11,19 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from hostile.limits import Answer
+from hostile.limits import Called, Ended
 from hostile.made import TENSOR, dump, monitored, record
 
 LARGE = {**TENSOR, "shape": [600, 600]}
 SECRET = "of_somebody_else"
 
 
-def demand_inside(folder: Path, data: dict[str, Any], name: str, *words: str, beside: str = "") -> Answer:
+def demand_inside(folder: Path, data: dict[str, Any], name: str, *words: str, beside: str = "") -> Ended:
     """A script is made into ``out``, which has a folder ``beside`` already, as one that came with the dump may."""
     file, out = dump(folder / "A", data), folder / "room" / "out"
     (out / beside).mkdir(parents=True)
     before = {path for path in folder.rglob("*") if not path.is_relative_to(out)}
-    answer = Answer("op_generate", "--dump", file, "--api", name, "-o", out, *words, cwd=folder)
+    answer = Called("op_generate", "--dump", file, "--api", name, "-o", out, *words, cwd=folder)
     found = {path for path in folder.rglob("*") if not path.is_relative_to(out)} - before
     assert not found, f"written outside of the output folder: {sorted(path.name for path in found)}"
     answer.demand_quick()
@@ -76,7 +76,7 @@ def test_a_smaller_script_is_not_written_through_a_link(tmp_path: Path) -> None:
     for name in ("Functional.relu.0.forward.py", "Functional.relu.0.forward.min.py"):
         (out / name).symlink_to(other)
     words = ("op_generate", "--dump", file, "--api", "Functional.relu.0", "-o", out, "--minimize")
-    answer = Answer(*words, "--device", "cpu+inject:scale=0.5", cwd=tmp_path, seconds=90)
+    answer = Called(*words, "--device", "cpu+inject:scale=0.5", cwd=tmp_path, seconds=90)
     assert "Smallest failing call" in answer.text, answer.text
     assert other.read_text() == "kept"
 
@@ -113,7 +113,7 @@ def test_values_are_read_from_the_folder_of_the_dump_alone(tmp_path: Path, name:
     (place / "link.npy").symlink_to(secret)
     (place / "loop").symlink_to(place / "loop")
     words = ("op_generate", "--dump", place.parent / "dump.json", "--api", "Functional.relu.0", "-o", tmp_path / "out")
-    answer = Answer(*words, cwd=tmp_path)
+    answer = Called(*words, cwd=tmp_path)
     answer.demand_quick()
     answer.demand_printable()
     assert answer.status != 0
@@ -150,7 +150,7 @@ def test_a_checkpoint_is_read_from_its_folder_alone(tmp_path: Path, name: str) -
         (place / "link.safetensors").symlink_to(tmp_path / f"{SECRET}.safetensors")
         (place / "linked").symlink_to(tmp_path)
     words = ("config_check", "-c", tmp_path / "A", tmp_path / "B", "-o", tmp_path / "out.json")
-    answer = Answer(*words, cwd=tmp_path)
+    answer = Called(*words, cwd=tmp_path)
     answer.demand_refused()
     answer.demand_printable()
     assert not (tmp_path / "out.json").exists()
@@ -165,7 +165,7 @@ def test_a_cache_of_downloads_is_read_through_its_links(tmp_path: Path) -> None:
         place = checkpoint(model / "snapshots" / side, "model-1.safetensors")
         (place / "model-1.safetensors").symlink_to("../../blobs/0123")
     words = ("config_check", "-c", model / "snapshots/A", model / "snapshots/B", "-o", tmp_path / "out.json")
-    answer = Answer(*words, cwd=tmp_path)
+    answer = Called(*words, cwd=tmp_path)
     assert answer.status == 0, answer.text
 
 
@@ -177,7 +177,7 @@ def test_a_link_in_the_output_folder_is_not_followed(tmp_path: Path) -> None:
     out.mkdir()
     (out / "rank0").symlink_to(other)
     words = ("monitor", "to-tensorboard", tmp_path / "runs", "-o", out)
-    answer = Answer(*words, cwd=tmp_path, gibibytes=32)
+    answer = Called(*words, cwd=tmp_path, gibibytes=32)
     answer.demand_quick()
     assert "leads out of the folder" in answer.text, answer.text
     assert not list(other.iterdir())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostile.limits import Answer
+from hostile.limits import Called
 from hostile.made import pt, tensor_pickle, text, two_dumps
 from msprobe.store.pickles import Opaque, PickleError, read_pickle
 
@@ -151,12 +151,12 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_weights_of_a_checkpoint(tmp_path: Path, name: str) -> None:
     one, two = pt(tmp_path / "one.pt"), pt(tmp_path / "two.pt", FILES[name])
-    Answer("config_check", "-c", one, two, "-o", tmp_path / "out.json", cwd=tmp_path).demand_refused()
+    Called("config_check", "-c", one, two, "-o", tmp_path / "out.json", cwd=tmp_path).demand_refused()
 
 
 @pytest.mark.parametrize("name", ["key", "doubled", "deep", "place"])
 def test_values_of_a_dump(tmp_path: Path, name: str) -> None:
-    Answer(*two_dumps(tmp_path, pickle=FILES[name]), cwd=tmp_path).demand_quick()
+    Called(*two_dumps(tmp_path, pickle=FILES[name]), cwd=tmp_path).demand_quick()
 
 
 @pytest.mark.parametrize("name", ["key", "doubled", "frozenset"])
@@ -165,7 +165,7 @@ def test_description_of_a_distributed_checkpoint(tmp_path: Path, name: str) -> N
         (tmp_path / side).mkdir()
         (tmp_path / side / ".metadata").write_bytes(FILES[name])
     words = "config_check", "-c", tmp_path / "one", tmp_path / "two", "-o", tmp_path / "out.json"
-    Answer(*words, cwd=tmp_path).demand_refused()
+    Called(*words, cwd=tmp_path).demand_refused()
 
 
 @pytest.mark.parametrize("name", ["key", "doubled", "letters"])
@@ -174,11 +174,11 @@ def test_arguments_of_a_training(tmp_path: Path, name: str) -> None:
     data = {**FILES, "letters": with_letters(20_000, 1 << 20)}[name]
     pt(tmp_path / "training_args.bin", data)
     words = "config_check", "-d", tmp_path / "training_args.bin", "-o", tmp_path / "pack.zip"
-    Answer(*words, cwd=tmp_path).demand_quick()
+    Called(*words, cwd=tmp_path).demand_quick()
 
 
 def test_older_files_that_are_a_row_of_pickles(tmp_path: Path) -> None:
     for side in ("one", "two"):
         (tmp_path / f"{side}.pt").write_bytes(FILES["key"])
     words = "config_check", "-c", tmp_path / "one.pt", tmp_path / "two.pt", "-o", tmp_path / "out.json"
-    Answer(*words, cwd=tmp_path).demand_refused()
+    Called(*words, cwd=tmp_path).demand_refused()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hostile.limits import Answer
+from hostile.limits import Called
 
 _DOUBLED = "a=xxxxxxxxxxxxxxxx\n" + "a=$a$a\n" * 14
 
 
 def settings(folder, name, content):
     (folder / name).write_text(content)
-    return Answer("config_check", "-d", folder / name, "-o", folder / "pack.zip", cwd=folder)
+    return Called("config_check", "-d", folder / name, "-o", folder / "pack.zip", cwd=folder)
 
 
 def test_plain_settings(tmp_path):
@@ -152,6 +152,6 @@ def test_many_names_on_two_sides(tmp_path):
         (tmp_path / f"{side}.yaml").write_text("".join(lines))
         settings(tmp_path, f"{side}.yaml", (tmp_path / f"{side}.yaml").read_text())
         (tmp_path / "pack.zip").rename(tmp_path / f"{side}.zip")
-    Answer(
+    Called(
         "config_check", "-c", tmp_path / "a.zip", tmp_path / "b.zip", "-o", tmp_path / "out", cwd=tmp_path
     ).demand_quick()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hostile.limits import Answer
+from hostile.limits import Called
 from hostile.made import TENSOR, dump, record
 
 EVIL = "=cmd|' /C calc'!A0"
@@ -35,7 +35,7 @@ def test_result_of_a_check(tmp_path: Path, evil: str) -> None:
         "Functional.gelu.1.forward": record({**TENSOR, "dtype": evil}),
     }
     file = dump(tmp_path / "A", data)
-    Answer("run_ut", "-api_info", file, "-o", tmp_path / "out", cwd=tmp_path, seconds=60).demand_quick(60)
+    Called("run_ut", "-api_info", file, "-o", tmp_path / "out", cwd=tmp_path, seconds=60).demand_quick(60)
     demand_no_formula(tmp_path / "out")
 
 
@@ -45,14 +45,14 @@ def test_settings_of_two_logs(tmp_path: Path, evil: str) -> None:
         line = f"{evil} ..... {side}"
         (tmp_path / side).write_text(f"---- arguments ----\n{line}\n----- end of arguments ----\n", "utf-8")
     words = "config_check", "-sc", tmp_path / "one.log", tmp_path / "two.log", "-o", tmp_path / "out"
-    Answer(*words, cwd=tmp_path).demand_quick()
+    Called(*words, cwd=tmp_path).demand_quick()
     demand_no_formula(tmp_path / "out")
 
 
 def test_sheet_of_a_comparison(tmp_path: Path) -> None:
     for side, most in (("A", 1.0), ("B", 2.0)):
         dump(tmp_path / side, {f"Functional.{EVIL}.0.forward": record({**TENSOR, "Max": most})})
-    Answer("compare", tmp_path / "A", tmp_path / "B", "-o", tmp_path / "out", "--csv", cwd=tmp_path).demand_quick()
+    Called("compare", tmp_path / "A", tmp_path / "B", "-o", tmp_path / "out", "--csv", cwd=tmp_path).demand_quick()
     demand_no_formula(tmp_path / "out")
 
 
@@ -62,7 +62,7 @@ def test_table_of_two_checkpoints(tmp_path: Path) -> None:
     for side in "ab":
         np.savez(tmp_path / f"{side}.npz", **{EVIL.replace("/", ""): np.ones(3), "w": np.zeros(2)})
     words = "config_check", "-c", tmp_path / "a.npz", tmp_path / "b.npz", "-o", tmp_path / "out.json"
-    answer = Answer(*words, cwd=tmp_path)
+    answer = Called(*words, cwd=tmp_path)
     answer.demand_quick()
     if list(tmp_path.rglob("*.csv")):
         demand_no_formula(tmp_path)
@@ -76,6 +76,6 @@ def test_verdict_of_gradients(tmp_path: Path) -> None:
         with open(place / "grad_summary_0.csv", "w", encoding="utf-8-sig", newline="") as file:
             csv.writer(file).writerows(rows)
     words = "grad_compare", tmp_path / "A", tmp_path / "B", "-o", tmp_path / "out"
-    Answer(*words, cwd=tmp_path).demand_quick()
+    Called(*words, cwd=tmp_path).demand_quick()
     if (tmp_path / "out").is_dir() and list((tmp_path / "out").rglob("*.csv")):
         demand_no_formula(tmp_path / "out")

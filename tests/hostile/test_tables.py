@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hostile.limits import Answer
+from hostile.limits import Called
 from hostile.made import monitored
 
 HEADER = "vpp_stage,name,step,norm,min,max,mean\n"
@@ -40,7 +40,7 @@ def two_sides(folder, text=None, more=""):
 )
 def test_a_line_that_is_no_row(tmp_path, line):
     sides = two_sides(tmp_path, more=line)
-    Answer("monitor", "diff", *sides, cwd=tmp_path).demand_quick()
+    Called("monitor", "diff", *sides, cwd=tmp_path).demand_quick()
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_a_line_that_is_no_row(tmp_path, line):
 )
 def test_a_file_that_is_no_table(tmp_path, text):
     sides = two_sides(tmp_path, text)
-    Answer("monitor", "diff", *sides, cwd=tmp_path).demand_quick()
+    Called("monitor", "diff", *sides, cwd=tmp_path).demand_quick()
 
 
 def test_small_files_where_memory_is_limited(tmp_path):
     """Nothing hostile: two files of a hundred bytes, read where a process may have four gibibytes."""
     sides = monitored(tmp_path / "A"), monitored(tmp_path / "B")
-    answer = Answer("monitor", "diff", *sides, cwd=tmp_path, gibibytes=4)
+    answer = Called("monitor", "diff", *sides, cwd=tmp_path, gibibytes=4)
     answer.demand_quick()
     assert answer.status == 0, answer.text

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hostile.limits import Answer
+from hostile.limits import Called
 from hostile.made import pt, tensor_pickle, two_dumps
 
 LARGE = 3 << 29
@@ -53,23 +53,23 @@ def of_torch(pickled: bytes = b"", values: bytes = bytes(16), method: int = zipf
 
 
 def test_plain_values_are_read(tmp_path: Path) -> None:
-    answer = Answer(*two_dumps(tmp_path), cwd=tmp_path)
+    answer = Called(*two_dumps(tmp_path), cwd=tmp_path)
     answer.demand_quick()
     assert answer.status in (0, 1), answer.text
 
 
 def test_values_that_are_deflated_are_read(tmp_path: Path) -> None:
-    answer = Answer(*dumps_with(tmp_path, of_torch(method=zipfile.ZIP_DEFLATED)), cwd=tmp_path)
+    answer = Called(*dumps_with(tmp_path, of_torch(method=zipfile.ZIP_DEFLATED)), cwd=tmp_path)
     answer.demand_quick()
     assert answer.status in (0, 1), answer.text
 
 
 def test_values_that_unpack_to_more_than_they_are_described_with(tmp_path: Path, packed: Path) -> None:
-    Answer(*dumps_with(tmp_path, packed.read_bytes()), cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*dumps_with(tmp_path, packed.read_bytes()), cwd=tmp_path).demand_quick(mebibytes=512)
 
 
 def test_weights_that_are_packed(tmp_path: Path, packed: Path) -> None:
-    Answer(*checkpoints(tmp_path, "pt", packed.read_bytes()), cwd=tmp_path).demand_refused()
+    Called(*checkpoints(tmp_path, "pt", packed.read_bytes()), cwd=tmp_path).demand_refused()
 
 
 def test_a_description_or_an_order_of_bytes_that_is_packed(tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ def test_a_description_or_an_order_of_bytes_that_is_packed(tmp_path: Path) -> No
         folder = tmp_path / str(number)
         folder.mkdir()
         words = dumps_with(folder, archive(entries, zipfile.ZIP_DEFLATED))
-        Answer(*words, cwd=folder).demand_quick(mebibytes=512)
+        Called(*words, cwd=folder).demand_quick(mebibytes=512)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_packings_that_give_much_at_a_time(tmp_path: Path, method: int) -> None:
     described = tensor_pickle(count=1 << 26, shape=b"(J\x00\x00\x00\x04t")
     words = dumps_with(tmp_path, of_torch(described, bytes(1 << 28), method))
-    Answer(*words, cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*words, cwd=tmp_path).demand_quick(mebibytes=512)
 
 
 def _directory(data: bytes, change: Callable[[bytearray, int], None]) -> bytes:
@@ -113,27 +113,27 @@ def _large_size(data: bytearray, at: int) -> None:
 @pytest.mark.parametrize("change", [_same_place, _small_size, _large_size])
 def test_directories_that_lie(tmp_path: Path, change: Callable[[bytearray, int], None]) -> None:
     data = _directory(of_torch(values=bytes(1 << 20), method=zipfile.ZIP_DEFLATED), change)
-    Answer(*dumps_with(tmp_path, data), cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*dumps_with(tmp_path, data), cwd=tmp_path).demand_quick(mebibytes=512)
     (tmp_path / "c").mkdir()
-    Answer(*checkpoints(tmp_path / "c", "pt", data), cwd=tmp_path).demand_refused()
+    Called(*checkpoints(tmp_path / "c", "pt", data), cwd=tmp_path).demand_refused()
 
 
 def test_arrays_of_zeros_that_are_packed(tmp_path: Path) -> None:
     file = io.BytesIO()
     np.savez_compressed(file, a=np.zeros(1 << 27, np.uint8), b=np.zeros(1 << 27, np.uint8))
-    answer = Answer(*checkpoints(tmp_path, "npz", file.getvalue()), cwd=tmp_path)
+    answer = Called(*checkpoints(tmp_path, "npz", file.getvalue()), cwd=tmp_path)
     answer.demand_refused()
     assert "--limit" in answer.text
     (tmp_path / "d").mkdir()
     words = checkpoints(tmp_path / "d", "npz", file.getvalue())
-    allowed = Answer(*words, "--limit", 10, cwd=tmp_path)
+    allowed = Called(*words, "--limit", 10, cwd=tmp_path)
     assert allowed.status == 0, allowed.text
 
 
 def test_packed_arrays_of_a_training_are_read(tmp_path: Path) -> None:
     file = io.BytesIO()
     np.savez_compressed(file, w=np.arange(100_000, dtype=np.float32), zero=np.zeros(1 << 20, np.float32))
-    assert Answer(*checkpoints(tmp_path, "npz", file.getvalue()), cwd=tmp_path).status == 0
+    assert Called(*checkpoints(tmp_path, "npz", file.getvalue()), cwd=tmp_path).status == 0
 
 
 def test_packs_of_a_configuration_check(tmp_path: Path) -> None:
@@ -141,14 +141,14 @@ def test_packs_of_a_configuration_check(tmp_path: Path) -> None:
         entries = {"env": b'{"a":"' + bytes([65]) * (60 << 20) + b'"}', "pip": b"x=1"}
         (tmp_path / f"{side}.zip").write_bytes(archive(entries, zipfile.ZIP_DEFLATED))
     words = "config_check", "-c", tmp_path / "one.zip", tmp_path / "two.zip", "-o", tmp_path / "out"
-    Answer(*words, cwd=tmp_path).demand_refused()
+    Called(*words, cwd=tmp_path).demand_refused()
 
 
 def test_an_archive_within_an_archive(tmp_path: Path) -> None:
     inner = of_torch(values=bytes(1 << 20), method=zipfile.ZIP_DEFLATED)
-    Answer(*dumps_with(tmp_path, of_torch(inner)), cwd=tmp_path).demand_quick()
+    Called(*dumps_with(tmp_path, of_torch(inner)), cwd=tmp_path).demand_quick()
     (tmp_path / "c").mkdir()
-    Answer(*checkpoints(tmp_path / "c", "pt", of_torch(inner)), cwd=tmp_path).demand_refused()
+    Called(*checkpoints(tmp_path / "c", "pt", of_torch(inner)), cwd=tmp_path).demand_refused()
 
 
 REPEATED = {
@@ -161,9 +161,9 @@ REPEATED = {
 
 @pytest.mark.parametrize("name", REPEATED)
 def test_few_elements_that_stand_for_many(tmp_path: Path, name: str) -> None:
-    Answer(*dumps_with(tmp_path, of_torch(REPEATED[name])), cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*dumps_with(tmp_path, of_torch(REPEATED[name])), cwd=tmp_path).demand_quick(mebibytes=512)
     (tmp_path / "c").mkdir()
-    Answer(*checkpoints(tmp_path / "c", "pt", of_torch(REPEATED[name])), cwd=tmp_path).demand_refused()
+    Called(*checkpoints(tmp_path / "c", "pt", of_torch(REPEATED[name])), cwd=tmp_path).demand_refused()
 
 
 def test_windows_that_overlap(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_windows_that_overlap(tmp_path: Path) -> None:
         count=1 << 14, shape=b"(J\x00\x20\x00\x00J\x00\x20\x00\x00t", strides=b"(K\x01K\x01t", kind="HalfStorage"
     )
     words = dumps_with(tmp_path, of_torch(described, bytes(1 << 15)))
-    Answer(*words, cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*words, cwd=tmp_path).demand_quick(mebibytes=512)
 
 
 def _number(value: int) -> bytes:
@@ -194,9 +194,9 @@ ODD = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_shapes_that_no_tensor_has(tmp_path: Path, name: str) -> None:
-    Answer(*dumps_with(tmp_path, of_torch(ODD[name])), cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*dumps_with(tmp_path, of_torch(ODD[name])), cwd=tmp_path).demand_quick(mebibytes=512)
     (tmp_path / "c").mkdir()
-    Answer(*checkpoints(tmp_path / "c", "pt", of_torch(ODD[name])), cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*checkpoints(tmp_path / "c", "pt", of_torch(ODD[name])), cwd=tmp_path).demand_quick(mebibytes=512)
 
 
 def _npy(shape: str, descr: str = "<f4") -> bytes:
@@ -219,10 +219,10 @@ def _npy(shape: str, descr: str = "<f4") -> bytes:
     ids=["4 GiB", "beyond 64 bits", "no bytes", "below zero", "no element", "brackets", "objects", "long header"],
 )
 def test_arrays_whose_header_lies(tmp_path: Path, data: bytes) -> None:
-    Answer(*checkpoints(tmp_path, "npy", data), cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*checkpoints(tmp_path, "npy", data), cwd=tmp_path).demand_quick(mebibytes=512)
     (tmp_path / "z").mkdir()
     words = checkpoints(tmp_path / "z", "npz", archive({"a.npy": data}, zipfile.ZIP_DEFLATED))
-    Answer(*words, cwd=tmp_path).demand_quick(mebibytes=512)
+    Called(*words, cwd=tmp_path).demand_quick(mebibytes=512)
 
 
 def _safetensors(header: bytes, length: int | None = None) -> bytes:
@@ -242,7 +242,7 @@ def _safetensors(header: bytes, length: int | None = None) -> bytes:
     ids=["length", "shape", "large shape", "deep", "digits", "one name twice"],
 )
 def test_headers_of_safetensors(tmp_path: Path, data: bytes) -> None:
-    Answer(*checkpoints(tmp_path, "safetensors", data), cwd=tmp_path).demand_refused()
+    Called(*checkpoints(tmp_path, "safetensors", data), cwd=tmp_path).demand_refused()
 
 
 def test_a_folder_of_zarr_with_few_files_for_many_chunks(tmp_path: Path) -> None:
@@ -254,4 +254,4 @@ def test_a_folder_of_zarr_with_few_files_for_many_chunks(tmp_path: Path) -> None
         (place / "0").write_bytes(bytes(4))
         (tmp_path / side / "metadata.json").write_text('{"sharded_backend": "zarr"}')
     words = "config_check", "-c", tmp_path / "one", tmp_path / "two", "-o", tmp_path / "out.json"
-    Answer(*words, cwd=tmp_path).demand_refused()
+    Called(*words, cwd=tmp_path).demand_refused()

@@ -39,9 +39,14 @@ OTHER_SETTINGS = (
 WITHOUT_EXTENSION = ("character_gpt", "sparse_gcn", "soft_actor_critic", "wgan_gp", "functional_training", "user_hooks")
 
 
-def of_program(name: str, *more: object) -> Any:
+def of_program(name: str, *more: object, marks: Any = ()) -> Any:
     """A program as a parameter of a test."""
-    return pytest.param(name, *more, id=name)
+    return pytest.param(name, *more, id=name, marks=marks)
+
+
+def in_turn(name: str, turn: int) -> Any:
+    """One of two tests of a program always runs, the one beside it with the slow ones."""
+    return () if zlib.crc32(name.encode()) // len(OTHER_SETTINGS) % 2 == turn else pytest.mark.slow
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ def test_check_finds_nothing(place: Path, name: str) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [of_program(name, marks=in_turn(name, 0)) for name in PROGRAMS])
 def test_two_recordings_agree(place: Path, name: str) -> None:
     dumps = [run(place, name, ("mix", "statistics")).dump, run(place, name, ("mix", "statistics"), turn=1).dump]
     compared = call("compare", *dumps)
@@ -147,7 +152,10 @@ def test_two_recordings_agree(place: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "setting"),
-    [of_program(name, OTHER_SETTINGS[zlib.crc32(name.encode()) % len(OTHER_SETTINGS)]) for name in PROGRAMS],
+    [
+        of_program(name, OTHER_SETTINGS[zlib.crc32(name.encode()) % len(OTHER_SETTINGS)], marks=in_turn(name, 1))
+        for name in PROGRAMS
+    ],
 )
 def test_a_program_runs_as_alone_at_other_levels(place: Path, name: str, setting: tuple[str, str]) -> None:
     demand_the_same(run(place, name), run(place, name, setting))
