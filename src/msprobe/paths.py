@@ -215,8 +215,16 @@ def like(file: Path) -> Path | None:
         return None  # comparing so many names takes long
     import difflib
 
-    likely = difflib.get_close_matches(missing.name, names, n=5, cutoff=0.6)
-    return next((found for name in likely if os.path.isfile(found := missing.parent / name / rest)), None)
+    def likeness(name: str) -> float:
+        """That both end in ".json" says nothing."""
+        own = Path(name)
+        if not missing.suffix or own.suffix != missing.suffix:
+            return difflib.SequenceMatcher(None, name, missing.name).ratio()
+        return difflib.SequenceMatcher(None, own.stem, missing.stem).ratio()
+
+    close = difflib.get_close_matches(missing.name, names, n=20, cutoff=0.6)
+    likely = sorted((name for name in close if likeness(name) >= 0.6), key=likeness, reverse=True)
+    return next((found for name in likely[:5] if os.path.isfile(found := missing.parent / name / rest)), None)
 
 
 _OF_THE_SYSTEM = (("/", "proc"), ("/", "sys"))

@@ -379,6 +379,31 @@ class Net(nn.Module):
 """
 
 CALLS = {
+    "a model evaluated before the training of the next": Program(
+        f"""
+opts = []
+for m in (net(), net(), net()):
+    opt = torch.optim.SGD(m.parameters(), 0.1); opts.append(opt)
+    for s in range(2): {LOOP}
+    print(F.mse_loss(m(x[5]), y[5]).item())
+""",
+        None,
+        1,
+        steps=6,
+    ),
+    "a teacher whose results the next model learns from": Program(
+        """
+t = net(); first = torch.optim.SGD(t.parameters(), 0.1)
+for s in range(2): first.zero_grad(); F.mse_loss(t(x[s]), y[s]).backward(); first.step()
+m = net(); second = torch.optim.SGD(m.parameters(), 0.1); del first
+for s in range(2):
+    wanted = t(x[s]).detach(); second.zero_grad(); F.mse_loss(m(x[s]), wanted).backward(); second.step()
+weights(m)
+""",
+        1,
+        1,
+        steps=4,
+    ),
     "an evaluation with gradients behind the last step": Program(
         f"""
 m = net(); opt = torch.optim.Adam(m.parameters(), 0.01)

@@ -228,7 +228,7 @@ def test_a_script_sees_itself_as_under_python_with_its_options(
 )
 def test_nothing_to_run_is_one_clear_line(folder: Path, words: tuple[str, ...], told: str) -> None:
     ended = run(folder, *RUN, *words)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert told in ended.stderr
     assert ended.stderr.startswith("msprobe: ")
     assert ended.stderr.count("msprobe:") == 1
@@ -338,7 +338,7 @@ def test_a_dump_that_is_there_already_is_refused_before_the_script_starts(folder
     assert run(folder, *RUN, "some.py").returncode == 0
     before = {path: path.read_bytes() for path in (folder / "dump").rglob("*") if path.is_file()}
     ended = run(folder, *RUN, "some.py")
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert ended.stdout == ""
     assert "already holds 3 files of a dump" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1

@@ -62,6 +62,29 @@ def test_a_step_that_the_scaler_leaves_out_says_so(tmp_path: Path) -> None:
     assert "scaler" in found.stdout
 
 
+@pytest.mark.parametrize("level", ["L1", "mix"])
+def test_what_the_program_does_behind_the_first_call_of_a_step_function_is_in_no_step(
+    tmp_path: Path, level: str
+) -> None:
+    """The function is defined behind the optimizer: it is met as it runs for the first time."""
+    text = """
+m = net(); opt = torch.optim.SGD(m.parameters(), 0.1)
+def train_step(s):
+    opt.zero_grad(); loss = F.mse_loss(m(x[s]), y[s]); loss.backward(); opt.step(); return loss.detach().abs()
+for s in range(3):
+    loss = train_step(s)
+    print(loss.sqrt().item(), m(x[5]).cosh().sum().item())
+"""
+    record(tmp_path, text, "a", "--level", level, "--step-on", "call:train_step")
+    dump = Dump(tmp_path / "a")
+    assert dump.steps() == ["step0", "step1", "step2"]
+    for step in range(3):
+        names = dump.names(step)
+        # What comes last in the function, but for gradients of parameters.
+        assert names[-1] == "Tensor.abs.0.forward"
+        assert not [name for name in names if "sqrt" in name or "cosh" in name]
+
+
 def test_a_model_whose_forward_is_called_has_the_names_of_a_model_that_is_called(tmp_path: Path) -> None:
     text = PROGRAMS["forward called directly"].text
     record(tmp_path, text, "direct")

@@ -364,3 +364,21 @@ def test_a_file_is_not_opened_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(PathError, match="cannot write file"):
         paths.create_file(tmp_path / "link")
     assert (tmp_path / "kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("missing", "there", "meant"),
+    [
+        ("cfg.json", ["log.json", "a.json"], None),
+        ("config.json", ["compare.json", "losses.json"], None),
+        ("config.json", ["confg.json", "losses.json"], "confg.json"),
+        ("dump.json", ["dump.jsn"], "dump.jsn"),
+    ],
+)
+def test_only_a_file_with_a_name_like_it_is_meant(
+    tmp_path: Path, missing: str, there: list[str], meant: str | None
+) -> None:
+    for name in there:
+        (tmp_path / name).write_text("{}")
+    found = paths.like(tmp_path / missing)
+    assert (found and found.name) == meant

@@ -275,9 +275,10 @@ class Session:
         if not self.ended:
             self.ended = True
             self.recording = self.recording and not self._dumps
-            log.info("*" * 40)
-            log.info("*   msprobe ends successfully.")
-            log.info("*" * 40)
+            log.info(
+                "All that was asked for is recorded, and msprobe ends successfully. The program goes on without being"
+                " recorded."
+            )
 
     def close(self, is_end: bool = True) -> None:
         """The program ends: write what there is. A step that was being recorded is marked as incomplete.

@@ -74,7 +74,7 @@ def test_an_option_that_is_wrong_ends_with_2_as_the_help_says(
     assert calls == []
     with pytest.raises(SystemExit):
         main(["run", "-h"])
-    assert "2 if an option is" in " ".join(capsys.readouterr().out.split())
+    assert "2 if there is nothing to run" in " ".join(capsys.readouterr().out.split())
 
 
 def test_without_a_configuration_the_packaged_one_is_used(calls: list[Any]) -> None:
@@ -83,12 +83,12 @@ def test_without_a_configuration_the_packaged_one_is_used(calls: list[Any]) -> N
 
 
 def test_no_script_is_an_error_that_shows_how(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--config", "c.json"]) == 1
+    assert main(["run", "--config", "c.json"]) == 2
     assert "no script to run; write: msprobe run" in capsys.readouterr().err
 
 
 def test_mindspore_scripts_are_declined(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["-f", "mindspore", "run", "train.py"]) == 1
+    assert main(["-f", "mindspore", "run", "train.py"]) == 2
     assert "PyTorch scripts only" in capsys.readouterr().err
     assert calls == []
 
@@ -102,7 +102,7 @@ def test_missing_torch_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: 
     for name in [name for name in sys.modules if name.startswith("msprobe.capture")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Refuse(), *sys.meta_path])
-    assert main(["run", "train.py"]) == 1
+    assert main(["run", "train.py"]) == 2
     assert "pip install 'msprobe-debugger[torch]'" in capsys.readouterr().err
 
 

@@ -30,7 +30,7 @@ def name_cells(model: Any, record_root: bool = False, names: Surface = MINDSPORE
                 kind = type(root).__name__
                 log.once(
                     ("leaf", kind),
-                    "warning",
+                    "info",
                     f"The model is a single {kind} without modules inside; it is recorded itself.",
                 )
             named.append((f"{prefix}.{lead}root.{type(root).__name__}", root))

@@ -6,7 +6,7 @@ import gc
 import inspect
 import sys
 import types
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 
@@ -60,3 +60,20 @@ def code_runs(codes: Collection[types.CodeType], frame: types.FrameType | None) 
             return True
         frame = frame.f_back
     return False
+
+
+class CallsWhile:
+    """Hands calls on to ``target`` as long as ``runs`` says so of the frame that they come from; none behind that."""
+
+    def __init__(self, runs: Callable[[types.FrameType], bool], target: Any) -> None:
+        self._runs = runs
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int, *more: Any) -> Any:
+        """See :class:`msprobe.capture.targets.Calls`."""
+        if not self._runs(sys._getframe(1)):
+            return None
+        return self._target.begin_call(key, args, kwargs, skip + 1, *more)

@@ -65,7 +65,7 @@ def name_modules(model: Any, record_root: bool) -> list[tuple[str, nn.Module]]:
             if not children and not record_root and not is_scripted(root):
                 log.once(
                     ("leaf", type(root).__name__),
-                    "warning",
+                    "info",
                     f"The model is a single {type(root).__name__} without modules inside; it is recorded itself.",
                 )
             named.append((f"Module.{lead}root.{type(root).__name__}", root))

@@ -12,6 +12,7 @@ import torch
 
 from msprobe import log
 from msprobe.capture.identity import IdentityMap, IdentitySet
+from msprobe.capture.torch.user_modules import parameters
 
 # An optimizer that steps once for so many steps of a different one is waited for (a critic trained five times for each
 # step of its generator); one that takes longer is trained in a phase of its own.
@@ -35,6 +36,9 @@ class OptimizerCycle:
     - one that is *overtaken*: others have stepped more often in this training step than it is waited for. Usually that
       is once. One that has yet to make its first step, and whose model is called, is waited for longer, and one that
       was overtaken and stepped in the end for as long as then. It takes part again when it steps.
+
+    Where one was overtaken not long ago, a training step that is complete without it ends only where a model is called
+    that is not its own: it may be about to step (an actor that is trained in every second iteration of its critic).
 
     An *inner* optimizer (meta-learning, an attack on the inputs) is made in the middle of the training and steps
     between two steps of an older one, the *outer* one, for whose next step it is no reason to end the training step.
@@ -73,6 +77,8 @@ class OptimizerCycle:
         self._inner: IdentitySet = IdentitySet()
         self._made_and_counted = 0
         self.has_stepped = False
+        # Complete but for those that were overtaken: see the class's text.
+        self.is_waiting = self._has_waited = False
         # How many training steps are complete.
         self.steps = 0
         self._exist = False
@@ -196,16 +202,47 @@ class OptimizerCycle:
     def _missing(self) -> list[Any]:
         return [one for one in self._members if one not in self._counts]
 
-    def end_if_complete(self) -> bool:
-        """True if the training step is complete; then the next one begins."""
+    def end_if_complete(self, may_wait: bool = False) -> bool:
+        """True if the training step is complete; then the next one begins. ``may_wait``: whoever asks will ask
+        :meth:`goes_on_with` before a model is called.
+        """
         missing = self._missing()
-        if missing:
-            updated = {id(parameter) for one in self._counts for parameter in parameters_of(one)}
-            if any(p.requires_grad and id(p) not in updated for one in missing for p in parameters_of(one)):
-                return False
+        if missing and self._have_work(missing):
+            return False
+        if may_wait and not self._has_waited and self._overdue():
+            self.is_waiting = self._has_waited = True
+            return False
         self._count_made()
         self.end()
         return True
+
+    def _have_work(self, optimizers: Iterable[Any]) -> bool:
+        """Whether these would update something that was not updated in this training step."""
+        updated = {id(parameter) for one in self._counts for parameter in parameters_of(one)}
+        return any(p.requires_grad and id(p) not in updated for one in optimizers for p in parameters_of(one))
+
+    def _overdue(self) -> list[Any]:
+        """Those that were overtaken, and may be about to step."""
+        late = [one for one in self._behind if one not in self._counts and one not in self._members]
+        late = [one for one in late if self._behind.get(one, 0) + self._most <= MOST_WAITED]
+        # A copy that is trained is a training of its own.
+        late = [one for one in late if not any(self._is_copy_of(other, one) for other in self._counts)]
+        return [one for one in late if is_hooked(one) and self._have_work([one])]
+
+    def goes_on_with(self, model: Any) -> bool:
+        """Whether a training step that waits goes on with a call of ``model``: it is one of an optimizer that was
+        overtaken, and none that has all that another one has updated.
+        """
+        own = {id(parameter) for parameter in parameters(model)}
+        # Until one of them steps, whatever is called.
+        self.is_waiting = False
+        if any(all(id(p) in own for p in parameters_of(one)) for one in self._counts):
+            return False
+        return any(id(p) in own for one in self._overdue() for p in parameters_of(one))
+
+    def has_ever_stepped(self, optimizer: Any) -> bool:
+        """True if ``optimizer`` has made a step."""
+        return optimizer in self._ever
 
     def _count_made(self) -> None:
         """Say it once if steps are counted of one optimizer after the other that the program has just made."""
@@ -231,6 +268,7 @@ class OptimizerCycle:
         self._new.clear()
         self._counts.clear()
         self._most = 0
+        self.is_waiting = self._has_waited = False
 
 
 def is_hooked(optimizer: Any) -> bool:
@@ -249,11 +287,11 @@ def parameters_of(optimizer: Any) -> Iterator[Any]:
         yield from group["params"]
 
 
-def is_copy(parameters: Iterable[Any], others: Iterable[Any]) -> bool:
-    """Whether at least half of ``parameters`` have the shapes and values of ``others`` in their order, in memory of
+def is_copy(copies: Iterable[Any], others: Iterable[Any]) -> bool:
+    """Whether at least half of ``copies`` have the shapes and values of ``others`` in their order, in memory of
     their own, and are more than constants.
     """
-    own, theirs = list(parameters), list(others)
+    own, theirs = list(copies), list(others)
     known = {id(parameter) for parameter in theirs}
     if not own or any(id(parameter) in known for parameter in own):
         return False

@@ -23,6 +23,7 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.patches import Patches
+from msprobe.capture.torch.script_optimizers import when_made
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import NotAvailableError
 from msprobe.guard import attempt
@@ -179,7 +180,7 @@ class _Expected:
         self._patches = Patches()
         self._patches.add(nn.Module, "__call__", self._watched)
         self._patches.add(torch.autograd, private.RUN_BACKWARD, self._watched_backward)
-        self._patches.add(torch.optim.Optimizer, "__init__", self._making)
+        self._patches.add(torch.optim.Optimizer, "__init__", when_made(self._made))
         self._patches.attach()
         self._functions = FunctionCalls()
         joins = getattr(torch.distributed, "init_process_group", None)
@@ -207,14 +208,6 @@ class _Expected:
             return False
         self._begin()
         return True
-
-    def _making(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            original(optimizer, *args, **kwargs)
-            attempt(self._made, optimizer)
-
-        return __init__
 
     def _made(self, optimizer: Any) -> None:
         if self._recording is not None:

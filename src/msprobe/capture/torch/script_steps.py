@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd import profiler
-from torch.optim import optimizer as optimizers
 
 from msprobe import log
 from msprobe.capture.around import Around, Plan
@@ -22,12 +20,13 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.compiler import COMPILER_WATCH, ImportWatch, compiler_import
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.exchanges import Exchanges
+from msprobe.capture.torch.function_calls import CallsWhile
 from msprobe.capture.torch.optimizer_cycle import all_optimizers, parameters_of
-from msprobe.capture.torch.optimizers import OptimizerRecorder
 from msprobe.capture.torch.patches import Patches
-from msprobe.capture.torch.script_models import ScriptModels, optimizer_parts
+from msprobe.capture.torch.results_kept import ReturnedResults
+from msprobe.capture.torch.script_models import ScriptModels
+from msprobe.capture.torch.script_optimizers import ScriptOptimizers
 from msprobe.capture.torch.step_rules import ADVICE, CallRule, rule_of
-from msprobe.capture.torch.surroundings import aside
 from msprobe.capture.torch.user_modules import models_of, parameters
 from msprobe.guard import attempt, guarded
 
@@ -73,11 +72,9 @@ class ScriptSteps:
         self._models = ScriptModels(lambda: self.debugger.recorder)
         advice = ADVICE if self._is_script else ""
         self.rule = rule_of(step_on, optimizers or all_optimizers, advice, self._begin_call, self._end_call)
-        # Optimizers whose steps run, with their stacks where there is a closure.
-        self._stepping: list[tuple[Any, Any]] = []
-        # So many steps of optimizers were made; one of those that run, or ran just now, has ended the step.
-        self._steps_made = 0
-        self._ends_step = False
+        self._optimizers = ScriptOptimizers(self.rule, lambda: self.debugger.recorder, self._ended_by_optimizer)
+        # What models have returned in this step, as long as that may be an evaluation.
+        self._results = ReturnedResults()
         # Backward passes that run, one in the other.
         self._backwards = 0
         # What is being recorded began without gradients, as the program had no optimizer.
@@ -93,12 +90,10 @@ class ScriptSteps:
         self.failed = False
         # The nearest that came to a step, if none began.
         self._met = ""
-        self._handles: list[Any] = []
         # What compiled code must not see.
         self._calls = Patches()
         self._calls.add(nn.Module, "__call__", self._watched_call)
         self._calls.add(torch.autograd, private.RUN_BACKWARD, self._watched_backward)
-        self._patches: list[Patches] = []
         self._exchanges = Exchanges(self._begin_with_exchange)
         self._import: ImportWatch | None = None
 
@@ -108,14 +103,7 @@ class ScriptSteps:
         """Begin to follow the program."""
         self._calls.attach()
         self._attached = True
-        self._handles = [optimizers.register_optimizer_step_pre_hook(self._before_step)]
-        patches = Patches()
-        patches.add(profiler.record_function, "__exit__", self._leaving)
-        patches.add(torch.optim.Optimizer, "__init__", self._making)
-        scaler = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
-        patches.add(scaler, "step", self._scaled_step)
-        patches.attach()
-        self._patches.append(patches)
+        self._optimizers.attach()
         self._watch_exchanges()
         if private.eval_frame() is not None:
             self._attach_to_compiler()
@@ -133,13 +121,9 @@ class ScriptSteps:
         attempt(COMPILER_WATCH.leave, self)
         attempt(self._exchanges.detach)
         attempt(self.rule.detach)
-        for one in reversed(self._patches):
-            attempt(one.detach)
-        self._patches.clear()
+        attempt(self._optimizers.detach)
         attempt(self._calls.detach)
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        attempt(self._results.forget)
 
     def _end_recording(self) -> None:
         """The program ends, in the middle of a step or of what turns out to be none."""
@@ -175,6 +159,7 @@ class ScriptSteps:
         self.debugger.recorder.detach()
         self.debugger.recorder.session.give_up_step()
         self.rule.begin_anew()
+        self._results.forget()
         self._is_begun = self._has_called = False
         self._watch_exchanges()
 
@@ -240,10 +225,13 @@ class ScriptSteps:
                 has_begun = attempt(self._outermost, module, sys._getframe(1))
                 if has_begun:
                     # The call has begun before the recorder could watch it.
-                    return self.debugger.recorder.regions.modules.around(
+                    result = self.debugger.recorder.regions.modules.around(
                         module, lambda: original(module, *args, **kwargs), args, kwargs
                     )
-                return original(module, *args, **kwargs)
+                else:
+                    result = original(module, *args, **kwargs)
+                attempt(self._returned, result)
+                return result
             finally:
                 self._depth -= 1
 
@@ -268,7 +256,7 @@ class ScriptSteps:
             self._give_up_inference()
         has_parameters = next(parameters(module), None) is not None
         if has_parameters:
-            self._end_if_over()
+            self._end_if_over(module)
         if not gradients and session.recording and not self._has_called and self._is_no_step():
             # A rank has sent or received for an evaluation.
             self._give_up()
@@ -278,9 +266,25 @@ class ScriptSteps:
             return self._begins_with(module, has_parameters, is_new=False)
         if model is not module:
             has_parameters = True
+        if gradients and session.recording and self._is_other_training(model):
+            log.info("What was computed between two trainings, without an update (an evaluation), is left out.")
+            self._give_up()
+        if model is not module:
             self.rule.call(model, gradients)
         self.rule.call(module, gradients)
         return self._begins_with(model, has_parameters, is_new=model not in self._models)
+
+    def _is_other_training(self, model: nn.Module) -> bool:
+        if self.debugger.recorder.session.is_published or not self._has_called:
+            return False
+        return self.rule.begins_other_training(model) and self._results.are_gone()
+
+    def _returned(self, result: Any) -> None:
+        """A model that was called from outside of all models has returned."""
+        rule = self.rule
+        if rule.trains and not rule.has_backward and self.debugger.recorder.session.recording:
+            with self.debugger.recorder.session.thread.mute():
+                self._results.note(result)
 
     def _begins_with(self, module: nn.Module, has_parameters: bool, is_new: bool) -> bool:
         recorder = self.debugger.recorder
@@ -337,12 +341,18 @@ class ScriptSteps:
         begun = debugger.recorder.start(self._models.give())
         if begun:
             self._is_inference = not torch.is_grad_enabled() and not self.rule.begins_itself
-            if self._stepping:
-                for part in self._optimizer_parts():
-                    part.join(*self._stepping[-1])
+            self._optimizers.join()
+            if isinstance(self.rule, CallRule) and self.rule.is_joined:
+                self._leave_out_what_follows(self.rule)
         else:
             self._watch_exchanges()
         return begun
+
+    def _leave_out_what_follows(self, rule: CallRule) -> None:
+        """The end of the call that is this step will not be seen: calls of functions behind it are not recorded."""
+        mode = self.debugger.recorder.mode
+        if mode is not None and mode.heard is None:
+            mode.target = CallsWhile(rule.still_runs, mode.target)
 
     # ------------------------------------------------------------ other beginnings
 
@@ -425,127 +435,27 @@ class ScriptSteps:
                 " the first step is not recorded, and further ones with all that is done between them."
             )
 
-    # ------------------------------------------------------------ the optimizers
-
-    def _optimizer_parts(self) -> list[OptimizerRecorder]:
-        return optimizer_parts(self.debugger.recorder)
-
-    def _making(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            original(optimizer, *args, **kwargs)
-            attempt(self._made, optimizer)
-
-        return __init__
-
-    def _made(self, optimizer: Any) -> None:
-        if threading.get_ident() == self._thread:
-            self.rule.made(optimizer)
-
-    @guarded
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        if threading.get_ident() != self._thread:
-            return None
-        session = self.debugger.recorder.session
-        if not self._stepping:
-            with aside(), session.thread.mute():
-                attempt(self.rule.before_step, optimizer)
-        closure = kwargs.get("closure") if len(args) < 2 else args[1]
-        if session.recording or session.ended or not callable(closure):
-            self._stepping.append((optimizer, None))
-            return None
-        # The step begins inside of this one.
-        self._stepping.append((optimizer, session.guard(session.stacks.here, 2)))
-
-        @functools.wraps(closure, updated=())
-        def watched(*given: Any, **named: Any) -> Any:
-            try:
-                return closure(*given, **named)
-            finally:
-                attempt(self._closure_ended, optimizer)
-
-        if len(args) < 2:
-            return args, {**kwargs, "closure": watched}
-        return (args[0], watched, *args[2:]), kwargs
-
-    def _closure_ended(self, optimizer: Any) -> None:
-        for part in self._optimizer_parts():
-            part.closure_ended(optimizer)
-
-    def _leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The block that an optimizer's step runs in ends behind all hooks, those of the recorder included."""
-
-        @functools.wraps(original)
-        def __exit__(block: Any, *error: Any) -> Any:
-            try:
-                return original(block, *error)
-            finally:
-                attempt(self._left, block, error)
-
-        return __exit__
-
-    def _left(self, block: Any, error: tuple[Any, ...]) -> None:
-        """A range of the profiler has ended; that of an optimizer's step is its end."""
-        if not self._stepping or threading.get_ident() != self._thread:
-            return
-        optimizer, _ = self._stepping[-1]
-        if getattr(block, "name", "") != f"Optimizer.step#{type(optimizer).__name__}.step":
-            return
-        self._stepping.pop()
-        self._steps_made += 1
-        for part in self._optimizer_parts():
-            attempt(part.leave, optimizer, error[1] if len(error) > 1 else None)
-        if (not error or error[0] is None) and attempt(self.rule.stepped, optimizer, bool(self._stepping)):
-            self._ends_step = True
-        if not self._stepping:
-            self._end_after_optimizers()
-
-    def _scaled_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            before = attempt(self._count_steps)
-            result = original(scaler, optimizer, *args, **kwargs)
-            attempt(self._scaled, optimizer, before)
-            return result
-
-        return step
-
-    def _count_steps(self) -> int:
-        return self._steps_made
-
-    def _scaled(self, optimizer: Any, before: int | None) -> None:
-        """A scaler has let ``optimizer`` step, or has not: its gradients are not finite."""
-        if self._steps_made != before or threading.get_ident() != self._thread:
-            return
-        # Recorded before the step ends.
-        for part in self._optimizer_parts():
-            attempt(part.skip_scaled, optimizer)
-        self._ends_step |= bool(attempt(self.rule.stepped, optimizer))
-        self._end_after_optimizers()
-
     # ------------------------------------------------------------ the end of a step
 
-    def _end_after_optimizers(self) -> None:
-        ends, self._ends_step = self._ends_step, False
-        if not ends:
-            return
+    def _ended_by_optimizer(self) -> None:
         if self._waits_for_end:
             self.debugger.stop()
         else:
             self.end_step()
 
-    def _end_if_over(self) -> None:
+    def _end_if_over(self, module: nn.Module | None = None) -> None:
         """A model is about to be called: maybe in a step of its own."""
-        if self._waits_for_end or self._stepping:
+        if self._waits_for_end or self._optimizers.running:
             return
         with self.debugger.recorder.session.thread.mute():
-            is_over = self.rule.is_over()
+            is_over = self.rule.is_over(module, torch.is_grad_enabled())
         if is_over:
             self.end_step()
 
     def end_step(self) -> None:
         """The step is over, whichever optimizer has not stepped."""
         self.rule.end()
+        self._results.forget()
         self._is_begun = self._has_called = False
         self._models.let_go()
         self.debugger.stop()

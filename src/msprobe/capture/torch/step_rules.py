@@ -21,7 +21,7 @@ from typing import Any
 
 from torch import nn
 
-from msprobe.capture.identity import IdentitySet
+from msprobe.capture.identity import IdentityMap, IdentitySet
 from msprobe.capture.step_on import StepOn
 from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
@@ -49,6 +49,8 @@ class StepRule:
         # A backward pass has run in this step, and one since an optimizer stepped last.
         self.has_backward = False
         self.has_unused_backward = False
+        # With which others each model was called in a step that is complete.
+        self._together: IdentityMap[IdentitySet] = IdentityMap()
 
     @property
     def trains(self) -> bool:
@@ -81,8 +83,16 @@ class StepRule:
         self.has_backward = True
         self.has_unused_backward |= accumulates
 
-    def is_over(self) -> bool:
-        """Asked before a model is called, and at the end of the program: whether the step has ended before."""
+    def is_over(self, model: nn.Module | None = None, gradients: bool = False) -> bool:
+        """Asked before ``model`` is called (None: what it is, is not known), and at the end of the program: whether the
+        step has ended before.
+        """
+        return False
+
+    def begins_other_training(self, model: nn.Module) -> bool:
+        """Asked before ``model`` is called with gradients: whether all that was done in this step so far may be an
+        evaluation of models that are trained apart from it, in steps that are over.
+        """
         return False
 
     def is_unfinished(self) -> bool:
@@ -96,6 +106,8 @@ class StepRule:
     def end(self) -> None:
         """The step is over, whatever is missing."""
         self.cycle.end()
+        for one in self.called:
+            self._together.setdefault(one, IdentitySet()).update(self.called)
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -143,7 +155,7 @@ class UpdateRule(StepRule):
             self._leaves = None
             self._hands.clear()
         self.cycle.note(optimizer)
-        return not is_inside and self.cycle.end_if_complete()
+        return not is_inside and self.cycle.end_if_complete(may_wait=len(self.called) > 0)
 
     def call(self, model: nn.Module, gradients: bool) -> None:
         """See the base class."""
@@ -173,8 +185,10 @@ class UpdateRule(StepRule):
         if can_look and self._by_hand and self._leaves is None and not self._hands and not self.cycle.alive():
             self._leaves = LeafUpdates(roots)
 
-    def is_over(self) -> bool:
+    def is_over(self, model: nn.Module | None = None, gradients: bool = False) -> bool:
         """See the base class."""
+        if self.cycle.is_waiting:
+            return model is None or not gradients or not self.cycle.goes_on_with(model)
         if not (self._by_hand and self.has_backward):
             return False
         watched = [hand for _, hand in self._hands.values()] + ([self._leaves] if self._leaves is not None else [])
@@ -189,6 +203,22 @@ class UpdateRule(StepRule):
                 self.cycle.note(hand)
                 counted.append(hand)
         return bool(counted) and self.cycle.end_if_complete()
+
+    def begins_other_training(self, model: nn.Module) -> bool:
+        """See the base class."""
+        if not self.trains or self.has_backward or self.cycle.is_begun:
+            return False
+        before = [one for one in self.called if one is not model and any(p.requires_grad for p in parameters(one))]
+        if not before or any(one not in self._together for one in before):
+            return False
+        known = self._together.get(model)
+        if known is not None:
+            return not any(one in known for one in before)
+        own = {id(parameter) for parameter in parameters(model)}
+        makers = [one for one in self.cycle.alive() if any(id(p) in own for p in parameters_of(one))]
+        updated = {id(parameter) for one in makers for parameter in parameters_of(one)}
+        is_apart = not any(id(p) in updated for one in before for p in parameters(one))
+        return bool(makers) and is_apart and not any(map(self.cycle.has_ever_stepped, makers))
 
     def _has_optimizer(self, hand: HandUpdates) -> bool:
         own = {id(parameter) for parameter in parameters_of(hand)}
@@ -233,7 +263,7 @@ class BackwardRule(StepRule):
         self._is_over |= accumulates
         self._ever |= accumulates
 
-    def is_over(self) -> bool:
+    def is_over(self, model: nn.Module | None = None, gradients: bool = False) -> bool:
         """See the base class."""
         return self._is_over
 
@@ -386,12 +416,21 @@ class CallRule(StepRule):
         self._depth -= 1
         self._end(error)
 
-    def is_over(self) -> bool:
+    def is_over(self, model: nn.Module | None = None, gradients: bool = False) -> bool:
         """See the base class."""
-        if self._joined and not code_runs(self._codes, sys._getframe(1)):
+        if self._joined and not self.still_runs(sys._getframe(1)):
             self._joined = False
             return True
         return False
+
+    @property
+    def is_joined(self) -> bool:
+        """True if a call that was not seen to begin is a step, or was: its end is not seen either."""
+        return self._joined
+
+    def still_runs(self, frame: types.FrameType) -> bool:
+        """Whether a call of the function runs in ``frame`` or its callers."""
+        return code_runs(self._codes, frame)
 
     def is_unfinished(self) -> bool:
         """See the base class."""

@@ -54,7 +54,7 @@ class Check:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check("raised", "a call raised an error, and the step ended with it", raised),
+    Check("raised", "a call raised an error", raised),
     Check(
         "overflow",
         "a NaN or an infinity is born, forward or backward, on whichever rank",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 CHECKS: dict[str, str] = {
     # what each check looks for
-    "a call raised an error, and the step ended with it": "某个调用抛出错误，step 随之结束",
+    "a call raised an error": "某个调用抛出错误",
     "a NaN or an infinity is born, forward or backward, on whichever rank": "前向或反向中产生 NaN 或无穷，不论在哪个 rank",
     "rows of a softmax do not sum to one": "softmax 各行之和不为 1",
     "one call computes in another precision than those around it, or than its siblings": "某个调用的计算精度与周围或同类调用不同",

@@ -197,6 +197,75 @@ def test_a_generator_that_is_called_and_has_yet_to_step_is_waited_for(critics: i
         assert step(rule, of_generator)
 
 
+@pytest.mark.parametrize("acts", [True, False])
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("delay", [2, 3, 5])
+def test_no_step_ends_between_a_critic_and_its_delayed_actor(delay: int, place: str, acts: bool) -> None:
+    rule, critic, actor = update_rule(), nn.Linear(2, 2), nn.Linear(2, 2)
+    of_actor, of_critic = sgd(rule, actor), sgd(rule, critic)
+    steps: list[list[str]] = [[]]
+
+    def call(model: nn.Module, gradients: bool = True) -> None:
+        if rule.is_over(model, gradients):
+            rule.end()
+            steps.append([])
+        rule.call(model, gradients)
+
+    def update(model: nn.Module, optimizer: torch.optim.Optimizer, name: str) -> None:
+        rule.backward(True)
+        model(torch.ones(1, 2)).sum().backward()
+        steps[-1].append(name)
+        if step(rule, optimizer):
+            steps.append([])
+
+    for turn in range(6 * delay):
+        if acts:
+            call(actor, gradients=False)
+        call(critic)
+        update(critic, of_critic, f"critic {turn}")
+        if turn % delay == (0 if place == "first" else delay - 1):
+            call(actor)
+            call(critic)  # through which its loss goes
+            update(actor, of_actor, f"actor {turn}")
+    for ended in steps[1:]:
+        assert not ended or ended[0].startswith("critic"), steps
+    whole = [ended for ended in steps if ended]
+    # It settles: one update of the actor in each step.
+    assert [len(ended) for ended in whole[-4:-1]] == [delay + 1] * 3
+
+
+@pytest.mark.parametrize("is_evaluated", [True, False])
+def test_what_is_called_before_a_training_of_a_different_model_may_be_an_evaluation(is_evaluated: bool) -> None:
+    rule, one, two = update_rule(), nn.Linear(2, 2), nn.Linear(2, 2)
+    for turn, model in enumerate([one, two, one, two]):
+        optimizer = sgd(rule, model)
+        if turn and is_evaluated:
+            assert rule.begins_other_training(model)
+            rule.begin_anew()
+        elif turn:
+            rule.backward(True)
+            assert not rule.begins_other_training(model)
+            rule.end()
+        for _ in range(2):
+            assert not rule.begins_other_training(model)
+            forward_and_backward(rule, model)
+            assert step(rule, optimizer)
+        rule.call(model, True)
+        del optimizer
+
+
+def test_models_that_are_trained_together_evaluate_nothing_for_each_other() -> None:
+    rule, generator, critic = update_rule(), nn.Linear(2, 2), nn.Linear(2, 2)
+    of_generator, of_critic = sgd(rule, generator), sgd(rule, critic)
+    for _ in range(3):
+        rule.call(generator, True)
+        assert not rule.begins_other_training(critic)
+        forward_and_backward(rule, critic)
+        assert not step(rule, of_critic)
+        forward_and_backward(rule, generator)
+        assert step(rule, of_generator)
+
+
 def test_an_optimizer_that_never_steps_is_dropped_in_the_end() -> None:
     rule, model, other = update_rule(), nn.Linear(2, 2), nn.Linear(2, 2)
     optimizer, held = sgd(rule, model), sgd(rule, other)
