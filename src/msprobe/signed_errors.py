@@ -30,6 +30,8 @@ _CLOSELY = 4
 # Pairs of dimensions of results of fewer are not worth a look.
 _LEAST_OF_PAIRS = 1024
 _TILES = 8
+# So much of a scale an element may be off, however little an ordinary kernel is.
+_LEAST_MOVED = 0.15
 # Of fewer indices of a dimension nothing is learnt of what their elements have in common.
 _LEAST_SHARED = 4
 
@@ -121,7 +123,12 @@ def judge_signed(result: Result) -> SignedErrors:
     wide = _wide(reference.shape)
     sharing = min(int(reference.shape[place]) for place in wide) if len(wide) > 1 else 1
     least = max(epsilon * limits.part, shared) if few else max(epsilon * limits.whole, shared / sharing**0.5)
-    fit = slope_of(reference, errors, units, scale, limits.moved)
+    moved = limits.moved
+    if own is not None:
+        # An ordinary kernel shows how much of what may be is; a candidate that is rougher shows that in its own errors.
+        ordinary = own / scale
+        moved = min(moved, max(_LEAST_MOVED, 2 * float((ordinary * ordinary).sum() / count) ** 0.5))
+    fit = slope_of(reference, errors, units, scale, moved)
     allowed = 0.0 if own is None else abs(float((x * (own / scale)).sum()) / weight)
     beyond = math.copysign(max(0.0, abs(fit.size) - allowed), fit.size)
     if abs(beyond) > least and fit.certainty > STANDARD_ERRORS:
@@ -134,7 +141,7 @@ def judge_signed(result: Result) -> SignedErrors:
     size = float((reference * reference).sum() / count) ** 0.5
     # What rounding of the arguments moves far may be off by as much.
     spread = max(epsilon * size, limits.moved * float((scale * scale).sum() / count) ** 0.5)
-    bias = bias_of(errors, units, scale, limits.moved)
+    bias = bias_of(errors, units, scale, moved)
     allowed = 0.0 if own is None else abs(float(own.sum()) / count)
     if abs(bias.size) > limits.whole * spread + allowed and bias.certainty > STANDARD_ERRORS:
         strength = (abs(bias.size) - allowed) / (limits.whole_error * spread)
@@ -143,7 +150,7 @@ def judge_signed(result: Result) -> SignedErrors:
             found = found._replace(status=_status(strength), message=message, strength=strength)
     if found.strength > 1:
         return found
-    parts = _Parts(result, limits, products, squares, spread, size, shared)
+    parts = _Parts(result, limits, products, squares, spread, size, shared, moved)
     for group in divisions_of(reference.shape):
         parts.judge(group)
         if parts.strength > 1:
@@ -272,11 +279,20 @@ class _Parts:
     """What is found of the parts of a result: what is farthest, and what is said of it.
 
     ``spread``: what a bias counts in, ``size``: of a typical element; ``shared``: the slope that elements of a part may
-    share, as they depend on numbers that are rounded once for all of them.
+    share, as they depend on numbers that are rounded once for all of them; ``moved``: how far each may be off by
+    chance.
     """
 
     def __init__(
-        self, result: Result, limits: Limits, products: Any, squares: Any, spread: float, size: float, shared: float
+        self,
+        result: Result,
+        limits: Limits,
+        products: Any,
+        squares: Any,
+        spread: float,
+        size: float,
+        shared: float,
+        moved: float,
     ) -> None:
         self.result = result
         self.limits = limits
@@ -285,6 +301,7 @@ class _Parts:
         self.spread = spread
         self.size = size
         self.shared = shared
+        self.moved = moved
         self.strength = 0.0
         self.message = ""
 
@@ -313,7 +330,7 @@ class _Parts:
 
     def _fit(self, name: str, reference: Any, errors: Any, units: Any, scale: Any, own: Any) -> None:
         epsilon, limits = self.result.epsilon, self.limits
-        fit = slope_of(reference, errors, units, scale, limits.moved)
+        fit = slope_of(reference, errors, units, scale, self.moved)
         if abs(fit.size) <= epsilon * limits.part or fit.certainty <= STANDARD_ERRORS:
             return
         x = reference / scale
@@ -327,7 +344,7 @@ class _Parts:
     def _judge_bias(self, group: Division, place: tuple[int, ...]) -> None:
         result, limits = self.result, self.limits
         part = _part(group, place)
-        fit = bias_of(result.errors[part], result.units[part], result.scale[part], limits.moved)
+        fit = bias_of(result.errors[part], result.units[part], result.scale[part], self.moved)
         inside, scale = result.reference[part], result.scale[part]
         count = math.prod(inside.shape)
         spread = max(
