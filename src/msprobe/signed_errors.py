@@ -29,7 +29,9 @@ ROUNDED_ONCE = 12**-0.5
 _CLOSELY = 4
 # Pairs of dimensions of results of fewer are not worth a look.
 _LEAST_OF_PAIRS = 1024
-_TILES = 16
+_TILES = 8
+# So much of a scale an element may be off, however little an ordinary kernel is.
+_LEAST_MOVED = 0.15
 # Of fewer indices of a dimension nothing is learnt of what their elements have in common.
 _LEAST_SHARED = 4
 
@@ -57,7 +59,7 @@ OF_DOUBLES = Limits(16.0, 32.0, 64.0, 96.0, 4.0)
 
 class SignedErrors(NamedTuple):
     """What is found of one result: ``status`` is ``pass``, ``Warning`` or ``error``; ``strength`` how far it is, more
-    than 1 is an error; ``slope`` that of the whole result, with its standard error.
+    than 1 is an error; ``slope`` that of the whole result beyond what an ordinary kernel has, with its standard error.
     """
 
     status: str = "pass"
@@ -121,32 +123,44 @@ def judge_signed(result: Result) -> SignedErrors:
     wide = _wide(reference.shape)
     sharing = min(int(reference.shape[place]) for place in wide) if len(wide) > 1 else 1
     least = max(epsilon * limits.part, shared) if few else max(epsilon * limits.whole, shared / sharing**0.5)
-    fit = slope_of(reference, errors, units, scale, limits.moved)
-    if abs(fit.size) > least and fit.certainty > STANDARD_ERRORS:
-        allowed = 0.0 if own is None else abs(float((x * (own / scale)).sum()) / weight)
-        if abs(fit.size) > least + allowed:
-            strength = (abs(fit.size) - allowed) / max(epsilon * limits.whole_error, 2 * least)
-            return SignedErrors(_status(strength), _of_slope(fit, "the result"), strength, *fit)
-    found = SignedErrors("pass", "", 0.0, *fit)
-    if count < LEAST_ELEMENTS:
+    moved = limits.moved
+    if own is not None:
+        # An ordinary kernel shows how much of what may be is; a candidate that is rougher shows that in its own errors.
+        ordinary = own / scale
+        moved = min(moved, max(_LEAST_MOVED, 2 * float((ordinary * ordinary).sum() / count) ** 0.5))
+    fit = slope_of(reference, errors, units, scale, moved)
+    allowed = 0.0 if own is None else abs(float((x * (own / scale)).sum()) / weight)
+    beyond = math.copysign(max(0.0, abs(fit.size) - allowed), fit.size)
+    if abs(beyond) > least and fit.certainty > STANDARD_ERRORS:
+        strength = abs(beyond) / max(epsilon * limits.whole_error, 2 * least)
+        found = SignedErrors(_status(strength), _of_slope(fit, "the result"), strength, beyond, fit.standard_error)
+    else:
+        found = SignedErrors("pass", "", 0.0, beyond, fit.standard_error)
+    if count < LEAST_ELEMENTS or found.strength > 1:
         return found
     size = float((reference * reference).sum() / count) ** 0.5
     # What rounding of the arguments moves far may be off by as much.
     spread = max(epsilon * size, limits.moved * float((scale * scale).sum() / count) ** 0.5)
-    bias = bias_of(errors, units, scale, limits.moved)
+    bias = bias_of(errors, units, scale, moved)
     allowed = 0.0 if own is None else abs(float(own.sum()) / count)
     if abs(bias.size) > limits.whole * spread + allowed and bias.certainty > STANDARD_ERRORS:
         strength = (abs(bias.size) - allowed) / (limits.whole_error * spread)
-        return SignedErrors(_status(strength), _of_bias(bias, size, "each element"), strength, *fit)
-    parts = _Parts(result, limits, products, squares, spread, size, shared)
-    for group in groups_of(reference.shape):
+        if strength > found.strength:
+            message = _of_bias(bias, size, "each element")
+            found = found._replace(status=_status(strength), message=message, strength=strength)
+    if found.strength > 1:
+        return found
+    parts = _Parts(result, limits, products, squares, spread, size, shared, moved)
+    for group in divisions_of(reference.shape):
         parts.judge(group)
         if parts.strength > 1:
             break
-    if parts.strength == 0:
+    if parts.strength <= 1:
         parts.judge_signs()
-    status = _status(parts.strength) if parts.strength else "pass"
-    return found._replace(status=status, message=parts.message, strength=parts.strength)
+    # What is off everywhere is said of the whole, unless a part is so much further off that it is an error.
+    if parts.strength > (1 if found.strength else 0):
+        return found._replace(status=_status(parts.strength), message=parts.message, strength=parts.strength)
+    return found
 
 
 def _status(strength: float) -> str:
@@ -215,7 +229,7 @@ def bias_of(errors: Any, units: Any, scale: Any, moved: float) -> Fit:
     return Fit(mean, least**0.5 / count)
 
 
-class Group(NamedTuple):
+class Division(NamedTuple):
     """Parts of a result: ``kept`` are the dimensions whose indices tell one from the others, ``blocks`` how many
     neighbours along each of them are one part.
     """
@@ -224,7 +238,7 @@ class Group(NamedTuple):
     blocks: tuple[int, ...]
 
 
-def groups_of(shape: tuple[int, ...]) -> Iterator[Group]:
+def divisions_of(shape: tuple[int, ...]) -> Iterator[Division]:
     """How a result is divided: along each dimension, alone or in blocks of neighbours, and along each two."""
     count, lengths = math.prod(shape), tuple(int(n) for n in shape)
     wide = _wide(lengths)
@@ -233,7 +247,7 @@ def groups_of(shape: tuple[int, ...]) -> Iterator[Group]:
         block = 1
         while block < lengths[place]:
             if each * block >= LEAST_ELEMENTS:
-                yield Group((place,), (block,))
+                yield Division((place,), (block,))
             block *= 2
     if count < _LEAST_OF_PAIRS:
         return
@@ -245,10 +259,10 @@ def groups_of(shape: tuple[int, ...]) -> Iterator[Group]:
             if each < LEAST_ELEMENTS:
                 blocks = (max(1, lengths[first] // _TILES), max(1, lengths[second] // _TILES))
             if each * blocks[0] * blocks[1] >= LEAST_ELEMENTS:
-                yield Group((first, second), blocks)
+                yield Division((first, second), blocks)
 
 
-def summed(values: Any, group: Group) -> Any:
+def summed(values: Any, group: Division) -> Any:
     """The sum over each part of a group; what is too little for a last block is left out."""
     others = tuple(place for place in range(len(values.shape)) if place not in group.kept)
     sums = values.sum(axis=others) if others else values
@@ -265,11 +279,20 @@ class _Parts:
     """What is found of the parts of a result: what is farthest, and what is said of it.
 
     ``spread``: what a bias counts in, ``size``: of a typical element; ``shared``: the slope that elements of a part may
-    share, as they depend on numbers that are rounded once for all of them.
+    share, as they depend on numbers that are rounded once for all of them; ``moved``: how far each may be off by
+    chance.
     """
 
     def __init__(
-        self, result: Result, limits: Limits, products: Any, squares: Any, spread: float, size: float, shared: float
+        self,
+        result: Result,
+        limits: Limits,
+        products: Any,
+        squares: Any,
+        spread: float,
+        size: float,
+        shared: float,
+        moved: float,
     ) -> None:
         self.result = result
         self.limits = limits
@@ -278,10 +301,11 @@ class _Parts:
         self.spread = spread
         self.size = size
         self.shared = shared
+        self.moved = moved
         self.strength = 0.0
         self.message = ""
 
-    def judge(self, group: Group) -> None:
+    def judge(self, group: Division) -> None:
         """Look at the parts of one group."""
         result, limits = self.result, self.limits
         weights = summed(self.squares, group)
@@ -297,7 +321,7 @@ class _Parts:
         for place in _outstanding(means, self.spread * limits.part, means):
             self._judge_bias(group, place)
 
-    def _judge_slope(self, group: Group, place: tuple[int, ...]) -> None:
+    def _judge_slope(self, group: Division, place: tuple[int, ...]) -> None:
         part = _part(group, place)
         result = self.result
         own = None if result.own is None else result.own[part]
@@ -306,7 +330,7 @@ class _Parts:
 
     def _fit(self, name: str, reference: Any, errors: Any, units: Any, scale: Any, own: Any) -> None:
         epsilon, limits = self.result.epsilon, self.limits
-        fit = slope_of(reference, errors, units, scale, limits.moved)
+        fit = slope_of(reference, errors, units, scale, self.moved)
         if abs(fit.size) <= epsilon * limits.part or fit.certainty <= STANDARD_ERRORS:
             return
         x = reference / scale
@@ -317,10 +341,10 @@ class _Parts:
             strength = (abs(fit.size) - allowed) / max(epsilon * limits.part_error, 2 * shared)
             self._say(strength, _of_slope(fit, name))
 
-    def _judge_bias(self, group: Group, place: tuple[int, ...]) -> None:
+    def _judge_bias(self, group: Division, place: tuple[int, ...]) -> None:
         result, limits = self.result, self.limits
         part = _part(group, place)
-        fit = bias_of(result.errors[part], result.units[part], result.scale[part], limits.moved)
+        fit = bias_of(result.errors[part], result.units[part], result.scale[part], self.moved)
         inside, scale = result.reference[part], result.scale[part]
         count = math.prod(inside.shape)
         spread = max(
@@ -368,7 +392,7 @@ def _outstanding(sizes: Any, least: float, ranks: Any) -> list[tuple[int, ...]]:
     return found
 
 
-def _part(group: Group, place: tuple[int, ...]) -> tuple[slice, ...]:
+def _part(group: Division, place: tuple[int, ...]) -> tuple[slice, ...]:
     """The part at one place of a group, as an index."""
     parts = [slice(None)] * (max(group.kept) + 1)
     for axis, block, index in zip(group.kept, group.blocks, place, strict=True):
@@ -376,7 +400,7 @@ def _part(group: Group, place: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(parts)
 
 
-def _name(group: Group, part: tuple[slice, ...]) -> str:
+def _name(group: Division, part: tuple[slice, ...]) -> str:
     """A part in the words of indexing: ``[:, 5]``, ``[8:16]``."""
     words = []
     for place, one in enumerate(part):

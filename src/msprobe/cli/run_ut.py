@@ -376,4 +376,4 @@ def _show(report: CheckReport, top: int) -> None:
 def _status(report: CheckReport, fail_on: str) -> int:
     if fail_on == "never":
         return 0
-    return int(bool(report.ranking.failed) or (fail_on == "warning" and bool(report.ranking.warned)))
+    return int(report.ranking.is_error or (fail_on == "warning" and report.ranking.is_warning))

@@ -43,6 +43,7 @@ DETAILS_HEADER = (
     *("Slope", "Slope error", "Directed error"),
 )
 STATUS = DETAILS_HEADER.index("Status")
+DEVICE_DTYPE = DETAILS_HEADER.index("DEVICE Dtype")
 SCALED = DETAILS_HEADER.index("Scaled error")
 CANDIDATE = DETAILS_HEADER.index("Candidate")
 CONTROL = DETAILS_HEADER.index("Control")

@@ -205,7 +205,7 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
     )
     row.status, row.message = verdict.status, verdict.message
     row.index, row.p99, row.scaled = verdict.index, verdict.p99, verdict.scaled
-    if pair.taken is None:
+    if pair.taken is None or pair.taken_units:
         _judge_direction(row, pair, bench, device)
 
 

@@ -45,6 +45,7 @@ def page(ranking: Ranking, title: str, most: int) -> bytes:
         *([f"<p>{escape(ranking.allowance)}</p>"] if ranking.allowance else []),
         *_failed(ranking.entries(most), len(ranking.failed)),
         *_list("Warnings, the worst first", (f"{one.name}: {one.why}" for one in ranking.warnings(most))),
+        *_list("All calls of an API together", (f"{one.status}: {one.text}" for one in ranking.pooled)),
         *_list("Skipped", (f"{count} × {reason}" for reason, count in ranking.skipped.most_common())),
         *_list("Notes", ranking.notes),
         "</body></html>",

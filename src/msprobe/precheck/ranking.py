@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msprobe.compare.number_types import epsilon_of
 from msprobe.coverage import Coverage, NotRead
-from msprobe.precheck.columns import SCALED
+from msprobe.precheck.columns import DEVICE_DTYPE, SCALED, SLOPE, STATUS
 from msprobe.precheck.executors import RECORDED, is_details_file
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.requests import api_name
+from msprobe.signed_errors import ONE_WAY, Pool, percent
 
 #: With the standards of 8.1.1 and 26.2 healthy halves give many.
 #: So many APIs are named in one line.
@@ -31,6 +33,15 @@ class Entry:
     command: str
 
 
+@dataclass(frozen=True)
+class Pooled:
+    """One result of an API that is off by a factor over all calls: ``status`` is ``Warning`` or ``error``."""
+
+    name: str
+    status: str
+    text: str
+
+
 @dataclass
 class Ranking:
     """Gathers answers. ``stack_of`` gives the innermost frames of a call, ``command_of`` what reproduces it."""
@@ -48,6 +59,8 @@ class Ranking:
     control: str = ""
     #: By what the check judges.
     standard: str = "strict"
+    #: The slopes of all calls of one API, by result and type: what is small in each call may be sure in all of them.
+    pools: dict[tuple[str, str], Pool] = field(default_factory=dict)
 
     @property
     def allowance(self) -> str:
@@ -77,6 +90,41 @@ class Ranking:
             self.skipped[answer.result[3]] += 1
             self.first_skipped.setdefault(answer.result[3], answer.key)
         self.notes += [f"{answer.key}: {note}" for note in answer.notes]
+        self._pool(answer)
+
+    def _pool(self, answer: Answer) -> None:
+        for row in answer.details:
+            if len(row) <= SLOPE + 1 or row[STATUS] == "SKIP" or not row[SLOPE].strip():
+                continue
+            result = row[0].removeprefix(answer.key)
+            dtype = row[DEVICE_DTYPE].rpartition(".")[2]
+            pool = self.pools.setdefault((f"{_api_of(answer.key)}{result}", dtype), Pool())
+            pool.add(float(row[SLOPE]), float(row[SLOPE + 1]))
+
+    @property
+    def pooled(self) -> list[Pooled]:
+        """The results of APIs that are off by a factor over all their calls."""
+        found = []
+        for (name, dtype), pool in self.pools.items():
+            status, fit = pool.status(epsilon_of(dtype)), pool.fit
+            if status != "pass":
+                way = "large" if fit.size > 0 else "small"
+                text = (
+                    f"over {pool.count} calls {name} is {percent(abs(fit.size))} too {way}, "
+                    f"{min(fit.certainty, 9999):.0f} standard errors: {ONE_WAY}"
+                )
+                found.append(Pooled(name, status, text))
+        return found
+
+    @property
+    def is_error(self) -> bool:
+        """True if a call failed, or all calls of an API together."""
+        return bool(self.failed) or any(one.status == "error" for one in self.pooled)
+
+    @property
+    def is_warning(self) -> bool:
+        """The same of warnings."""
+        return bool(self.warned or self.pooled)
 
     @property
     def worst_first(self) -> list[Answer]:
@@ -116,6 +164,7 @@ class Ranking:
         if self.warned and not self.failed:
             for entry in self.warnings(min(top, _MOST_WARNINGS)):
                 found.append(f"warning: {entry.name}: {entry.why}")
+        found += [f"{one.status.lower()}: {one.text}" for one in self.pooled[:_MOST_APIS]]
         found += [f"note: {note}" for note in self.notes[:10]]
         return found
 

@@ -26,6 +26,7 @@ from msprobe.precheck.standalone_places import (
 )
 from msprobe.precheck.standalone_side import Side
 from msprobe.precheck.standalone_types import CONSTANTS, constant_of, dtype_of
+from msprobe.signed_errors import Result, judge_signed
 
 PASS_UP_TO, WARNING_UP_TO = 32.0, 128.0
 # the same for half types where each element is computed by itself: kernels do so in single precision
@@ -260,7 +261,10 @@ def disturbed(call: Call, eps: float, bench: list[tuple[str, Any]], function: Ca
     """What the reference gives when its inputs are off by one unit of rounding at random places."""
     moved: dict[str, Any] = {}
     elementwise, taken_over = Elementwise(), TakenOver()
-    for seed in range(2):
+    for seed in range(3):
+        everywhere = seed == 2
+        if everywhere and not taken_over.places:
+            break
         random = torch.Generator().manual_seed(seed)
         touched: list[torch.Tensor] = []
         given: list[torch.Tensor] = []
@@ -270,20 +274,22 @@ def disturbed(call: Call, eps: float, bench: list[tuple[str, Any]], function: Ca
             random: torch.Generator = random,
             touched: list[torch.Tensor] = touched,
             given: list[torch.Tensor] = given,
+            least: int = int(everywhere),
         ) -> torch.Tensor:
             tensor = wide(tensor)
             if not (tensor.is_floating_point() or tensor.is_complex()):
                 return tensor
-            share = torch.randint(0, 2, tensor.shape, generator=random)
+            share = torch.randint(least, 2, tensor.shape, generator=random)
             touched.append(share.zero_() if are_labels(tensor) else share)
             given.append(tensor * (1 - eps * share))
             return given[-1]
 
         with contextlib.suppress(Exception):
             for (name, old), (_, new) in zip(bench, run(call, off, function), strict=True):
-                add_distance(moved, name, old, new)
-                elementwise.see(name, old, new, touched)
-                taken_over.see(name, old, new, given)
+                taken_over.see(name, old, new, given, everywhere)
+                if not everywhere:
+                    add_distance(moved, name, old, new)
+                    elementwise.see(name, old, new, touched)
     return Seen(moved, elementwise.names, taken_over.places)
 
 
@@ -338,6 +344,14 @@ def judge(
     is_half = device.dtype in (torch.float16, torch.bfloat16)
     most, warned = HALF_ELEMENTWISE_LIMITS if is_elementwise and is_half else (PASS_UP_TO, WARNING_UP_TO)
     status = "pass" if worst <= most else "Warning" if worst <= warned else "error"
+    if taken is None and status != "error":
+        wide, all_units, all_scales = (torch.zeros_like(rounded) for _ in range(3))
+        wide[finite], all_units[finite], all_scales[finite] = d - b, units, scale
+        all_units[~finite], all_scales[~finite] = 1.0, 1.0
+        reference = torch.where(finite, bench.double(), 0.0)
+        signed = judge_signed(Result(reference, wide, all_units, all_scales, 2.0**-mantissa, None, is_elementwise))
+        if signed.status == "error" or (signed.status == "Warning" and status == "pass"):
+            return signed.status, worst, signed.message
     return status, worst, "" if status == "pass" else f"{int((scaled > most).sum())} of {b.numel()} elements are off"
 
 

@@ -53,15 +53,21 @@ class TakenOver:
     """Which results take numbers of the arguments over and compute none, as ``transpose``, ``where`` and ``max`` do.
 
     In each disturbed call every element that moves is one of the disturbed numbers, up to its sign. What does not move
-    is a constant, as the zeros of ``relu`` and the border of ``pad``, and has nothing to round either.
+    is a constant, as the zeros of ``relu``; where all arguments were disturbed everywhere, it is so for sure, as the
+    border of ``pad``, and has nothing to round either.
     """
 
     def __init__(self) -> None:
         self._places: dict[str, torch.Tensor] = {}
         self._computed: set[str] = set()
+        self._everywhere: set[str] = set()
 
-    def see(self, name: str, old: Any, new: Any, given: list[torch.Tensor]) -> None:
-        """One result of an undisturbed and a disturbed call, whose float arguments were ``given``."""
+    def see(self, name: str, old: Any, new: Any, given: list[torch.Tensor], everywhere: bool = False) -> None:
+        """One result of an undisturbed and a disturbed call, whose float arguments were ``given``; ``everywhere``: all
+        of their elements are disturbed.
+        """
+        if everywhere:
+            self._everywhere.add(name)
         if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor) or old.shape != new.shape:
             return
         if not new.is_floating_point() or new.layout is not torch.strided or name in self._computed:

@@ -12,7 +12,8 @@ _FUTURE = "from __future__ import annotations\n"
 _FIRST = "standalone_first.py"
 _PARTS = {
     "pytorch": (
-        *("standalone_types.py", "standalone_side.py", "standalone_places.py", "standalone.py", "standalone_main.py"),
+        *("standalone_types.py", "standalone_side.py", "standalone_places.py", "../signed_errors.py"),
+        *("standalone.py", "standalone_main.py"),
     ),
     "mindspore": ("mindspore/standalone.py",),
 }
@@ -43,7 +44,8 @@ def ending(content: dict[str, Any]) -> str:
 
 
 def _source(name: str) -> str:
-    return files("msprobe.precheck").joinpath(name).read_text("utf-8")
+    place = files("msprobe") if name.startswith("../") else files("msprobe.precheck")
+    return place.joinpath(name.removeprefix("../")).read_text("utf-8")
 
 
 def _without_own_imports(text: str) -> list[str]:

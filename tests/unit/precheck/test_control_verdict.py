@@ -95,3 +95,48 @@ def test_what_passes_beside_a_failed_result_is_not_taken_for_it() -> None:
     assert [(entry.name, entry.why) for entry in ranking.entries(1)] == [
         (bad[0], "largest relative error 50 times the control's")
     ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "column", "value"),
+    [
+        ("torch.float32", "相对误差最大值", 0.5),
+        ("torch.float32", "均方根误差", 0.1),
+        ("torch.float16", "相对误差平均值", 0.1),
+        ("torch.bfloat16", "小值域错误占比", 0.25),
+    ],
+)
+def test_no_ratio_to_an_error_that_is_nothing_is_said_or_sorted_by(dtype: str, column: str, value: float) -> None:
+    ours = row(status="error", dtype=dtype, **{"相对误差最大值": 0.0, column: value})
+    found = verdict(ours, row(相对误差最大值=0.0, dtype=dtype))
+    (name, status, reason, ratio) = found.details[0]
+    assert (name, status) == (ROW, "error")
+    assert f"{value:.3g}, where the control has none" in reason
+    assert "times" not in reason
+    assert (float(ratio), found.worst) == (0.0, 7.0)
+
+
+def test_an_error_of_the_control_that_is_next_to_nothing_is_said_beside() -> None:
+    found = verdict(off(0.5), row(相对误差最大值=1e-12))
+    assert "largest relative error 0.5, where the control has 1e-12" in found.details[0][2]
+
+
+def test_the_published_standards_keep_their_cells() -> None:
+    from msprobe.precheck.precision_compare import compare_row
+    from msprobe.precheck.standards import PROFILES
+
+    ours, theirs = (dict(zip(DETAILS_HEADER, one, strict=True)) for one in (off(0.5), row(相对误差最大值=0.0)))
+    assert float(compare_row(ours, theirs, PROFILES["8.1.1"]).cells["相对误差最大值比值"]) > 1000
+    assert compare_row(ours, theirs, PROFILES["strict"]).cells["相对误差最大值比值"].strip() == ""
+
+
+@pytest.mark.parametrize("standard", ["strict", "assert_close", "compiler"])
+@pytest.mark.parametrize(("control", "status"), [("0", "error"), ("1.2", "pass")])
+def test_an_error_that_goes_one_way_stays_unless_the_control_goes_there_too(
+    standard: str, control: str, status: str
+) -> None:
+    ours = row(
+        status="error", message="3 % too large.", 相对误差最大值=0.0, **{"Scaled error": 1, "Directed error": 1.5}
+    )
+    theirs = row(相对误差最大值=0.0, **{"Scaled error": 1, "Directed error": control})
+    assert verdict(ours, theirs, standard).result[1] == status

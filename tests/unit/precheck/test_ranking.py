@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.job import Answer, skipped
 from msprobe.precheck.page import page
 from msprobe.precheck.ranking import Ranking
@@ -56,3 +59,33 @@ def test_a_call_is_told_by_the_result_that_it_has_its_place_by() -> None:
     (entry,) = found.entries(5)
     assert (entry.name, entry.why, entry.command) == (f"{key}.backward.output.0", "80 times", "backward")
     assert found.lines(0)[-1] == "and 1 more calls with errors in the file api_precision_compare_result"
+
+
+def sloped(number: int, slope: float, error: float, status: str = "pass") -> Answer:
+    key = f"Functional.cross_entropy.{number}"
+    cells = {"API Name": f"{key}.forward.output.0", "DEVICE Dtype": "torch.bfloat16", "Status": status}
+    cells |= {"Slope": f"{slope:.6g}", "Slope error": f"{error:.6g}"}
+    return Answer(key, [key, status, " ", ""], [[cells.get(column, " ") for column in DETAILS_HEADER]])
+
+
+@pytest.mark.parametrize(
+    ("slope", "count", "status"),
+    [(0.01, 40, "Warning"), (0.03, 40, "error"), (-0.03, 40, "error"), (0.003, 40, ""), (0.01, 1, ""), (0.01, 4, "")],
+)
+def test_what_is_small_in_each_call_is_sure_in_all_calls_of_an_api(slope: float, count: int, status: str) -> None:
+    found = ranking()
+    for number in range(count):
+        found.add(sloped(number, slope * (1 + 0.2 * (-1) ** number), 0.004))
+    assert [one.status for one in found.pooled] == ([status] if status else [])
+    assert (found.is_error, found.is_warning) == (status == "error", bool(status))
+    lines = [line for line in found.lines(5) if "Functional.cross_entropy.forward.output.0" in line]
+    assert len(lines) == bool(status)
+    assert (b"All calls of an API together" in page(found, "a check", 5)) is bool(status)
+
+
+def test_calls_that_were_skipped_or_have_no_slope_are_in_no_pool() -> None:
+    found = ranking()
+    for number in range(40):
+        found.add(sloped(number, 0.05, 0.004, "SKIP"))
+        found.add(skipped(f"Tensor.to.{number}", "it is never checked", False))
+    assert found.pooled == []

@@ -26,6 +26,8 @@ _MOST_ELEMENTS = 512
 _GROUPS = 64
 _STEP = 1e-6
 _RTOL, _ATOL = 1e-4, 1e-6
+#: By so much, relative, the slopes on both sides differ where a function has an edge, as that of relu.
+_EDGE = 1e-2
 #: Nobody waits longer for one call; what has been asked until then counts.
 _SECONDS = 20.0
 
@@ -129,7 +131,7 @@ def _compared(
             asked += 1
             size = max(abs(expected), largest * float(direction.abs().max()) if gradient is not None else 0.0)
             if error > max(_ATOL, _RTOL * size):
-                unsure += 1  # an edge of the function, as that of relu, lies within the step
+                unsure += 1  # an edge of the function lies within the step
                 continue
             if abs(found - expected) > max(_ATOL, _RTOL * max(abs(expected), abs(found))) + 4 * error:
                 return Judged(
@@ -180,5 +182,9 @@ def _difference(
     def slope(step: float) -> float:
         return (at(step) - at(-step)) / (2 * step)
 
-    coarse, fine = slope(_STEP * scale), slope(_STEP * scale / 2)
-    return fine, abs(coarse - fine)
+    step = _STEP * scale
+    here, above, below = at(0.0), at(step), at(-step)
+    right, left = (above - here) / step, (here - below) / step
+    fine, coarse = slope(step / 2), (above - below) / (2 * step)
+    edge = abs(right - left) if abs(right - left) > _EDGE * max(abs(right), abs(left)) else 0.0
+    return fine, max(abs(coarse - fine), edge)

@@ -24,6 +24,18 @@ class RecordedOutcome(Outcome):
     placed: dict[str, torch.Tensor] = field(default_factory=dict)
     unplaced: list[torch.Tensor] = field(default_factory=list)
 
+    def place_alike(self, inputs: Inputs) -> None:
+        """Say of the gradients whose they are where there is no other of the call to be compared with: those of which
+        the record says it, and one that alone has the shape of the only argument that a gradient is wanted of.
+        """
+        self.gradients.update(self.placed)
+        alone = [path for path in inputs.wanted if path not in self.gradients]
+        shapes = dict(zip(inputs.paths(), (tuple(one.shape) for one in inputs.tensors()), strict=True))
+        if len(alone) == 1:
+            fitting = [one for one in self.unplaced if tuple(one.shape) == shapes[alone[0]]]
+            if len(fitting) == 1:
+                self.gradients[alone[0]] = fitting[0]
+
 
 class RecordedResults:
     """Stands where a :class:`msprobe.precheck.torch.machine.Machine` does. ``take`` says which call comes next.

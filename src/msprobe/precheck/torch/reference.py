@@ -135,7 +135,11 @@ def disturbed(
     """
     moved: dict[str, Any] = {}
     elementwise, taken_over = Elementwise(), TakenOver()
-    for draw in range(_DRAWS):
+    for draw in range(_DRAWS + 1):
+        # What moves numbers has them move everywhere, so that a constant is known by not moving.
+        everywhere = draw == _DRAWS
+        if everywhere and not taken_over.places:
+            break
         random = torch.Generator().manual_seed(int(generator_for(key, f"disturb {draw}", seed).integers(1 << 62)))
         touched: list[torch.Tensor] = []
         given: list[torch.Tensor] = []
@@ -146,10 +150,11 @@ def disturbed(
             random: torch.Generator = random,
             touched: list[torch.Tensor] = touched,
             given: list[torch.Tensor] = given,
+            least: int = int(everywhere),
         ) -> torch.Tensor:
             if not (tensor.is_floating_point() or tensor.is_complex()):
                 return tensor
-            share = torch.randint(0, 2, tensor.shape, generator=random, dtype=torch.int8)
+            share = torch.randint(least, 2, tensor.shape, generator=random, dtype=torch.int8)
             if are_labels(tensor):
                 share.zero_()
             touched.append(share)
@@ -166,9 +171,10 @@ def disturbed(
             ]
             pairs += [(path, old, again.gradients.get(path)) for path, old in reference.gradients.items()]
             for name, old, new in pairs:
-                add_distance(moved, name, old, new)
-                elementwise.see(name, old, new, touched)
-                taken_over.see(name, old, new, given)
+                taken_over.see(name, old, new, given, everywhere)
+                if not everywhere:
+                    add_distance(moved, name, old, new)
+                    elementwise.see(name, old, new, touched)
     return Movement(moved, elementwise.names, taken_over.places)
 
 

@@ -30,7 +30,7 @@ from msprobe.precheck.torch.given import Given, given_to
 from msprobe.precheck.torch.inputs import InputError, InputMaker, Inputs
 from msprobe.precheck.torch.machine import Machine, Outcome, cpu, flat_outputs, run_call
 from msprobe.precheck.torch.random_calls import random_call
-from msprobe.precheck.torch.recorded import RecordedResults, place_gradients
+from msprobe.precheck.torch.recorded import RecordedOutcome, RecordedResults, place_gradients
 from msprobe.precheck.torch.results import (
     is_float8,
     ordinary_beside,
@@ -159,7 +159,7 @@ class TorchRunner:
         backward = has_backward and not why
         seed_draws(key, "candidate", self._task.seed)
         if api.rpartition(".")[2] in RANDOM or (is_dropout(api) and self._profile.own):
-            if self._recorded is None and self._profile.own:
+            if self._profile.own:
                 return self._check_random(key, api, function, inputs, has_backward, why)
             return self._check_spread(key, function, inputs, has_backward)
         state = torch.get_rng_state()
@@ -368,7 +368,7 @@ class TorchRunner:
         draws = Draws()
         sides, device = None, None
         seed_draws(key, "candidate", self._task.seed)
-        if self._candidate.executor.compiled is False:
+        if self._recorded is None and not self._candidate.executor.compiled:
             with contextlib.suppress(Exception):  # it draws where nobody sees it: what is known of it is judged
                 sides = self._run(key, api, function, inputs, backward, [], draws)
                 device = sides.device if draws.all else None
@@ -376,6 +376,8 @@ class TorchRunner:
             sides = None
             seed_draws(key, "candidate", self._task.seed)
             device = self._candidate.run(function, inputs, backward)
+            if isinstance(device, RecordedOutcome):
+                device.place_alike(inputs)
         call = random_call(key, bare, inputs, backward, self._cpu, self._task.seed)
         related = call.relation(device)
         rows = _worst_of(
