@@ -4,7 +4,7 @@
     python bench/lockstep/run.py --bugs 5 --draws 20      # five bugs at once, twenty programs
     python bench/lockstep/run.py --only F05,B02 --bugs 1  # these patterns
     python bench/lockstep/run.py --clean                  # the clean pairs alone
-    python bench/lockstep/run.py --rewrites               # what computes the same, written otherwise, and bugs beside it
+    python bench/lockstep/run.py --rewrites               # what computes the same and is written otherwise
 
 Bugs of tests/bugs that fit into one program are planted together, the reference is recorded, and the candidate runs
 against it in lockstep. Patterns whose harm is a matter of opinion (the same product in another memory layout) are not
@@ -15,7 +15,8 @@ not named is planted alone then, and left out of the program of all bugs: if los
 bit for bit in one of both, it has no effect there, and is left out of the count (``without_effect``). A draw is void,
 counted apart, if the bugs take each other's place or the program ends with an error that is not of msprobe: nothing
 could be named then. ``--rewrites`` takes the pairs of tests/rewritings instead: what each is called at level mix in
-float32 and bfloat16 and at L1 in float32, and how many of the bugs beside it are found in float32. The table goes to the terminal, everything else to .bench/lockstep.json.
+float32 and bfloat16 and at L1 in float32, and how many of the bugs beside it are found in float32. The table goes to
+the terminal, everything else to .bench/lockstep.json.
 """
 
 from __future__ import annotations

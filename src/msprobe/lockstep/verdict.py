@@ -208,9 +208,11 @@ class _Findings:
 def _of_carried(every: Sequence[Mapping[str, Any]], rank: Rank) -> Suspect:
     """What calls of the candidate alone, of one API, have left for the next step, and is not what the reference has."""
     one, *others = every
-    text = "what {} has left for the next step differs (relative difference {:.2g}) from {} of {}, "
+    text = (
+        "what {} keeps for the next step differs (relative difference {:.2g}) from {} of {}, which of all that the "
+        "reference takes there is the nearest: an average or a state"
+    )
     message = Wording(text, one["left_by"], one["apart"], one["argument"], one["recorded"])
-    message += "the nearest of what the reference takes in its place: an average, or what else is kept"
     evidence = {"alike": [other["left_by"] for other in others]} if others else {}
     finding = Finding(
         "mutation", message, one["left_by"], one["left_by"], step=one["step"], rank=rank, evidence=evidence
