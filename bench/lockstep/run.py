@@ -4,6 +4,7 @@
     python bench/lockstep/run.py --bugs 5 --draws 20      # five bugs at once, twenty programs
     python bench/lockstep/run.py --only F05,B02 --bugs 1  # these patterns
     python bench/lockstep/run.py --clean                  # the clean pairs alone
+    python bench/lockstep/run.py --rewrites               # what computes the same and is written otherwise
 
 Bugs of tests/bugs that fit into one program are planted together, the reference is recorded, and the candidate runs
 against it in lockstep. Patterns whose harm is a matter of opinion (the same product in another memory layout) are not
@@ -13,7 +14,9 @@ padding alone; a finding on a row of calls names each of them. What is told as h
 not named is planted alone then, and left out of the program of all bugs: if loss, gradients and weights stay the same
 bit for bit in one of both, it has no effect there, and is left out of the count (``without_effect``). A draw is void,
 counted apart, if the bugs take each other's place or the program ends with an error that is not of msprobe: nothing
-could be named then. The table goes to the terminal, everything else to .bench/lockstep.json.
+could be named then. ``--rewrites`` takes the pairs of tests/rewritings instead: what each is called at level mix in
+float32 and bfloat16 and at L1 in float32, and how many of the bugs beside it are found in float32. The table goes to
+the terminal, everything else to .bench/lockstep.json.
 """
 
 from __future__ import annotations
@@ -314,6 +317,40 @@ def misses(results: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"{one['bugs']}:{one['number']} {one['patterns']} not named: {lost}; said {said}"
 
 
+def rewritings(only: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
+    """What pairs that compute the same are called, as a table and one by one."""
+    import torch
+    from rewritings.table import TABLE, judged
+
+    torch.set_num_threads(1)
+    columns = (("float32", torch.float32, "mix"), ("bfloat16", torch.bfloat16, "mix"), ("L1", torch.float32, "L1"))
+    results: list[dict[str, Any]] = []
+    for name, one in TABLE.items():
+        if only and name not in only:
+            continue
+        result: dict[str, Any] = {"rewriting": name, "bugs": {}}
+        with tempfile.TemporaryDirectory(prefix="lockstep-") as temporary:
+            place = Path(temporary)
+            for word, dtype, level in columns:
+                result[word] = judged(name, dtype, place / word, level=level).status
+            for bug in one.bugs:
+                result["bugs"][bug] = judged(name, torch.float32, place / f"bug-{bug}", bug).status
+        results.append(result)
+    rows = [
+        [one["rewriting"], *(one[word] for word, _, _ in columns), f"{_found(one)} of {len(one['bugs'])}"]
+        for one in results
+    ]
+    diverged = [str(sum(one[word] not in ("agree", "harmless") for one in results)) for word, _, _ in columns]
+    found = f"{sum(map(_found, results))} of {sum(len(one['bugs']) for one in results)}"
+    rows.append([f"diverged, of {len(results)}", *diverged, found])
+    head = ["rewriting", *(word for word, _, _ in columns), "bugs found"]
+    return "\n".join(f"{row[0]:24} {row[1]:>9} {row[2]:>9} {row[3]:>9} {row[4]:>10}" for row in [head, *rows]), results
+
+
+def _found(result: dict[str, Any]) -> int:
+    return sum(status == "diverged" for status in result["bugs"].values())
+
+
 def _percent(count: int, of: int) -> str:
     return f"{100 * count / of:.1f} %" if of else "-"
 
@@ -330,12 +367,19 @@ def main() -> int:
     parser.add_argument("--precision", default="float32", help="float32, bfloat16 or autocast")
     parser.add_argument("--clean", action="store_true", help="the clean pairs alone")
     parser.add_argument("--planted", action="store_true", help="the planted pairs alone")
+    parser.add_argument("--rewrites", action="store_true", help="what computes the same, written otherwise")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", default="", help="keep what was recorded in this folder")
     parser.add_argument("--misses", action="store_true", help="list what was not named")
     parser.add_argument("--json", default=str(ROOT / ".bench" / "lockstep.json"))
     options = parser.parse_args()
     only = [one for one in options.only.split(",") if one]
+    if options.rewrites:
+        text, results = rewritings(only)
+        Path(options.json).parent.mkdir(parents=True, exist_ok=True)
+        Path(options.json).write_text(json.dumps({"options": vars(options), "results": results}, indent=1))
+        print(text)
+        return 0
     common = {"only": only, "precision": options.precision, "keep": options.keep}
     counts = [] if options.clean else [int(one) for one in options.bugs.split(",")]
     jobs = [

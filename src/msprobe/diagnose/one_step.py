@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.differences.records import Comparer
@@ -66,8 +66,11 @@ class Task:
     keep: Keep | None = None
     #: The candidate ran in lockstep: what differs at one call reaches no other.
     isolated: bool = False
-    #: Names of calls of the candidate that are known to answer to calls of other names.
-    pairs: Mapping[str, str] = field(default_factory=dict)
+    #: Calls of the candidate that are known to answer to calls of other names, or to none (an empty one); all others
+    #: answer to those of their own names. None: nothing is known.
+    known: Mapping[str, str] | None = None
+    #: Parameters whose gradients are known to be the reference's, but for rounding, when their optimizer takes them.
+    delivered: frozenset[str] = frozenset()
 
 
 def judge(task: Task) -> Compared:
@@ -126,9 +129,9 @@ def pair_timelines(
     known: Mapping[str, str] | None = None,
 ) -> Paired:
     """Pair the calls of two timelines, as every comparison does it. ``follows``: steps of both sides came before;
-    ``known``: names of calls that answer to each other, and have other names.
+    ``known``: see :class:`Task`.
     """
-    paired = pair_step(candidate, reference, mappings, known or {})
+    paired = pair_step(candidate, reference, mappings, known)
     crossing = paired.crossing
     if not crossing:
         add_written(candidate)
@@ -146,12 +149,13 @@ def searched(
     before: Before | None = None,
     steps: tuple[int, int] = (1, 1),
     isolated: bool = False,
+    delivered: frozenset[str] = frozenset(),
 ) -> Scene:
     """Judge all pairs and search for origins, as every comparison does it: a search finds out that some pairs, which
     are within rounding as a whole, are not. The arguments are those of :class:`Task`.
     """
     calibration.tell(paired.comparer)
-    scene = Scene(paired.pairing, paired.comparer, first, before, isolated)
+    scene = Scene(paired.pairing, paired.comparer, first, before, isolated, delivered)
     look_for_steps_in_one(scene, steps)
     search(scene)
     return scene
@@ -162,10 +166,10 @@ def _compare_timelines(
 ) -> tuple[Compared, Scene, tuple[str, ...]]:
     left, right = candidate.part, reference.part
     sides = ("candidate", left), ("reference", right)
-    paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights), task.pairs)
+    paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights), task.known)
     pairing, comparer, crossing = paired.pairing, paired.comparer, paired.crossing
     before = Before(task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched)
-    scene = searched(paired, calibration, task.first, before, task.steps, task.isolated)
+    scene = searched(paired, calibration, task.first, before, task.steps, task.isolated, task.delivered)
     reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
     reach = replace(reach, untouched=scene.untouched)
     compared = Compared(

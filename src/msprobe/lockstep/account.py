@@ -3,11 +3,76 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from msprobe.lockstep.regions import Regions
+from msprobe.lockstep.carried import Apart
+from msprobe.lockstep.regions import NAMES, WORDS, Regions
 
 _MOST_NAMED = 200
+
+
+@dataclass
+class StepAccount:
+    """What is known of one step of one rank beside its dump."""
+
+    regions: list[dict[str, Any]] = field(default_factory=list)
+    #: The calls that do not answer to the recorded call of their own name, and which they answer to: empty where it is
+    #: none. None: it is not known.
+    partners: dict[str, str] | None = None
+    #: By optimizer, the parameters whose gradients it takes, and whether these are the reference's but for the rounding
+    #: of their sums.
+    gradients: dict[str, dict[str, bool]] = field(default_factory=dict)
+    #: By optimizer, the calls between the backward pass and its step, and those of the reference.
+    before_step: dict[str, list[str]] = field(default_factory=dict)
+    recorded_before_step: dict[str, list[str]] = field(default_factory=dict)
+    #: Optimizers that work otherwise than the reference's, and whether they come to the same weights and moments.
+    rewritten: dict[str, bool] = field(default_factory=dict)
+    #: What calls of the candidate alone have left for this step, and is not what the reference has.
+    carried: list[dict[str, Any]] = field(default_factory=list)
+    #: Calls that give back their argument.
+    idle: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def delivered(self) -> frozenset[str]:
+        """The parameters whose gradients are the reference's, but for rounding, for each optimizer that takes them."""
+        every = [(name, agrees) for one in self.gradients.values() for name, agrees in one.items()]
+        return frozenset(name for name, _ in every) - {name for name, agrees in every if not agrees}
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is written for whoever judges."""
+        return {
+            "regions": self.regions,
+            "partners": self.partners or {},
+            "gradients": self.gradients,
+            "before_step": self.before_step,
+            "recorded_before_step": self.recorded_before_step,
+            "rewritten": self.rewritten,
+            "carried": self.carried,
+            "idle": list(self.idle),
+        }
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> StepAccount:
+        """As it was written. Raises TypeError, KeyError, ValueError or AttributeError for anything else."""
+        return cls(
+            [_region(one) for one in content["regions"]],
+            {str(own): str(other) for own, other in content["partners"].items()},
+            {str(one): _truths(found) for one, found in content["gradients"].items()},
+            _names(content["before_step"]),
+            _names(content["recorded_before_step"]),
+            _truths(content["rewritten"]),
+            [
+                {
+                    **{word: str(one[word]) for word in ("left_by", "recorded", "argument")},
+                    "step": int(one["step"]),
+                    "apart": float(one["apart"]),
+                }
+                for one in content["carried"]
+            ],
+            {str(name): None for name in content["idle"]},
+        )
 
 
 class Account:
@@ -17,28 +82,49 @@ class Account:
         self.counts: Counter[str] = Counter()
         #: Names of calls, with their steps, of which something could not be done.
         self.named: dict[str, list[str]] = {}
-        self.regions: dict[str, list[dict[str, Any]]] = {}
-        #: By step, all calls of APIs of which a call has a partner of another name, and their partners.
-        self.pairs: dict[str, dict[str, str]] = {}
-        # Of the step that runs, by API.
-        self._pairs: dict[str, dict[str, str]] = {}
+        self.steps: dict[str, StepAccount] = {}
+        self._step = StepAccount(partners={})
 
     def end_step(self, step: int, regions: Regions) -> None:
-        """Keep what the regions of a step came to, and its pairs that names alone do not tell."""
-        shifted = (pairs for pairs in self._pairs.values() if any(own != other for own, other in pairs.items()))
-        found = {own: other for pairs in shifted for own, other in pairs.items()}
-        if found:
-            self.pairs[str(step)] = found
-        self._pairs.clear()
+        """Keep what the regions of a step came to, and what else is known of it."""
+        self.steps[str(step)], found = self._step, self._step
+        self._step = StepAccount(partners={})
+        found.regions = [region.to_json() for region in regions]
         every = [region for region in regions if region.ends]
-        self.regions[str(step)] = [region.to_json() for region in regions]
         self.counts["regions"] += len(every)
         self.counts["regions_healthy"] += sum(all(region.ends.values()) for region in every)
 
-    def pair(self, key: str, name: str, recorded: str) -> None:
-        """A call of an API has found its partner."""
+    def pair(self, name: str, recorded: str) -> None:
+        """A call has found its partner."""
         self.counts["paired"] += 1
-        self._pairs.setdefault(key, {})[name] = recorded
+        if name != recorded and self._step.partners is not None:
+            self._step.partners[name] = recorded
+
+    def leave_alone(self, step: int, name: str) -> None:
+        """A call has no partner."""
+        self.note("without_partner", step, name)
+        if self._step.partners is not None:
+            self._step.partners[name] = ""
+
+    def take_gradients(
+        self, optimizer: str, agree: Mapping[str, bool], calls: Iterable[str], recorded: Iterable[str]
+    ) -> None:
+        """An optimizer is about to take gradients, which agree or not, after these calls and the recorded ones."""
+        self._step.gradients[optimizer] = dict(agree)
+        self._step.before_step[optimizer] = list(calls)
+        self._step.recorded_before_step[optimizer] = list(recorded)
+
+    def rewrite(self, optimizer: str, agrees: bool) -> None:
+        """An optimizer that works otherwise than the reference's has come to the same, or not."""
+        self._step.rewritten[optimizer] = agrees and self._step.rewritten.get(optimizer, True)
+
+    def carry(self, found: Apart) -> None:
+        """A tensor of an earlier step is not what the reference has."""
+        self._step.carried.append(asdict(found))
+
+    def do_nothing(self, name: str) -> None:
+        """A call has given back its argument."""
+        self._step.idle[name] = None
 
     def note(self, what: str, step: int, name: str) -> None:
         """Count a call by what became of it, and keep its name."""
@@ -49,4 +135,19 @@ class Account:
 
     def to_json(self) -> dict[str, Any]:
         """As it is written for whoever judges."""
-        return {"counts": dict(self.counts), "named": self.named, "regions": self.regions, "pairs": self.pairs}
+        steps = {step: one.to_json() for step, one in self.steps.items()}
+        return {"counts": dict(self.counts), "named": self.named, "steps": steps}
+
+
+def _region(content: Mapping[str, Any]) -> dict[str, Any]:
+    names = {word: [str(name) for name in content.get(word, ())] for word in NAMES}
+    own = {"ends": dict(content["ends"]), "unit": float(content["unit"])}
+    return {**names, **own, **{word: bool(content.get(word)) for word in WORDS}}
+
+
+def _names(content: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {str(one): [str(name) for name in names] for one, names in content.items()}
+
+
+def _truths(content: Mapping[str, Any]) -> dict[str, bool]:
+    return {str(name): bool(one) for name, one in content.items()}

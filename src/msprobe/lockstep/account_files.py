@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
-from msprobe.lockstep.account import Account
+from msprobe.lockstep.account import Account, StepAccount
 from msprobe.lockstep.reference import RecordedStep
-from msprobe.lockstep.regions import NAMES
 from msprobe.paths import StrPath, create_folder, write_atomically
 from msprobe.store.reader import Dump
 
@@ -66,13 +65,12 @@ def end(folder: StrPath, rank: int | None, world: int, account: Account) -> bool
 
 def read(folder: StrPath) -> dict[str, Any]:
     """What the ranks of a dump tell, together: how many they are, counts, names of calls by what became of them, and by
-    step and rank (a number as text, empty in a single process) the regions, and the pairs of calls that names do not
-    tell. Raises InvalidInputError if there are none, or one cannot be read.
+    step and rank (a number as text, empty in a single process) what is known of it (``steps``). Raises
+    InvalidInputError if there are none, or one cannot be read.
     """
     counts: Counter[str] = Counter()
     named: dict[str, list[str]] = {}
-    regions: dict[tuple[int, str], list[dict[str, Any]]] = {}
-    pairs: dict[tuple[int, str], dict[str, str]] = {}
+    steps: dict[tuple[int, str], StepAccount] = {}
     files = sorted(Path(folder).glob("lockstep_rank*.json"))
     for path in files:
         try:
@@ -81,10 +79,8 @@ def read(folder: StrPath) -> dict[str, Any]:
             for word, names in found["named"].items():
                 named.setdefault(str(word), []).extend(map(str, names))
             rank = path.stem.removeprefix("lockstep_rank")
-            for step, of_step in found.get("regions", {}).items():
-                regions[int(step), rank] = [_region(one) for one in of_step]
-            for step, named_so in found.get("pairs", {}).items():
-                pairs[int(step), rank] = {str(own): str(other) for own, other in named_so.items()}
+            for step, one in found.get("steps", {}).items():
+                steps[int(step), rank] = StepAccount.of_json(one)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
             raise InvalidInputError(f'"{path}" is no file of lockstep: {problem}.') from problem
     if not counts:
@@ -94,15 +90,9 @@ def read(folder: StrPath) -> dict[str, Any]:
     return {
         "counts": dict(counts),
         "named": {word: names[:_MOST_NAMED] for word, names in named.items()},
-        "regions": regions,
-        "pairs": pairs,
+        "steps": steps,
         "ranks": len(files),
     }
-
-
-def _region(content: dict[str, Any]) -> dict[str, Any]:
-    names = {word: [str(name) for name in content.get(word, ())] for word in NAMES}
-    return {**names, "ends": dict(content["ends"]), "unit": float(content["unit"])}
 
 
 def _path(folder: StrPath, rank: int | None) -> Path:

@@ -25,7 +25,12 @@ class Gradients:
         self._came: set[tuple[str, str, str]] = set()
         # Paired calls that take a parameter, with the path that it has there.
         self._takers: dict[int, list[tuple[Mark, str]]] = {}
+        self._idle: set[Mark] = set()
         self._parameter: dict[tuple[Mark, str], int] = {}
+
+    def leave_out(self, mark: Mark) -> None:
+        """A call has given back its argument: what is seen at it belongs to the call that made that."""
+        self._idle.add(mark)
 
     def note_parameters(self, mark: Mark, tensors: Sequence[tuple[str, Any]]) -> None:
         """A paired call takes these tensors, by path. What a parameter gets from several calls may come back through
@@ -40,7 +45,7 @@ class Gradients:
         """What the reference has in the place of a gradient; None if it is the same, or goes on as it is."""
         mark = event.key, event.number
         came = event.name, event.side, event.place
-        if came in self._came:
+        if came in self._came or mark in self._idle:
             return None
         found = self._pairs.partner.get(mark)
         if found is None and self._of_modules:
@@ -57,11 +62,10 @@ class Gradients:
         if event.side == "result":
             for region in self._regions.entered_from(mark):
                 agrees = other is None or self._beside.agrees(event.gradient, other, slot, region, gradient=True)
-                if agrees and not region.tells_by_gradients:
-                    continue
                 if agrees or not self._regions.goes_back(mark, region, self._pairs.has_unmade):
                     region.end(event.name, agrees)
-        return None if self._regions.is_passed(mark, event.name) else other
+        is_passed = self._regions.is_passed(mark, event.name) or self._regions.goes_through(mark, event.name)
+        return None if is_passed else other
 
     def _with_other_shares(self, event: Gradient, mark: Mark, other: Any) -> Any:
         """What the reference has in the place of a parameter's gradient: with the shares of the calls whose gradient

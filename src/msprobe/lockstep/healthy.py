@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
 
 from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
 from msprobe.diagnose.evidence import Listed, OneSide
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.tolerance.units import FINE
+from msprobe.lockstep.account import StepAccount
 
-#: Their arguments say what shape a result has.
-_OF_SHAPES = operators.MAY_VIEW | operators.FILLS | frozenset(("view", "repeat", "tile"))
+#: What is said of how something is done.
+_HOW_IT_IS_DONE = frozenset(("structure", "argument", "mutation", "loss_scale", "dtype"))
 #: A sum in a loop is that many calls for one.
 _MANY_CALLS, _MANY_TIMES = 32, 8
 #: The norm of what one rounding does is 0.29 units.
@@ -26,7 +26,15 @@ _MORE_THAN_ONE = 0.5
 class Healthy:
     """The healthy regions of one step of one rank: their calls, and the calls and gradients that they end at."""
 
-    def __init__(self, regions: Iterable[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, known: StepAccount) -> None:
+        self._known = known
+        # Calls between the backward pass and an optimizer that takes the gradients of the reference.
+        agreeing = [one for one, taken in known.gradients.items() if taken and all(taken.values())]
+        self._before_step, self._recorded_before_step = (
+            {name for one in agreeing for name in side.get(one, ())}
+            for side in (known.before_step, known.recorded_before_step)
+        )
+        self._finer: set[str] = set()
         self._calls: set[str] = set()
         self._ends: set[str] = set()
         self._coarse: set[str] = set()
@@ -35,15 +43,16 @@ class Healthy:
         self._followed: set[str] = set()
         self._arrived: set[str] = set()
         sick: set[str] = set()
-        for one in regions:
+        for one in known.regions:
             self._followed.update(one["followed"])
             if one["ends"] and all(one["ends"].values()):
                 untold = set(one["untold"])
                 self._calls.update(name for name in one["calls"] if name not in untold)
+                self._finer.update(one["calls"] if not one["is_coarser"] else ())
                 self._ends.update((*one["ends"], *one["passed"]))
                 self._arrived.update(one["arrived"])
                 self._at_once.update(name for name in one["calls"] if name in one["ends"])
-                self._coarse.update(one["calls"] if one["unit"] > FINE else ())
+                self._coarse.update(one["calls"] if one["unit"] > FINE and not one["compensates"] else ())
             else:
                 sick.update(name for name, agrees in one["ends"].items() if not agrees)
         self._ends -= sick
@@ -51,18 +60,24 @@ class Healthy:
     def explains(self, suspect: Suspect) -> bool:
         """True if what is suspected is done, or seen, in such a region."""
         finding, judged = suspect.finding, suspect.judged
+        if self._does_nothing(suspect) or self._is_before_step(suspect) or self._is_of_rewritten_optimizer(finding):
+            return True
         if suspect.shows_later or (finding.kind in ("weights", "initial_weights") and suspect.clear):
             return False  # what outlives the step is no result that a region could end at
         of_gradients = finding.kind in ("parameter_gradient", "loss_scale") or is_seen_after_backward(finding)
         if of_gradients and suspect.clear and suspect.matters:
             return False  # clipping hides a factor at the end of the region, as long as it clips
+        alone = finding.fact(OneSide) or OneSide()
+        if finding.kind == "dtype" and alone.candidate and not alone.reference:
+            return self._finer.issuperset(alone.candidate)  # more digits on the way
         if finding.kind in ("dtype", "mutation", "recompute"):
             return False  # a fact, whatever it comes to here
-        if finding.kind == "missing_gradient" and _has_parameters(finding):
-            return False  # these got none by any way
+        if finding.kind == "missing_gradient" and (names := _parameters_of(finding)):
+            return self._known.delivered.issuperset(names)  # else these got none by any way
         if finding.kind == "missing_gradient" and _forward(finding.entry or "") in self._followed:
             return True  # it came back through the call that was made on own values
-        if finding.entry in self._coarse and _is_hidden(finding.kind, judged):
+        is_paired = self._known.partners is None or self._known.partners.get(finding.entry or "") != ""
+        if is_paired and finding.entry in self._coarse and _is_hidden(finding.kind, judged):
             return False  # in types of few digits rounding hides at the end what is done here
         if rounds_far_more_often(suspect):
             return False  # its own number of roundings is no excuse
@@ -70,10 +85,10 @@ class Healthy:
             return False  # it computes something else, and what comes of it was put right
         if finding.kind == "mutation" and judged is not None and judged.event.direction == "backward":
             return False  # the gradients were put right, and differ
-        if finding.kind == "argument" and judged is not None and not judged.changed_outputs:
+        if finding.kind == "argument" and judged is not None and not judged.changed_outputs and _takes_tensors(judged):
             return False  # its result is the same: it counts for another reason, as the gradient of a weight
-        alone = finding.fact(OneSide) or OneSide()
-        if any(name in self._calls for name in (*alone.candidate, _forward(finding.entry or ""))):
+        own = [] if alone.reference and not alone.candidate else [_forward(finding.entry or "")]
+        if any(name in self._calls for name in (*alone.candidate, *own)):
             return True
         if judged is None:
             return False
@@ -84,6 +99,27 @@ class Healthy:
             return True
         # A gradient that leaves such a region is another one by rounding.
         return event in self._ends and finding.direction == "backward" and bool(judged.changed_inputs)
+
+    def _does_nothing(self, suspect: Suspect) -> bool:
+        """True for what is seen at a call that gives back its argument: it belongs to the call that made that."""
+        names = [suspect.finding.entry or "", *([suspect.judged.event.name] if suspect.judged is not None else [])]
+        return suspect.finding.direction == "backward" and any(_forward(one) in self._known.idle for one in names)
+
+    def _is_before_step(self, suspect: Suspect) -> bool:
+        """True for what is done to gradients before an optimizer takes them, if these are the reference's then."""
+        finding = suspect.finding
+        if finding.kind not in _HOW_IT_IS_DONE or finding.direction == "optimizer":
+            return False
+        alone = finding.fact(OneSide) or OneSide()
+        own = alone.candidate or (() if alone.reference else (finding.entry or "",))
+        return self._before_step.issuperset(own) and self._recorded_before_step.issuperset(alone.reference)
+
+    def _is_of_rewritten_optimizer(self, finding: Finding) -> bool:
+        """True for what an optimizer of another class does, if it comes to the same weights and moments."""
+        found = self._known.rewritten
+        if not found or not all(found.values()):
+            return False
+        return finding.entry in found if finding.kind == "optimizer" else finding.direction == "optimizer"
 
 
 def is_seen_after_backward(finding: Finding) -> bool:
@@ -104,14 +140,19 @@ def rounds_far_more_often(suspect: Suspect) -> bool:
     return is_many and unit > FINE and difference.delta > _MORE_THAN_ONE * unit
 
 
-def _has_parameters(finding: Finding) -> bool:
-    return any(isinstance(one, Listed) and one.what == "parameters" and one.names for one in finding.facts)
+def _parameters_of(finding: Finding) -> list[str]:
+    """The parameters that a finding lists."""
+    listed = (one for one in finding.facts if isinstance(one, Listed) and one.what == "parameters")
+    return [name for one in listed for name in one.names]
+
+
+def _takes_tensors(judged: Judged) -> bool:
+    """False for a call that makes a constant, which is judged by what is made of it."""
+    return any(is_tensor(leaf) for _, leaf in judged.event.inputs())
 
 
 def _is_hidden(kind: str, judged: Judged | None) -> bool:
-    if kind != "argument" or judged is None or not judged.changed_outputs:
-        return False
-    return math.isfinite(judged.left) or operation(judged.event.stem) not in _OF_SHAPES
+    return kind == "argument" and judged is not None and bool(judged.changed_outputs) and math.isfinite(judged.left)
 
 
 def _stands_out(judged: Judged | None) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePass, OptimizerStep, Step
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Result, Values, Wants
-from msprobe.compare.entry_names import of_every_number, operation, writes_in_place
-from msprobe.diagnose.operators import AVERAGING, FILLS
-from msprobe.diagnose.steps.argument_names import argument_given
+from msprobe.compare.entry_names import of_every_number, operation
+from msprobe.diagnose.operators import FILLS, MAY_VIEW, MOVES, RECURRENT
 from msprobe.lockstep import optimizer_steps, pairing
 from msprobe.lockstep.account import Account
 from msprobe.lockstep.beside import Beside
+from msprobe.lockstep.call_kinds import NUMBERS, is_broadcast, is_kept, writes_to_arguments
+from msprobe.lockstep.carried import Carried
 from msprobe.lockstep.gradients import Gradients
 from msprobe.lockstep.optimizer_steps import Part
 from msprobe.lockstep.pairing import Pairs
@@ -24,9 +27,6 @@ from msprobe.lockstep.reference import (
     has_other_arguments,
 )
 from msprobe.lockstep.regions import Mark, Own, Region, Regions
-
-#: Calls that give a number of Python's; ``Tensor.float`` and its like give another type.
-_NUMBERS = frozenset(("item", "tolist", "__int__", "__float__", "__bool__", "__index__", "__complex__"))
 
 
 class Steps(Protocol):
@@ -76,6 +76,11 @@ class Lockstep(Changer):
         self._is_updating = is_updating
         self._step: OptimizerStep | None = None
         self._gradients: Gradients | None = None
+        # Calls outside of all modules since a gradient came back.
+        self._since_backward: list[str] = []
+        # What calls under way are given in the place of their arguments, and of those that stand for own values, which.
+        self._given: dict[str, list[tuple[Any, Own | None]]] = {}
+        self._carried = Carried()
 
     # ---------------------------------------------------------------- steps
 
@@ -85,6 +90,7 @@ class Lockstep(Changer):
         self._beside = Beside(self._values, self._recorded)
         self._pairs = None if self._recorded is None else Pairs(self._recorded, self._values)
         self._forget()
+        self._carried.begin(self._recorded)
         if self._recorded is not None and self._pairs is not None:
             self._regions = Regions(self._recorded.unit)
             self._gradients = Gradients(self._pairs, self._regions, self._beside, bool(self._only))
@@ -105,6 +111,8 @@ class Lockstep(Changer):
 
     def _forget(self) -> None:
         self._open.clear()
+        self._given.clear()
+        self._since_backward.clear()
         self._gradients = None
         self._regions = Regions()
 
@@ -119,7 +127,9 @@ class Lockstep(Changer):
             return None
         if isinstance(event, ModulePass):
             if self._pairs.step.has_passes:
+                self._since_backward.clear()
                 self._regions.enter(event.name)
+                self._pairs.begin(event.name)
             return None
         if not isinstance(event, (Call, Collective)):
             return None
@@ -128,7 +138,9 @@ class Lockstep(Changer):
         parent = event.parent if self._pairs.step.has_passes else None
         if parent is None and self._in_optimizer and OPTIMIZER in self._pairs.step.parents:
             parent = OPTIMIZER
-        if self._is_reshaped(event, tensors):
+        if parent is None and not self._in_optimizer:
+            self._since_backward.append(event.name)
+        if self._is_reshaped(event, tensors) or (self._in_optimizer and self._is_rewritten(self._step)):
             self._pairs.count(event.key, parent)
         else:
             found = self._pairs.find(
@@ -141,13 +153,18 @@ class Lockstep(Changer):
                 lambda call: not has_other_arguments(call.record, event.args, event.kwargs),
             )
         if found is None:
-            self.account.note("without_partner", event.step, event.name)
+            self.account.leave_alone(event.step, event.name)
             region = self._begun(event, tensors)
+            where = self._pairs.pass_of(parent)
+            for _, tensor in tensors if region is not None else ():
+                left = self._carried.take(tensor, where, event.step, self._beside)
+                if left is not None:
+                    self.account.carry(left)
             if region is not None and self._pairs.is_waiting(event.key, parent):
                 region.is_of_other_shapes = True
             self._open[event.name] = None, region
             return None
-        self.account.pair(event.key, event.name, found.name)
+        self.account.pair(event.name, found.name)
         self._pairs.pair_passes(self._regions.passes, found)
         if self._gradients is not None:
             self._gradients.note_parameters((event.key, event.number), tensors)
@@ -161,7 +178,7 @@ class Lockstep(Changer):
         rows, nothing is the same, and no number that the program takes from it.
         """
         owned = [own.region.root for _, tensor in tensors if (own := self._regions.own(tensor)) is not None]
-        takes_number = event.key.rpartition(".")[2] in _NUMBERS
+        takes_number = event.key.rpartition(".")[2] in NUMBERS
         if self._recorded is None or not self._recorded.has_passes:
             return False
         return any(not one.passes and (one.is_reshaped or (takes_number and one.is_of_other_shapes)) for one in owned)
@@ -180,13 +197,15 @@ class Lockstep(Changer):
     def _joined(
         self, event: Call | Collective, owned: Sequence[Own], tensors: Sequence[tuple[str, Any]], begins: bool
     ) -> Region:
-        return self._regions.join(event.name, owned, [tensor for _, tensor in tensors], begins)
+        region = self._regions.join(event.name, owned, [tensor for _, tensor in tensors], begins)
+        region.taken = max([region.taken, *(self._values.unit(tensor) for _, tensor in tensors)])
+        return region
 
     def _again(self, event: Call | Collective, region: Region, given: Mapping[str, Any]) -> None:
         """Make a call a second time, on own values, and keep what comes out."""
         found: dict[str, Any] | None = None
         if isinstance(event, Call) and event.function is not None and event.kwargs.get("out") is None:
-            written = _writes(event)
+            written = writes_to_arguments(event)
             found = self._values.made_again(event.function, event.args, event.kwargs, given, written)
         if found is None:
             region.end(event.name, False)
@@ -204,17 +223,20 @@ class Lockstep(Changer):
         # What makes a new tensor takes no more than a type and a shape.
         follows = not self._in_optimizer and operation(event.key) not in FILLS
         begins = follows and has_other_arguments(found.record, event.args, event.kwargs)
-        writes = _writes(event)
+        writes = writes_to_arguments(event)
         for path, tensor in tensors:
             slot = found.inputs.get(path)
             other, own = self._beside.other(tensor, slot), self._regions.own(tensor) if follows else None
-            if other is not None and own is None and _is_kept(event, path, tensor):
+            if other is not None and own is None and is_kept(event, path, tensor):
                 written[path] = tensor, other
                 continue
             if own is not None:
                 value = tensor if own.value is None else own.value
                 recorded = other if own.value is None else self._beside.other(value, slot)
                 agrees = recorded is None or self._beside.agrees(value, recorded, slot, own.region.root)
+                if agrees and own.value is not None and other is not None:
+                    root = own.region.root
+                    root.compensates |= not self._beside.agrees(tensor, other, slot, root)
                 if agrees and (own.value is None or not writes):
                     self._regions.take(tensor)
                     own.region.root.arrive(event.name, path, own.call)
@@ -240,6 +262,10 @@ class Lockstep(Changer):
             for mark in filter(None, passed):
                 self._regions.pass_back(mark, region)
         self._open[event.name] = found, region
+        self._given[event.name] = [
+            (value, replace(owned[path], value=own_values[path]) if path in owned else None)
+            for path, value in given.items()
+        ]
         if writes:
             given = {}  # the tensor that is written to must be the program's own
         if not given and not written:
@@ -258,7 +284,7 @@ class Lockstep(Changer):
             return None
         written: list[tuple[Any, Any]] = []
         for path, tensor in tensors:
-            if _is_kept(event, path, tensor):
+            if is_kept(event, path, tensor):
                 other = self._beside.other(tensor, found.inputs.get(path))
                 written += [] if other is None else [(tensor, other)]
         if not written:
@@ -282,6 +308,15 @@ class Lockstep(Changer):
             return self._after_pass(event, result)
         found, region = self._open.pop(event.name, (None, None))
         again = self._again_made.pop(event.name, None)
+        replaced = self._given.pop(event.name, ())
+        if isinstance(event, Call) and self._gives_back(event, result, replaced):
+            self.account.do_nothing(event.name)
+            own = next((own for one, own in replaced if one is result), None)
+            if own is not None:
+                self._regions.keep(result, own.region, own.depth, own.value, call=own.call)
+            if self._gradients is not None:
+                self._gradients.leave_out((event.key, event.number))
+            return None
         if not self._is_chosen(event.name) or (found is None and region is None):
             return None
         given: dict[str, Any] = {}
@@ -290,7 +325,9 @@ class Lockstep(Changer):
         for path, tensor in results:
             slot = found.outputs.get(path) if found is not None else None
             if slot is not None and slot.shape != self._values.shape(tensor):
-                is_reshaped = not _is_broadcast(self._values.shape(tensor), slot.shape)
+                # A piece of a row is no row, though it may have the length 1.
+                is_piece = operation(event.key) in MAY_VIEW
+                is_reshaped = is_piece or not is_broadcast(self._values.shape(tensor), slot.shape)
                 self.account.note("other_shape", event.step, event.name)
                 slot = None
                 if region is None and not self._in_optimizer and not self._only:
@@ -303,8 +340,14 @@ class Lockstep(Changer):
                 value = tensor if again is None else again.get(path)
                 if value is not None and value.requires_grad and not tensor.requires_grad:
                     value = value.detach()
-                if tensor.requires_grad:
-                    region.root.note_gradient(slot is None or value is tensor)
+                if operation(event.key) not in MOVES:
+                    inside = operation(event.key) in RECURRENT
+                    region.root.note_unit(math.inf if inside else self._values.unit(tensor))
+                region.root.is_coarser |= self._values.unit(tensor) > region.root.taken
+                if found is not None:
+                    region.root.paired.add((event.key, event.number))
+                elif value is tensor:
+                    self._carried.leave(tensor, event.name, event.step, region)
                 joined = self._followed(event, region, tensor, value, slot, len(results) == 1)
                 if joined is not None:
                     self.account.counts["results_replaced"] += 1
@@ -343,6 +386,9 @@ class Lockstep(Changer):
         recorded = self._beside.other(value, slot)
         agrees = slot is not None and (recorded is None or self._beside.agrees(value, recorded, slot, region.root))
         if agrees:
+            primary = None if value is tensor else self._beside.other(tensor, slot)
+            if primary is not None and not self._beside.agrees(tensor, primary, slot, region.root):
+                region.root.compensates = True
             region.root.end(event.name, True)
             region.root.judged.add(event.name)
             if value is tensor or (recorded is None and not owned and self._beside.other(tensor, slot) is None):
@@ -378,6 +424,10 @@ class Lockstep(Changer):
             other = self._beside.other(value, slot)
             agrees = other is None or self._beside.agrees(value, other, slot, own.region.root)
             own.region.root.end(event.name, agrees)
+            primary = None if own.value is None else self._beside.other(tensor, slot)
+            if agrees and primary is not None:
+                root = own.region.root
+                root.compensates |= not self._beside.agrees(tensor, primary, slot, root)
             self._regions.drop(tensor)
             if agrees and (other is not None or own.value is not None):
                 given[path] = value if other is None else self._values.linked(value, other)
@@ -398,10 +448,18 @@ class Lockstep(Changer):
         self.account.counts["results_replaced"] += 1
         return Result(self._values.put(result, _start(result), given))
 
+    def _gives_back(self, event: Call, result: Any, given: Iterable[tuple[Any, Own | None]]) -> bool:
+        """True for a call that has returned what it was given, and done nothing to it."""
+        if not hasattr(result, "requires_grad") or writes_to_arguments(event):
+            return False
+        own = self._values.arguments(event.args, event.kwargs)
+        return any(one is result for one in (*(one for one, _ in given), *(one for _, one in own)))
+
     def failed(self, event: Any) -> None:
         """It has raised."""
         own = event.event if isinstance(event, Failure) else event
         self._open.pop(event.name, None)
+        self._given.pop(event.name, None)
         if isinstance(own, OptimizerStep):
             self._step = None
         elif isinstance(own, ModulePass):
@@ -411,6 +469,7 @@ class Lockstep(Changer):
 
     def gradient(self, event: Any) -> NewGradient | None:  # type: ignore[override]
         """Put the recorded gradient in the place of its own."""
+        self._since_backward.clear()
         if self._gradients is None or not isinstance(event, Gradient) or not self._is_chosen(event.name):
             return None
         other = self._gradients.other(event)
@@ -425,10 +484,15 @@ class Lockstep(Changer):
         recorded = self._recorded
         if recorded is None or (self._only and (not self._is_chosen(event.name) or part == "input_kwargs")):
             return None
-        record = recorded.optimizers.get(event.name)
+        name = recorded.optimizer_like(event.name)
+        record = recorded.optimizers.get(name)
+        if part == "output" and self._is_rewritten(event):
+            agrees = optimizer_steps.comes_to_the_same(event, record, self._beside)
+            self.account.rewrite(event.name, agrees)
         pairs = optimizer_steps.differing(event, record, part, self._beside)
         if part == ("output" if event.has_closure else "input_kwargs"):
-            optimizer_steps.end_at_gradients(event, record, self._beside, self._regions, self._values)
+            found = optimizer_steps.judge_gradients(event, record, self._beside, self._regions, self._values)
+            self.account.take_gradients(event.name, found, self._since_backward, recorded.before_step.get(name, ()))
         self.account.counts["optimizer_tensors_replaced"] += len(pairs)
         return Values(pairs) if pairs else None
 
@@ -437,6 +501,17 @@ class Lockstep(Changer):
         """True while an optimizer updates weights; what its closure calls are passes of the model."""
         step = self._step
         return step is not None and (not step.has_closure or self._is_updating())
+
+    def _is_rewritten(self, event: OptimizerStep | None) -> bool:
+        """True for an optimizer of another class than the reference's: what it calls answers to nothing, and what it
+        comes to is judged.
+        """
+        return (
+            event is not None
+            and self._recorded is not None
+            and event.name not in self._recorded.optimizers
+            and self._recorded.optimizer_like(event.name) in self._recorded.optimizers
+        )
 
     def _is_chosen(self, name: str) -> bool:
         if not self._only:
@@ -450,25 +525,3 @@ def _forward(name: str) -> str:
 
 def _start(result: Any) -> str:
     return "output" if isinstance(result, tuple) else "output.0"
-
-
-def _is_broadcast(one: Sequence[int], other: Sequence[int]) -> bool:
-    """True if the shapes go together but for lengths of 1: taken over other dimensions, as a largest number of all is
-    in the place of one for each row, and what is computed with either has one shape.
-    """
-    return len(one) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(one, other, strict=True))
-
-
-def _is_kept(event: Call, path: str, tensor: Any) -> bool:
-    """True for running averages: the call goes on to write to them, and what they hold reaches the next one."""
-    averages = operation(event.key) in AVERAGING and path not in ("input.0", "kwargs.input")
-    return averages and not tensor.requires_grad
-
-
-def _writes(event: Call) -> bool:
-    """True for a call that writes to its arguments."""
-    if writes_in_place(event.key) or event.kwargs.get("out") is not None:
-        return True
-    # An embedding with a greatest norm scales its weight.
-    asked = {word: argument_given(event.key, word, event.args, event.kwargs) for word in ("inplace", "max_norm")}
-    return asked["inplace"] is True or asked["max_norm"] is not None

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from msprobe.capture.events import OptimizerStep
 from msprobe.diagnose.tolerance import noise
+from msprobe.diagnose.tolerance.roundings import of_count
 from msprobe.lockstep import pairing
 from msprobe.lockstep.beside import Beside
 from msprobe.lockstep.reference import Slot, Slots, find_slots
-from msprobe.lockstep.regions import Regions
+from msprobe.lockstep.regions import Region, Regions
 
 #: The part of a record that tells of before the step, and of after it.
 Part = Literal["input_kwargs", "output"]
-#: A gradient, what the reference has instead (None where that is the same), and where it was recorded.
-Beyond = tuple[Any, Any, Slot]
+
+
+#: So many roundings make a new weight or moment.
+_CALLS_OF_STEP = 8
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """A tensor of a parameter that an optimizer works on: ``field`` is ``.weight``, ``.grad`` or the like, ``slot``
+    where it was recorded.
+    """
+
+    name: str
+    field: str
+    weight: Any
+    tensor: Any
+    slot: Slot
 
 
 def differing(
@@ -25,25 +43,26 @@ def differing(
     instead, as far as they were recorded whole. Where a closure computes the gradients, those before it do not count.
     """
     pairs: list[tuple[Any, Any]] = []
-    for path, tensor, slot in _beside_recorded(event, record, part, beside):
-        other = None if path == ".grad" and event.has_closure else beside.other(tensor, slot)
+    for one in _beside_recorded(event, record, part, beside):
+        other = None if one.field == ".grad" and event.has_closure else beside.other(one.tensor, one.slot)
         if other is not None:
-            pairs.append((tensor, other))
+            pairs.append((one.tensor, other))
     return pairs
 
 
-def gradients(event: OptimizerStep, record: Mapping[str, Any] | None, beside: Beside) -> list[Beyond]:
-    """The gradients that a step takes: before it, with a closure after it."""
-    return [
-        (tensor, beside.other(tensor, slot), slot)
-        for path, tensor, slot in _beside_recorded(event, record, "input_kwargs", beside)
-        if path == ".grad"
-    ]
+def comes_to_the_same(event: OptimizerStep, record: Mapping[str, Any] | None, beside: Beside) -> bool:
+    """True if weights after a step, and moments that both sides have, are the reference's but for rounding."""
+    found = list(_beside_recorded(event, record, "output", beside))
+    others = ((one, beside.other(one.tensor, one.slot)) for one in found)
+    return any(one.field == ".weight" for one in found) and all(
+        other is None or beside.apart(one.tensor, other) <= of_count(_CALLS_OF_STEP, one.slot.unit)
+        for one, other in others
+    )
 
 
 def _beside_recorded(
     event: OptimizerStep, record: Mapping[str, Any] | None, part: Part, beside: Beside
-) -> Iterator[tuple[str, Any, Slot]]:
+) -> Iterator[Beyond]:
     """The tensors of each parameter that have a recorded partner of their shape."""
     content = record.get(part) if record is not None else None
     if part == "output" and isinstance(content, list):
@@ -58,26 +77,48 @@ def _beside_recorded(
         for path, tensor in live.items():
             slot = slots.get(path)
             if slot is not None and hasattr(tensor, "shape") and beside.has_shape(tensor, slot):
-                yield path, tensor, slot
+                yield Beyond(name, path, parameter.weight, tensor, slot)
 
 
-def end_at_gradients(
+def judge_gradients(
     event: OptimizerStep, record: Mapping[str, Any] | None, beside: Beside, regions: Regions, values: pairing.Values
-) -> None:
-    """Judge the regions that nothing else has ended by the gradients of all parameters. One that is zero but for
-    rounding tells nothing.
+) -> dict[str, bool]:
+    """Whether each gradient that a step takes is the reference's but for the rounding of its sum, by the name of its
+    parameter. The own values count, whatever was put in their place on the way. Regions that have made these gradients,
+    and those that nothing else has ended, are judged by them.
     """
-    unended = [one for one in regions if not one.ends and one.has_gradient and one.tells_by_gradients]
-    if not unended:
-        return
-    found = gradients(event, record, beside)
-    sizes = [values.size(tensor) for tensor, _, _ in found]
-    least = noise.SMALL_GRADIENT * max(sizes, default=0.0)
-    for region in unended:
-        agrees = all(
-            other is None
-            or values.apart(tensor, other) * min(1.0, size / least if least else 1.0)
-            <= region.allowed(slot.unit, gradient=True)
-            for (tensor, other, slot), size in zip(found, sizes, strict=True)
-        )
-        region.end(event.name, agrees)
+    taken = [one for one in _beside_recorded(event, record, "input_kwargs", beside) if one.field == ".grad"]
+    owned = [regions.own(one.tensor) for one in taken]
+    mine = [
+        one.tensor if own is None or own.value is None else own.value for one, own in zip(taken, owned, strict=True)
+    ]
+    others = [beside.other(own, one.slot) for one, own in zip(taken, mine, strict=True)]
+    sizes = [
+        values.size(own if other is None else other) if own.numel() else 0.0
+        for own, other in zip(mine, others, strict=True)
+    ]
+    # One that is zero but for rounding tells nothing.
+    least = noise.SMALL_GRADIENT * max(filter(math.isfinite, sizes), default=0.0)
+    apart = [_apart(own, other, max(size, least), values) for own, other, size in zip(mine, others, sizes, strict=True)]
+    agree: dict[str, bool] = {}
+    for one, own, off in zip(taken, owned, apart, strict=True):
+        around = [*regions.taking(one.weight), *([own.region.root] if own is not None else [])]
+        agree[one.name] = off <= max(region.allowed(one.slot.unit, gradient=True) for region in around or [Region(())])
+        if own is not None:
+            own.region.root.end(event.name, agree[one.name])
+    for region in regions:
+        if not region.ends and region.has_gradient:
+            limits = (region.allowed(one.slot.unit, gradient=True) for one in taken)
+            region.end(event.name, all(off <= limit for off, limit in zip(apart, limits, strict=True)))
+    return agree
+
+
+def _apart(own: Any, other: Any, size: float, values: pairing.Values) -> float:
+    """How far a gradient is apart from the reference's, relative to a size; infinite where it is not finite."""
+    if other is None:
+        return 0.0
+    found = values.apart(own, other)
+    if not math.isfinite(found) and values.size(other):
+        return math.inf
+    found = values.size(own - other)
+    return found / size if math.isfinite(found) and size else math.inf

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from msprobe.lockstep.reference import RecordedCall, RecordedStep, Slots, line_of
+from msprobe.compare.entry_names import read_name
+from msprobe.lockstep.reference import OPTIMIZER, RecordedCall, RecordedStep, Slots, line_of
 
 #: A call whose inputs and line of code are others is taken for the recorded one if that comes so soon.
 _NEAR = 6
@@ -27,6 +28,12 @@ class Values(Protocol):
 
     def shape(self, tensor: Any) -> tuple[int, ...]:
         """Its shape, as a record has it: of a distributed one that of the whole."""
+
+    def unit(self, tensor: Any) -> float:
+        """The distance of 1 to the next number of its type; 0 for whole numbers."""
+
+    def is_floating(self, tensor: Any) -> bool:
+        """True if it holds no whole numbers or truth values."""
 
     def equals(self, tensor: Any, array: Any) -> bool:
         """True if it, or this rank's share of it, holds exactly these values."""
@@ -87,6 +94,8 @@ class Pairs:
         self._more: Counter[tuple[str | None, str]] = Counter()
         for call in step:
             self._more[call.parent, call.key] -= 1
+        # The recorded passes that have begun.
+        self._begun: set[str] = set()
         # Where the reference was when the last call found its partner, and when the last one did that takes the same.
         self._at = 0
         self._sure = 0
@@ -106,10 +115,16 @@ class Pairs:
         a recorded call was made with the same numbers and words.
         """
         shapes = frozenset((path, self.values.shape(tensor)) for path, tensor in tensors)
+        if tensors:  # what it works on, as numbers of another sort are something else
+            shapes |= {(_SORT, (int(self.values.is_floating(tensors[0][1])),))}
+        if parent is not None and parent not in self.step.parents:
+            # A module of another class in the same place is the same module, written otherwise.
+            parent = self.step.pass_like(parent) or parent
         if (parent, key) not in self._unmade and (parent is None or parent not in self.step.parents):
             # A module that the reference does not have: only what goes in tells.
             every = self.step.calls.get(key, ()) if tensors else ()
             alike = [call for call in every if call.partner is None and call.is_recompute is recompute]
+            alike = [call for call in alike if self._may_come_now(call, parent)]
             alike = [call for call in alike if _shapes_of(call) == shapes]
             found = next((call for call in alike if self._have_values(call, tensors)), None)
         else:
@@ -125,6 +140,16 @@ class Pairs:
         self._waiting[found.parent, key, shapes, recompute].remove(found)
         self.partner[key, number] = found
         return found
+
+    def _may_come_now(self, call: RecordedCall, parent: str | None) -> bool:
+        """True if a call may answer to one in a pass that the reference does not have.
+
+        What an optimizer does answers to nothing of the model; what runs in a pass that has not begun yet to nothing
+        that is made now, unless what it takes is like no other: then the pass has other names here.
+        """
+        if OPTIMIZER in (call.parent, parent):
+            return call.parent == parent
+        return call.parent is None or call.parent in self._begun or self._is_like_no_other(call)
 
     def _around(self, mark: tuple[str | None, str, Shapes, bool]) -> list[RecordedCall]:
         """The waiting calls around the place where the reference surely was, the nearest first: what lies further
@@ -149,9 +174,16 @@ class Pairs:
                     return True
         return False
 
+    def begin(self, own: str) -> None:
+        """The pass of a module begins."""
+        recorded = self.step.pass_like(own)
+        if recorded is not None:
+            self._begun.add(recorded)
+            self._passes.setdefault(own, recorded)
+
     def count(self, key: str, parent: str | None) -> None:
         """The candidate makes a call that has no partner."""
-        self._more[self._pass_of(parent), key] += 1
+        self._more[self.pass_of(parent), key] += 1
 
     def pair_passes(self, passes: Sequence[str], found: RecordedCall) -> None:
         """A call in these passes, the innermost last, has found its partner: so the passes have. They may have other
@@ -161,10 +193,11 @@ class Pairs:
         for own in reversed(passes):
             if recorded is None or _module_of(recorded) != _module_of(own):
                 return
-            self._passes.setdefault(own, recorded)
+            self._passes[own] = recorded
             recorded = self.step.outer(recorded)
 
-    def _pass_of(self, own: str | None) -> str | None:
+    def pass_of(self, own: str | None) -> str | None:
+        """The recorded pass that a pass of the candidate answers to; its own name if none is known."""
         return own if own is None else self._passes.get(own, own)
 
     def pass_outputs(self, own: str) -> Slots:
@@ -178,11 +211,11 @@ class Pairs:
 
     def is_balanced(self, key: str, parent: str | None) -> bool:
         """True if both sides make so many calls of a name in a pass."""
-        return not self._more[self._pass_of(parent), key]
+        return not self._more[self.pass_of(parent), key]
 
     def has_unmade(self, parent: str) -> bool:
         """True if the reference makes calls in a pass that the candidate does not."""
-        recorded = self._pass_of(parent)
+        recorded = self.pass_of(parent)
         return any(count > 0 and where == recorded for (where, _), count in self._unmade.items())
 
     def _of(
@@ -206,13 +239,15 @@ class Pairs:
             # The line takes what another line takes in the reference: that is what differs.
             same, among = [], of_line
         of_line = [call for call in among if call in of_line]
-        if len(among) == 1 < len(alike):
+        if len(among) == 1 < len(alike) and (same or of_line or is_said(among[0])):
             found: RecordedCall | None = among[0]
         else:
             found = next((call for call in (*of_line, *same) if is_said(call)), None) or next(iter(of_line), None)
         if found is None:
             # A line that was edited. What comes much later is the partner of another call, and this one has none.
-            found = next((call for call in among if same or abs(call.index - self._at) <= _NEAR), None)
+            found = next(
+                (call for call in among if same or (is_said(call) and abs(call.index - self._at) <= _NEAR)), None
+            )
         return self._surely(found) if found is not None and found in same else found
 
     def _nearest(self, alike: Sequence[RecordedCall], tensors: Sequence[tuple[str, Any]]) -> Sequence[RecordedCall]:
@@ -244,9 +279,16 @@ class Pairs:
         return True
 
 
+#: In the place of a path: whether the first tensor holds floating-point numbers.
+_SORT = ""
+
+
 def _shapes_of(call: RecordedCall) -> Shapes:
-    return frozenset((path, slot.shape) for path, slot in call.inputs.items())
+    found = frozenset((path, slot.shape) for path, slot in call.inputs.items())
+    first = next(iter(call.inputs.values()), None)
+    return found if first is None else found | {(_SORT, (int(first.unit > 0),))}
 
 
 def _module_of(entry: str) -> str:
-    return entry.rpartition(".")[0]
+    """The place of a module, whatever its class."""
+    return read_name(entry).path

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from msprobe.compare.entry_names import read_name
+from msprobe.compare.entry_names import EntryName, read_name
 from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.steps.optimizer_calls import calls_inside_steps
 from msprobe.diagnose.tolerance.units import coarsest_of_many
 from msprobe.lockstep.read_once import ReadOnce
 from msprobe.store.part import DumpPart
@@ -17,15 +19,16 @@ from msprobe.store.part import DumpPart
 class Slot:
     """A tensor of a record: ``shape``, the name of the file of its values, empty if they were not written, and
     ``unit``, the distance of 1 to the next number of its type (0 for whole numbers); ``mark``: what tells it from
-    others, None if nothing does.
+    others, None if nothing does; ``requires_grad``: as it was recorded.
     """
 
-    __slots__ = ("file", "mark", "shape", "unit")
+    __slots__ = ("file", "mark", "requires_grad", "shape", "unit")
 
     def __init__(self, leaf: Mapping[str, Any]) -> None:
         self.unit = epsilon_of(str(leaf.get("dtype")))
         self.shape = tuple(leaf.get("shape") or ())
         self.mark = fingerprint(leaf)
+        self.requires_grad = leaf.get("requires_grad") is True
         name = leaf.get("data_name")
         self.file = name if isinstance(name, str) and name != "-1" else ""
 
@@ -72,22 +75,35 @@ class RecordedStep:
         #: The names of module passes that something ran in.
         self.parents: set[str] = set()
         self.optimizers: dict[str, Mapping[str, Any]] = {}
+        #: By the step of an optimizer, the calls outside of all modules between the backward pass and it.
+        self.before_step: dict[str, list[str]] = {}
+        since: list[str] = []
         self._passes: dict[str, RecordedCall] = {}
         self._makers: dict[Hashable, list[RecordedCall]] = {}
         parents = part.parents()
-        for index, (name, record) in enumerate(part.records()):
+        #: Names of the passes that have calls of their own in a module, by the place of the module and the pass.
+        self._by_place: dict[str, str] = {}
+        records = list(part.records())
+        inside = _inside_steps(part, [name for name, _ in records]) if not parents else frozenset()
+        for index, (name, record) in enumerate(records):
             parts = read_name(name)
             if not isinstance(record, dict):
                 continue
             if parts.kind == "optimizer":
                 self.optimizers[name] = record
+                self.before_step[name], since = since, []
             elif parts.direction != "forward":
+                since = []
                 continue
             elif parts.kind == "module":
+                since = []
                 self._passes[name] = RecordedCall(name, parts.stem, parts.number or 0, record, None, index)
+                self._by_place.setdefault(_place_of(name), name)
             elif parts.kind == "api" and parts.number is not None:
-                parent = parent_name(parents.get(name))
-                if parent is not None:
+                parent = OPTIMIZER if name in inside else parent_name(parents.get(name))
+                if parent is None:
+                    since.append(name)
+                else:
                     self.parents.add(parent)
                 self.calls.setdefault(parts.stem, []).append(
                     RecordedCall(name, parts.stem, parts.number, record, parent, index)
@@ -129,6 +145,19 @@ class RecordedStep:
         """What the pass of a module returned; nothing where there was none of this name."""
         found = self._passes.get(name)
         return {} if found is None else found.outputs
+
+    def optimizer_like(self, own: str) -> str:
+        """The step of an optimizer of this name, or the one of the same number that has another class."""
+        number = read_name(own).number
+        return (
+            own
+            if own in self.optimizers
+            else next((name for name in self.optimizers if read_name(name).number == number), own)
+        )
+
+    def pass_like(self, own: str) -> str | None:
+        """The pass of the same number of the module in the same place, whatever its class is called."""
+        return own if own in self._passes else self._by_place.get(_place_of(own))
 
     def module_pass(self, backward: str) -> RecordedCall | None:
         """The pass of a module whose gradients have this name; None if there was none."""
@@ -177,6 +206,30 @@ class RecordedStep:
         return found
 
 
+@dataclass(frozen=True)
+class _Record:
+    """What is asked of a record to find out whether it was made inside the step of an optimizer."""
+
+    name: str
+    parts: EntryName
+
+    @property
+    def direction(self) -> str:
+        return self.parts.direction or ""
+
+
+def _inside_steps(part: DumpPart, names: Sequence[str]) -> frozenset[str]:
+    """Calls inside the steps of optimizers, where no structure tells."""
+    every = [_Record(name, read_name(name)) for name in names]
+    return frozenset(event.name for event in calls_inside_steps(part, every))
+
+
+def _place_of(entry: str) -> str:
+    """Of ``Module.a.b.Linear.forward.0``, all but the name of the class."""
+    parts = read_name(entry)
+    return f"{parts.path} {parts.direction} {parts.number}"
+
+
 def _with_gradient(call: RecordedCall) -> Iterator[str]:
     def walk(path: str, value: Any) -> Iterator[str]:
         if _is_tensor(value):
@@ -216,7 +269,9 @@ def has_other_arguments(record: Mapping[str, Any], args: Sequence[Any], kwargs: 
 
 
 def _find_plain(path: str, value: Any, found: dict[str, Any]) -> None:
-    if isinstance(value, (bool, int, float, str)) and not hasattr(value, "__array__"):
+    if (isinstance(value, (bool, int, float, str)) and not hasattr(value, "__array__")) or type(
+        value
+    ).__name__ == "dtype":
         found[path] = str(value)
     elif isinstance(value, slice):
         found[path] = str([value.start, value.stop, value.step])
@@ -230,7 +285,7 @@ def _find_plain(path: str, value: Any, found: dict[str, Any]) -> None:
 
 def _find_recorded(path: str, value: Any, found: dict[str, Any]) -> None:
     if isinstance(value, dict) and _is_leaf(value):
-        if value["type"] in ("bool", "int", "float", "str", "slice"):
+        if value["type"] in ("bool", "int", "float", "str", "slice") or value["type"].endswith("dtype"):
             found[path] = str(value.get("value"))
     elif isinstance(value, (list, dict)) and not _is_tensor(value):
         for key, one in value.items() if isinstance(value, dict) else enumerate(value):

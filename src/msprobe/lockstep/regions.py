@@ -12,6 +12,7 @@ healthy, whatever is done otherwise in it; if not, each call of it was put right
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,17 +30,19 @@ _OF_GRADIENTS, _OF_COARSE_GRADIENTS = 8.0, 2.0
 _OF_COARSE = 0.5
 
 #: What ends at them tells of more than of the value that they take.
-_OF_MANY = ("Module.", "Optimizer.")
+_OF_MODULES, _OF_MANY = "Module.", ("Module.", "Optimizer.")
 
 Mark = tuple[str, int]
 #: What a region tells of by names alone.
 NAMES = ("calls", "followed", "arrived", "passed", "untold")
+#: What else is told of it, as truth values.
+WORDS = ("compensates", "is_coarser")
 
 
 @dataclass(eq=False)
 class Region:
     """Calls on own values. ``passes``: the passes of modules around all of its beginnings, the innermost last;
-    ``unit``: the unit of rounding that the reference computes in; ``ends``: where it was judged, and whether it agreed.
+    ``unit``: the unit of rounding that it computes in; ``ends``: where it was judged, and whether it agreed.
     """
 
     passes: tuple[str, ...]
@@ -58,11 +61,18 @@ class Region:
     into: Region | None = None
     #: A result has another shape than in the reference.
     is_reshaped: bool = False
-    #: Gradients come back through calls that were put right, and through calls that were not.
-    is_put_right: bool = False
-    is_own: bool = False
+    #: The paired calls in it.
+    paired: set[Mark] = field(default_factory=set)
     #: Something in it requires a gradient, so that gradients of parameters tell of it.
     has_gradient: bool = False
+    #: No unit is coarser: that of the reference.
+    most: float = math.inf
+    #: What was put right call by call comes to something else where the own values agree: one call makes up for what
+    #: another does otherwise.
+    compensates: bool = False
+    #: The coarsest type of what it takes, as a unit of rounding; and whether a call of it gives a coarser one.
+    taken: float = 0.0
+    is_coarser: bool = False
     #: It began with a call that the reference makes with other shapes.
     is_of_other_shapes: bool = False
 
@@ -72,16 +82,15 @@ class Region:
         return self if self.into is None else self.into.root
 
     @property
-    def tells_by_gradients(self) -> bool:
-        """True if gradients that agree are its own, and not come back through what was put right."""
-        return bool(self.ends) or self.is_own or not self.is_put_right
+    def is_open(self) -> bool:
+        """True if nothing that was computed forward has ended it: its gradients tell of it then, and they come back
+        through its calls as these are.
+        """
+        return not any(name.endswith(".forward") or name.startswith(_OF_MODULES) for name in self.ends)
 
-    def note_gradient(self, is_own: bool) -> None:
-        """Gradients will come back through a call of it; ``is_own``: its result was not put right."""
-        if is_own:
-            self.is_own = True
-        else:
-            self.is_put_right = True
+    def note_unit(self, unit: float) -> None:
+        """A call of it has rounded to this unit."""
+        self.unit = max(self.unit, min(self.most, unit))
 
     def allowed(self, unit: float, gradient: bool = False) -> float:
         """How far an end may be apart by rounding, relative. ``unit``: that of its own type."""
@@ -118,7 +127,7 @@ class Region:
     def to_json(self) -> dict[str, Any]:
         """As whoever judges reads it."""
         names = {word: list(getattr(self, word)) for word in NAMES}
-        return {**names, "ends": self.ends, "unit": self.unit}
+        return {**names, "ends": self.ends, "unit": self.unit, **{word: getattr(self, word) for word in WORDS}}
 
 
 @dataclass(frozen=True)
@@ -153,6 +162,8 @@ class Regions:
         self._loose_ends: dict[int, tuple[Region, str, str, str | None]] = {}
         # Of paired calls: where they were made, and which paired calls made what they took.
         self._calls: dict[Mark, tuple[str | None, tuple[Mark, ...]]] = {}
+        # By parameter, the regions that have taken it.
+        self._taken: dict[int, tuple[Any, list[Region]]] = {}
         # Paired calls through which gradients of a region go back as they are.
         self._passed: dict[Mark, list[Region]] = {}
 
@@ -235,6 +246,13 @@ class Regions:
         if own is not None and own.maker is not None and own.value is not None:
             self.note_made(tensor, own.maker)
 
+    def taking(self, parameter: Any) -> list[Region]:
+        """The regions that have taken a parameter."""
+        found = self._taken.get(id(parameter))
+        if found is None or found[0]() is not parameter:
+            return []
+        return list(dict.fromkeys(one.root for one in found[1]))
+
     # ---------------------------------------------------------------- calls
 
     def join(self, name: str, owned: Sequence[Own], tensors: Iterable[Any], begins: bool) -> Region:
@@ -247,13 +265,15 @@ class Regions:
             other = one.region.root
             region = other if region is None else self._merged(region, other)
         if region is None:
-            region = Region(passes, self._unit)
+            region = Region(passes, most=self._unit)
             self._all.append(region)
         elif begins:
             region.passes = _common(region.passes, passes)
         region.calls.setdefault(name)
         region.takes.setdefault(name, set()).update(one.call for one in owned)
         for tensor in tensors:
+            if tensor.requires_grad and tensor.is_leaf:
+                self._taken.setdefault(id(tensor), (weakref.ref(tensor), []))[1].append(region)
             maker = self.maker(tensor)
             if maker is not None and region not in self._entries.setdefault(maker, []):
                 self._entries[maker].append(region)
@@ -263,9 +283,12 @@ class Regions:
         if one is other:
             return one
         one.passes = _common(one.passes, other.passes)
+        one.unit = max(one.unit, other.unit)
+        one.compensates |= other.compensates
+        one.taken = max(one.taken, other.taken)
+        one.is_coarser |= other.is_coarser
         one.is_reshaped |= other.is_reshaped
-        one.is_put_right |= other.is_put_right
-        one.is_own |= other.is_own
+        one.paired |= other.paired
         one.has_gradient |= other.has_gradient
         one.is_of_other_shapes |= other.is_of_other_shapes
         one.calls.update(other.calls)
@@ -316,6 +339,15 @@ class Regions:
         for region in regions:
             region.root.passed.setdefault(name)
         return bool(regions)
+
+    def goes_through(self, mark: Mark, name: str) -> bool:
+        """True if gradients go back through a paired call of a region as they are, as they tell of it; ``name``: that
+        of its backward call.
+        """
+        found = next((one for one in self if mark in one.paired and one.is_open), None)
+        if found is not None:
+            found.passed.setdefault(name)
+        return found is not None
 
     def entries(self) -> list[Mark]:
         """The paired calls whose results have gone into regions."""

@@ -27,6 +27,7 @@ from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.wording import Wording
 from msprobe.lockstep import account_files
+from msprobe.lockstep.account import StepAccount
 from msprobe.lockstep.healthy import Healthy, is_seen_after_backward, rounds_far_more_often
 from msprobe.paths import StrPath
 from msprobe.report.verdict_file import write_verdict
@@ -79,7 +80,8 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
                     None,
                     (len(one.steps), len(other.steps)),
                     isolated=True,
-                    pairs=account["pairs"].get(_of_part(step, rank), {}),
+                    known=_known_of(account, step, rank).partners,
+                    delivered=_known_of(account, step, rank).delivered,
                 )
             )
             for rank, twin in step.ranks
@@ -87,12 +89,14 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
         left = {result.rank: result.left for result in results}
         results = running.add(results)
         other_model = two_models(result.answering for result in results) if number == 0 else ""
+        if any(_known_of(account, step, one.rank).delivered for one in results):
+            other_model = ""  # its parameters are those of the reference, whatever is written otherwise
         if other_model and any(result.suspects for result in results):
             compared = False
             running.leave_out(step.candidate, other_model, len(results))
             break
         compared = compared or any(result.summary["pairs"] for result in results)
-        found.add(step, results, account["regions"])
+        found.add(step, results, account)
     status = found.status if compared else "incomparable"
     notes = [
         *common.notes,
@@ -130,11 +134,15 @@ class _Findings:
         """What they amount to."""
         return "diverged" if self._kept else "harmless" if self._quiet else "agree"
 
-    def add(
-        self, step: StepPair, results: Sequence[Compared], regions: Mapping[tuple[int, str], list[dict[str, Any]]]
-    ) -> None:
-        """The suspects of one step. ``regions``: by step and rank."""
-        suspects = across_ranks([self._without_healthy(step, one, regions) for one in results])
+    def add(self, step: StepPair, results: Sequence[Compared], account: Mapping[str, Any]) -> None:
+        """The suspects of one step. ``account``: see :func:`account_files.read`."""
+        for result in results:
+            of_api: dict[str, list[dict[str, Any]]] = {}
+            for one in _known_of(account, step, result.rank).carried:
+                of_api.setdefault(read_name(one["left_by"]).stem, []).append(one)
+            for api, every in of_api.items():
+                self._keep(("carried", api, None, result.rank), _of_carried(every, result.rank), step)
+        suspects = across_ranks([self._without_healthy(one, _known_of(account, step, one.rank)) for one in results])
         # What an optimizer with other settings calls has other arguments; that was told.
         told = {one.finding.rank for one in suspects if one.finding.kind == "optimizer"}
         for suspect in suspects:
@@ -156,11 +164,9 @@ class _Findings:
             elif finding.kind in ("argument", "choice"):
                 self._quiet.setdefault(mark, replace(finding, harmless=True))
 
-    def _without_healthy(
-        self, step: StepPair, result: Compared, regions: Mapping[tuple[int, str], list[dict[str, Any]]]
-    ) -> Compared:
+    def _without_healthy(self, result: Compared, known: StepAccount) -> Compared:
         """What is suspected, without what is done otherwise and comes to the same."""
-        healthy = Healthy(regions.get(_of_part(step, result.rank), ()))
+        healthy = Healthy(known)
         kept: list[Suspect] = []
         for suspect in result.suspects:
             if not healthy.explains(suspect):
@@ -199,9 +205,27 @@ class _Findings:
         ]
 
 
-def _of_part(step: StepPair, rank: Rank) -> tuple[int, str]:
-    """What the account tells of a step of a rank goes by."""
-    return step.candidate or 0, "" if rank == "rank" or rank is None else str(rank)
+def _of_carried(every: Sequence[Mapping[str, Any]], rank: Rank) -> Suspect:
+    """What calls of the candidate alone, of one API, have left for the next step, and is not what the reference has."""
+    one, *others = every
+    text = (
+        "what {} keeps for the next step differs (relative difference {:.2g}) from {} of {}, which of all that the "
+        "reference takes there is the nearest: an average or a state"
+    )
+    message = Wording(text, one["left_by"], one["apart"], one["argument"], one["recorded"])
+    evidence = {"alike": [other["left_by"] for other in others]} if others else {}
+    finding = Finding(
+        "mutation", message, one["left_by"], one["left_by"], step=one["step"], rank=rank, evidence=evidence
+    )
+    return Suspect(finding, 0.0, clear=True, matters=True)
+
+
+def _known_of(account: Mapping[str, Any], step: StepPair, rank: Rank) -> StepAccount:
+    """What is known of a step of a rank beside its dump."""
+    found: StepAccount | None = account["steps"].get(
+        (step.candidate or 0, "" if rank == "rank" or rank is None else str(rank))
+    )
+    return found or StepAccount()
 
 
 def _is_beyond_all_rules(suspect: Suspect) -> bool:

@@ -18,6 +18,7 @@ from msprobe.diagnose.evidence import Listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.lockstep import account_files
+from msprobe.lockstep.account import StepAccount
 from msprobe.lockstep.confirm import confirmed, named_calls
 from msprobe.lockstep.healthy import Healthy
 from msprobe.lockstep.regions import Region, Regions
@@ -228,7 +229,7 @@ def test_calls_are_excused_by_ends_that_tell_of_them(further: str) -> None:
     if further:  # these tell of all that came before
         region.end(further, True)
 
-    healthy = Healthy([region.to_json()])
+    healthy = Healthy(StepAccount([region.to_json()]))
     assert region.untold == ([] if further else ["Tensor.__add__.0.forward"])
     for number, is_told in enumerate((bool(further), True)):
         name = f"Tensor.__add__.{number}.forward"
@@ -245,7 +246,7 @@ def test_a_gradient_may_take_another_way_but_weights_without_any_are_never_excus
     finding = Finding(
         "missing_gradient", "no gradient reaches it", entry, entry, facts=(Listed("parameters", weights),)
     )
-    assert Healthy([region]).explains(Suspect(finding, 0.0, clear=True)) is is_excused
+    assert Healthy(StepAccount([region])).explains(Suspect(finding, 0.0, clear=True)) is is_excused
 
 
 def test_types_of_few_digits_leave_no_more_to_a_region_than_rounding_does() -> None:

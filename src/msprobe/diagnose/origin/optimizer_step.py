@@ -116,6 +116,8 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
             continue
         if crossing and field != "grad":
             continue  # the states of two frameworks are others, and no weight is the same: blame_movement
+        if field == "grad" and name in scene.delivered and difference.what == "value":
+            continue
         if field == "grad" and not changed and name not in known:
             left = difference.left
             alone = lone_makers(scene, left, event, scene.makers, scene.pairing.partner)
@@ -208,7 +210,9 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
         return
     one, other = optimizer.parameters_of(event), optimizer.parameters_of(judged.partner)
     before = {
-        (n, f) for n, f, d in optimizer.differences(scene.comparer, one, other) if d.what in ("value", "not_finite")
+        (n, f)
+        for n, f, d in optimizer.differences(scene.comparer, one, other)
+        if d.what in ("value", "not_finite") and not (f == "grad" and n in scene.delivered)
     }
     if before:
         return

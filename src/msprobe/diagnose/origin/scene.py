@@ -29,6 +29,7 @@ class Scene(StepFacts):
     search has come; ``untouched``: nothing has differed so far, nor in the steps before; ``most_apart``: how far
     anything is apart; ``silent``: calls with another argument and the same result. ``ledger``: what was found.
     ``isolated``: what differs at one call reaches no other, so that nothing has ever differed before.
+    ``delivered``: parameters whose gradients were the reference's, but for rounding, when the optimizer took them.
     """
 
     def __init__(
@@ -38,9 +39,11 @@ class Scene(StepFacts):
         first_step: bool,
         before: Before | None = None,
         isolated: bool = False,
+        delivered: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(pairing, comparer, first_step, before)
         self.isolated = isolated
+        self.delivered = delivered
         self.ledger = Ledger()
         self.tainted: set[str] = set()
         self.seen: set[str] = set()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.compare.alignment import align
-from msprobe.compare.entry_names import operation
+from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.pairing.naming import Naming, drop_prefixes, rename
 from msprobe.diagnose.pairing.recomputation import repeats
@@ -97,7 +97,7 @@ _WHOLE = frozenset((int,))  # what shapes are made of
 
 
 def pair(candidate: Timeline, reference: Timeline, known: Mapping[str, str] | None = None) -> Pairing:
-    """Pair the events of two timelines. ``known``: names of forward calls that answer to each other."""
+    """Pair the events of two timelines. ``known``: see :class:`msprobe.diagnose.one_step.Task`."""
     if candidate.is_flat != reference.is_flat:
         # One of them does not tell in which module a call ran: so nothing can be aligned module by module.
         for timeline in (candidate, reference):
@@ -111,14 +111,39 @@ def pair(candidate: Timeline, reference: Timeline, known: Mapping[str, str] | No
             [event for event in reference.roots if event.direction in directions],
         )
     rename(pairing.naming, candidate, reference, pairing.partner)
-    for name, other in (known or {}).items():
-        left, right = candidate.by_name.get(name), reference.by_name.get(other)
-        if left is not None and right is not None and pairing.partner.get(left) is not right:
-            pairing.replace(left, right)
+    if known is not None:
+        _pair_known(pairing, known)
     _pair_recomputation(pairing)
     _pair_backward(pairing)
     _pair_by_name(pairing)
     return pairing
+
+
+def _pair_known(pairing: Pairing, known: Mapping[str, str]) -> None:
+    """Pair the calls that are known to answer to each other, and no others but those that could have been one call."""
+    alone = []
+    for event in pairing.candidate:
+        if event.parts.kind != "api" or event.direction == "backward":
+            continue
+        name = known.get(event.name, event.name)
+        partner = pairing.reference.by_name.get(name) if name else None
+        if partner is None:
+            alone.append(event)
+        elif pairing.partner.get(event) is not partner:
+            pairing.replace(event, partner)
+    for event in alone:
+        if event in pairing.partner and (event in pairing.loose or not _could_be_one(event, pairing.partner[event])):
+            pairing.part(event)
+
+
+def _could_be_one(event: Event, partner: Event) -> bool:
+    """False for writes in place to tensors of other shapes: these are not one tensor."""
+    if not (writes_in_place(event.stem) and writes_in_place(partner.stem)):
+        return True
+    first: list[dict[str, Any]] = [
+        next((leaf for _, leaf in one.inputs() if is_tensor(leaf)), {}) for one in (event, partner)
+    ]
+    return _shape(first[0]) == _shape(first[1])
 
 
 def pair_inside(pairing: Pairing, candidate: Event, reference: Event) -> None:

@@ -30,15 +30,15 @@ def pair_step(
 ) -> PairedStep:
     """Pair the calls of two timelines of one step, without those that one side alone could record.
 
-    ``mappings``: names that are given, from MindSpore's to PyTorch's. ``known``: names of forward calls that answer to
-    each other whatever they look like. Both timelines are changed.
+    ``mappings``: names that are given, from MindSpore's to PyTorch's. ``known``: see
+    :class:`msprobe.diagnose.one_step.Task`. Both timelines are changed.
     """
     crossing = translate(candidate, reference, mappings)
     if not crossing:
         add_digests(candidate, reference)
     unseen = leave_out_unseen(candidate, reference)
     _leave_out_unrecorded(candidate, reference)
-    return PairedStep(pair(candidate, reference, known or {}), crossing, unseen)
+    return PairedStep(pair(candidate, reference, known), crossing, unseen)
 
 
 def _leave_out_unrecorded(candidate: Timeline, reference: Timeline) -> None:

@@ -7,16 +7,35 @@ and what is around it. A call inside the step has the same frames around it, fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from msprobe.diagnose.steps.timeline import Event
+    from msprobe.compare.entry_names import EntryName
     from msprobe.store.part import DumpPart
 
 
-def calls_inside_steps(part: DumpPart, events: Sequence[Event]) -> list[Event]:
+class Recorded(Protocol):
+    """What is asked of a record."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def parts(self) -> EntryName:
+        """Its name, taken apart."""
+
+    @property
+    def direction(self) -> str:
+        """Forward, backward, ..."""
+
+
+R = TypeVar("R", bound=Recorded)
+
+
+def calls_inside_steps(part: DumpPart, events: Sequence[R]) -> list[R]:
     """The calls that stand in a row before a step of an optimizer and whose stacks lead through it."""
-    found: list[Event] = []
+    found: list[R] = []
     for index, step in enumerate(events):
         if step.parts.kind != "optimizer":
             continue

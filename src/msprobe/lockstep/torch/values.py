@@ -20,6 +20,15 @@ class TorchValues:
         """See the protocol."""
         return tuple(tensor.shape)
 
+    def unit(self, tensor: Any) -> float:
+        """See the protocol."""
+        dtype = _local(tensor).dtype
+        return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
+
+    def is_floating(self, tensor: Any) -> bool:
+        """See the protocol."""
+        return bool(tensor.is_floating_point() or tensor.is_complex())
+
     def equals(self, tensor: Any, array: Any) -> bool:
         """See the protocol. NaN is equal to NaN."""
         own = _local(tensor).detach()

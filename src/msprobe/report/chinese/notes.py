@@ -15,6 +15,10 @@ NOTES: dict[str, str] = {
     "rank {}": "rank {0}",
     "step {}, rank {}": "step {0}，rank {1}",
     # a training in lockstep
+    "what {} keeps for the next step differs (relative difference {:.2g}) from {} of {}, which of all that the "
+    "reference takes there is the nearest: an average or a state": (
+        "{0} 留给下一个 step 的值（相对差异 {1:.2g}）与标杆侧在该处取用的任何值都不同，最接近的是 {3} 的 {2}：滑动平均或其他状态"
+    ),
     "random, not judged, as seed or state of the generator differ: {}": "随机调用，不作判断（种子或生成器状态不同）：{0}",
     "not in the reference, so not put right, and what ranks exchange may differ by it: {}": (
         "标杆侧没有，因此未替换，rank 之间交换的数据可能因此不同：{0}"

@@ -1,0 +1,93 @@
+"""Tensors that calls of the candidate alone leave for the next step: running averages, moments, averages of weights.
+
+No recorded call answers to these calls, so that nothing is put right and judged where they are made. In the next step
+they are taken again, and then each of them is one of the tensors that the reference takes there from outside.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from msprobe.lockstep.beside import Beside
+from msprobe.lockstep.reference import OPTIMIZER, RecordedCall, RecordedStep, Slot
+from msprobe.lockstep.regions import Region
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A tensor that ``left_by``, a call of a step before, has left, and that differs by ``apart``, relative, from
+    ``argument`` of ``recorded``, the nearest of all that the reference has in its place.
+    """
+
+    left_by: str
+    step: int
+    recorded: str
+    argument: str
+    apart: float
+
+
+class Carried:
+    """What one rank carries from step to step."""
+
+    def __init__(self) -> None:
+        # By tensor: the call that has left it, the step of that, and how far rounding may have moved it, by its unit.
+        self._left: dict[int, tuple[Any, str, int, Region]] = {}
+        self._taken: set[int] = set()
+        self._outside: dict[str | None, list[tuple[RecordedCall, str, Slot]]] = {}
+
+    def begin(self, recorded: RecordedStep | None) -> None:
+        """A step begins."""
+        self._left = {key: one for key, one in self._left.items() if one[0]() is not None}
+        self._taken.clear()
+        self._outside = {}
+        for call, path, slot in _from_outside(recorded) if recorded is not None else ():
+            # A pass takes what the passes in it take.
+            where, around = [call.parent], call.parent
+            while around is not None and recorded is not None and (around := recorded.outer(around)) is not None:
+                where.append(around)
+            for one in where:
+                self._outside.setdefault(one, []).append((call, path, slot))
+
+    def leave(self, tensor: Any, name: str, step: int, region: Region) -> None:
+        """A call of the candidate alone has written to a tensor, or made it."""
+        if not tensor.requires_grad:
+            self._taken.add(id(tensor))  # in this step it is the call's own
+            self._left[id(tensor)] = weakref.ref(tensor), name, step, region
+
+    def take(self, tensor: Any, parent: str | None, step: int, beside: Beside) -> Apart | None:
+        """A call of the candidate alone takes a tensor, in a pass of the reference. What is to be said of it, if it was
+        left by a step before, and is none of those that the reference takes there.
+        """
+        found = self._left.get(id(tensor))
+        if found is None or found[0]() is not tensor or found[2] >= step or id(tensor) in self._taken:
+            return None
+        self._taken.add(id(tensor))
+        _, name, made, region = found
+        nearest: tuple[float, RecordedCall, str] | None = None
+        for call, path, slot in self._outside.get(parent, ()):
+            other = beside.recorded(tensor, slot)
+            if other is None:
+                continue
+            apart = beside.apart(tensor, other)
+            if apart <= region.root.allowed(slot.unit):
+                return None
+            if nearest is None or apart < nearest[0]:
+                nearest = apart, call, path
+        if nearest is None or not math.isfinite(nearest[0]):
+            return None
+        apart, call, path = nearest
+        return Apart(name, made, call.name, path, apart)
+
+
+def _from_outside(recorded: RecordedStep) -> Iterator[tuple[RecordedCall, str, Slot]]:
+    """What recorded calls take that no call of the step has made, and that needs no gradient."""
+    for call in recorded:
+        if call.parent == OPTIMIZER:
+            continue
+        for path, slot in call.inputs.items():
+            if slot.unit and not slot.requires_grad and recorded.maker(slot, call) is None:
+                yield call, path, slot
