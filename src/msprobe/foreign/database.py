@@ -7,10 +7,12 @@ and a text that is made of few bytes, end at a limit of rows, bytes and steps th
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -133,8 +135,35 @@ def open_database(path: StrPath, *, is_live: bool = False, timeout: float = 10.0
     if size and not header.startswith(_HEADER):
         raise DatabaseError(f'"{path}" is no database: file is not a database.')
     mode = "mode=ro" if is_live and _WRITE_AHEAD not in header[18:20] else "mode=ro&immutable=1"
-    base = sqlite3.connect(f"{Path(path).absolute().as_uri()}?{mode}", uri=True, timeout=timeout)
-    try:
+    with ExitStack() as kept:
+        base = sqlite3.connect(f"{Path(path).absolute().as_uri()}?{mode}", uri=True, timeout=timeout)
+        kept.callback(base.close)
+        if is_live and _has_hot_journal(base):
+            base = sqlite3.connect(_rolled_back(Path(path), size, kept), timeout=timeout)
+            kept.callback(base.close)
         yield Database(path, base, size)
-    finally:
-        base.close()
+
+
+def _has_hot_journal(base: sqlite3.Connection) -> bool:
+    """True if the writer has died in the middle of a transaction, which has to be taken back before anything is read:
+    that writes, so a reader may not do it to the file itself.
+    """
+    try:
+        base.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except sqlite3.OperationalError as problem:
+        return "readonly" in str(problem)
+    except sqlite3.Error:  # whoever reads it is told
+        return False
+    return False
+
+
+def _rolled_back(path: Path, size: int, kept: ExitStack) -> Path:
+    """A copy of the database with its journal, in a folder that is removed with ``kept``."""
+    folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="msprobe-")))
+    most = (_LEAST_BYTES + _BYTES_PER_BYTE * size) * factor()
+    for ending in ("", "-journal"):
+        with open_regular(f"{path}{ending}") as file, open(folder / f"copy{ending}", "wb") as copy:
+            if os.fstat(file.fileno()).st_size > most:
+                raise DatabaseError(f'"{path}" cannot be read: its journal is larger than the database explains.')
+            shutil.copyfileobj(file, copy)
+    return folder / "copy"

@@ -75,6 +75,10 @@ class Gathering:
         """True if nothing was measured."""
         return not self._found and not self.noted
 
+    def names(self, quantity: Quantity) -> set[str]:
+        """The names that have been measured of a quantity."""
+        return {name for _, name in self._found.get(quantity, {})}
+
     @property
     def noted(self) -> set[str]:
         """The names of the numbers of the step as a whole."""

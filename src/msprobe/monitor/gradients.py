@@ -20,7 +20,8 @@ class UnreducedGradients(Observer):
 
     def __init__(self, state: State, kind: Kind) -> None:
         self.state = state
-        self.wants = Wants(kinds=(kind,))
+        # All modules by name: without one, the model itself is left out, and with it the parameters that it owns.
+        self.wants = Wants(kinds=(kind,), modules=("*",))
         # How many backward passes have brought one in this step.
         self._times: dict[WatchedParameter, int] = {}
 

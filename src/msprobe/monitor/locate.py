@@ -15,6 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from msprobe.compare.number_types import EPSILON
+from msprobe.monitor.apart import (
+    ACCUMULATED,
+    Distances,
+    beside_usual_sizes,
+    distances_of,
+    least_distance,
+    place_in,
+    typical_distance,
+)
+from msprobe.monitor.relations import ByGradients, first_relation
 from msprobe.monitor.series import place_of
 from msprobe.monitor.sketch import Sketch
 
@@ -29,7 +39,16 @@ _ROUNDING_OF = {"update": 1e-3}
 # number: healthy pairs with another kernel were 0.024 apart at most where 0.002 was usual before.
 HALF = {name: EPSILON[name] for name in ("bfloat16", "float16")}
 _SEVERAL = 3
+# One tensor's jump is its own, unless it is of its size: where a relu, a maximum or a router chooses otherwise, a
+# gradient jumps from 1e-6 to 1e-2. Healthy networks were below this in the median over their tensors.
 _ALONE = 0.5
+_GENERAL = 5e-3
+_TIMES_TYPICAL = 6.0
+_TIMES_SPREAD = 20.0
+_TIMES_ALONE = 20.0
+_PARTED = 0.2
+# A tensor that rises beside the others is no fault before they are so far apart.
+_RISEN = 2e-2
 _FIRST_STEPS = 8
 _OF_FIRST_STEPS = 1e-3
 
@@ -39,11 +58,6 @@ _NOISE_ONLY = 10.0
 # A rise: for so many steps, each distance is so many times the largest before, and their median so many times. The
 # first names the step at which it begins; the second is for what rises so slowly that it begins below the noise.
 _RISES = ((8, 1.5, 3.0), (32, 1.0, 3.0))
-# What sums up all steps before rises by noise alone.
-_ACCUMULATED = {"exp_avg", "exp_avg_sq", "param_origin", "update", "param_updated"}
-
-#: Channel -> quantity, name, distance relative to the size of what is compared.
-Distances = dict[object, tuple[str, str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +103,8 @@ def first_bad_step(
         (known[sketch.step], sketch) for sketch in sorted(second, key=lambda one: one.step) if sketch.step in known
     ]
     facts = _first_facts(pairs)
-    distances = [_distances(ours, theirs, steps_of_numbers or {}) for ours, theirs in pairs]
+    distances = [distances_of(ours, theirs, steps_of_numbers or {}) for ours, theirs in pairs]
+    distances = beside_usual_sizes([ours for ours, _ in pairs], distances)
     for name, place in (("loss", "loss"), ("norm of all gradients", "norm")):
         if any(all(np.isnan(getattr(pair[side], place)) for pair in pairs) for side in (0, 1)):
             # Only one of them has it.
@@ -99,10 +114,14 @@ def first_bad_step(
     jumps = _first_difference(steps, distances) or _first_jumps(steps, distances, rounding)
     before = steps.index(jumps[0].step) if jumps else len(steps)
     jumps = _first_rises(steps, distances, before, rounding) or jumps
-    at = min([facts[0]] * bool(facts[1]) + [one.step for one in jumps[:1]], default=None)
+    relations = first_relation(pairs, rounding)
+    found = [(one.step, str(one)) for one in jumps] + [(one.step, str(one)) for one in relations]
+    at = min([facts[0]] * bool(facts[1]) + [step for step, _ in found], default=None)
     if at is None:
         return None
     what = list(facts[1]) if facts[0] == at else []
+    # What holds between numbers of a step names the place; a jump may be anywhere behind it.
+    what += [str(one) for one in relations if one.step == at]
     what += [str(one) for one in jumps if one.step == at]
     return FirstBadStep(at, tuple(what), facts[0] == at and bool(facts[1]))
 
@@ -154,12 +173,29 @@ def _first_difference(steps: Sequence[int], distances: Sequence[Distances]) -> l
 def _first_jumps(steps: Sequence[int], distances: Sequence[Distances], rounding: float) -> list[Jump]:
     """The jumps at the earliest step that has any, the strongest first."""
     history: dict[object, list[float]] = {}
+    unexplained = ByGradients(rounding)
+    general: list[float] = []
+    every: list[float] = []
     for count, now in enumerate(distances):
         found = []
+        unexplained.begin(now.values())
         usual_of_kind = _medians(
             (kind, max(history.get(at, [0.0])[-_LOOKED_BACK:])) for at, (kind, _, _) in now.items()
         )
         beginning = count < _FIRST_STEPS
+        typical = typical_distance(now.values())
+        spread = least_distance(now.values())
+        # A kink changes what is in front of it, and nothing behind it.
+        is_general = typical > max(
+            _GENERAL, JUMP * rounding, _TIMES_TYPICAL * _largest(general)
+        ) and spread > _TIMES_TYPICAL * _largest(every)
+        is_general |= typical > max(_OF_FIRST_STEPS, JUMP * rounding) and spread > _TIMES_SPREAD * max(
+            _largest(every), _ROUNDING
+        )
+        # Two runs that have parted altogether, as where a loss has come down to nothing, say no more about a step.
+        have_parted = _largest(general) > _PARTED
+        general.append(typical)
+        every.append(spread)
         level = _medians((kind, distance) for kind, _, distance in now.values()) if beginning else {}
         for channel, (kind, name, distance) in now.items():
             before = history.setdefault(channel, [])
@@ -169,19 +205,25 @@ def _first_jumps(steps: Sequence[int], distances: Sequence[Distances], rounding:
             # What one number does in the first steps may be noise alone: the gradient of a bias that has no effect,
             # which an optimizer makes a step of full size. What most of them do is not.
             least = JUMP * usual * (_NOISE_ONLY if kind == "update" and usual > _OF_NOISE_ONLY else 1.0)
-            if distance > least and (level.get(kind, np.inf) > JUMP * _OF_FIRST_STEPS or distance == np.inf):
+            is_of_most = level.get(kind, np.inf) > JUMP * _OF_FIRST_STEPS or distance == np.inf
+            is_its_own = is_general and distance >= spread
+            if kind in ACCUMULATED:
+                is_its_own = unexplained.holds(kind, name, distance)
+            is_its_own |= distance >= max(_ALONE, _TIMES_ALONE * typical)
+            if distance > least and is_of_most and (distance == np.inf or (is_its_own and not have_parted)):
                 found.append(Jump(steps[count], name, kind, distance, usual))
             before.append(min(distance, 1e30))
             del before[: -2 * _LOOKED_BACK]
         if (
             rounding
-            and len({_place(jump.group) for jump in found}) < _SEVERAL
+            and len({place_in(jump.group) for jump in found}) < _SEVERAL
             and all(one.distance < _ALONE for one in found)
         ):
             # In a half type, one number alone jumps where its elements are nearly nothing.
             continue
         if found:
             return _strongest_first(found)
+        unexplained.end(now.values())
     return []
 
 
@@ -189,9 +231,10 @@ def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: i
     """The rises that begin at the earliest of the first ``before`` steps at which any does, the strongest first."""
     channels = {channel: (kind, name) for now in distances for channel, (kind, name, _) in now.items()}
     found: list[tuple[int, Jump]] = []
-    for kind in sorted({kind for kind, _ in channels.values()} - _ACCUMULATED):
+    for kind in sorted({kind for kind, _ in channels.values()} - ACCUMULATED):
         of_kind = [channel for channel, (other, _) in channels.items() if other == kind]
         values = np.array([[now[at][2] if at in now else np.nan for at in of_kind] for now in distances])
+        general = np.array([typical_distance(now.values()) for now in distances])
         for length, least, least_level in _RISES:
             for count in range(2 * _FIRST_STEPS, min(before, len(values) - length + 1)):
                 usual = np.maximum(
@@ -204,6 +247,11 @@ def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: i
                         continue
                     alike = max(1.0, float(np.nanmedian(level) / np.nanmedian(usual)))
                     rises = (now.min(axis=0) > least * usual * alike) & (level > least_level * usual * alike)
+                typical = float(np.median(general[count : count + length]))
+                if not max(_RISEN, JUMP * rounding) < typical < _PARTED:
+                    # A kink raises the level of some tensors, and of no others.
+                    continue
+                rises &= level >= typical
                 if rises.any():
                     found += [
                         (count, Jump(steps[count], channels[of_kind[at]][1], kind, float(level[at]), float(usual[at])))
@@ -214,9 +262,8 @@ def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: i
     return _strongest_first([one for count, one in found if count == first])
 
 
-def _place(group: str) -> str:
-    """The tensors of a group, whatever is compared of them: ``norm of grad_reduced fc1.weight`` -> ``fc1.weight``."""
-    return group.removeprefix("norm of ").partition(" ")[2]
+def _largest(values: Sequence[float]) -> float:
+    return max(values[-_LOOKED_BACK:], default=0.0)
 
 
 def _strongest_first(jumps: Sequence[Jump]) -> list[Jump]:
@@ -235,31 +282,3 @@ def _medians(values: Iterable[tuple[str, float]]) -> dict[str, float]:
     for kind, value in values:
         of_kind.setdefault(kind, []).append(value)
     return {kind: float(np.median(found)) for kind, found in of_kind.items()}
-
-
-def _distances(ours: Sketch, theirs: Sketch, quanta: Mapping[str, float]) -> Distances:
-    found: Distances = {}
-    for name, a, b in (("loss", ours.loss, theirs.loss), ("norm of all gradients", ours.norm, theirs.norm)):
-        if a == a or b == b:
-            quantity = "loss" if name == "loss" else "grad_reduced"
-            found[name] = (quantity, name, _apart(a, b, quanta.get(quantity, 0.0) * len(ours.groups)))
-    same = ours.groups if ours.groups == theirs.groups else tuple(g for g in ours.groups if g in set(theirs.groups))
-    here = [ours.groups.index(group) for group in same] if same is not ours.groups else slice(None)
-    there = [theirs.groups.index(group) for group in same] if same is not ours.groups else slice(None)
-    first, second = ours.numbers[here].astype(np.float64), theirs.numbers[there].astype(np.float64)
-    with np.errstate(all="ignore"):
-        rounding = np.array([[quanta.get(group.quantity, 0.0) * group.count] for group in same]).reshape(-1, 1)
-        apart = np.maximum(np.abs(second - first) - rounding, 0.0) / np.maximum(np.abs(first[:, :1]), 1e-30)
-    apart[(first == second) | (np.isinf(first) & np.isinf(second))] = 0.0
-    apart[np.isnan(apart)] = np.inf
-    for group, (norm, projection) in zip(same, apart.tolist(), strict=True):
-        found[group, 0] = (group.quantity, f"norm of {group}", norm)
-        found[group, 1] = (group.quantity, str(group), projection)
-    return found
-
-
-def _apart(a: float, b: float, rounding: float) -> float:
-    if a == b or (a != a and b != b):
-        return 0.0
-    distance = (abs(b - a) - rounding) / max(abs(a), 1e-30)
-    return distance if distance == distance else float("inf")

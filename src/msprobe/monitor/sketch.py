@@ -28,7 +28,7 @@ import numpy as np
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes, open_regular
-from msprobe.monitor.measurements import Row, Run, StepMetrics
+from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
 from msprobe.monitor.series import place_of
 from msprobe.paths import StrPath, create_file, write_atomically
 
@@ -95,19 +95,26 @@ class Sketcher:
         self._groups: tuple[Group, ...] = ()
         self._bounds: list[tuple[str, int, int]] = []
         self._signs: dict[str, Doubles] = {}
+        self._aligned_for: tuple[list[tuple[int, str, int | None]], int] = ([], 0)
+        self._order: list[int] = []
 
     def sketch(self, metrics: StepMetrics) -> Sketch:
         """The sketch of a step."""
-        wanted: list[tuple[str, Sequence[Row]]] = [
+        wanted: list[tuple[Quantity, Sequence[Row]]] = [
             (quantity, metrics.rows[quantity])
             for quantity in sorted(metrics.rows, key=place_of)
             if quantity in _QUANTITIES and metrics.rows[quantity]
         ]
-        known = [(quantity, tuple((row.stage, row.name, row.micro_step) for row in rows)) for quantity, rows in wanted]
+        wanted = self._aligned(wanted)
+        known: list[tuple[str, tuple[tuple[int, str, int | None], ...]]] = [
+            (quantity, tuple((row.stage, row.name, row.micro_step) for row in rows)) for quantity, rows in wanted
+        ]
         if known != self._known:
             self._known = known
             self._arrange(wanted)
-        columns = {quantity: self._columns(quantity, metrics) for quantity, _ in wanted}
+        columns: dict[str, tuple[Doubles, Doubles]] = {
+            quantity: self._columns(quantity, rows, metrics) for quantity, rows in wanted
+        }
         numbers = np.zeros((len(self._groups), 2))
         with np.errstate(all="ignore"):
             for at, (quantity, begin, end) in enumerate(self._bounds):
@@ -125,7 +132,7 @@ class Sketcher:
             packed,
         )
 
-    def _arrange(self, wanted: Sequence[tuple[str, Sequence[Row]]]) -> None:
+    def _arrange(self, wanted: Sequence[tuple[Quantity, Sequence[Row]]]) -> None:
         """Share the groups among the quantities; neighbours are in one group."""
         self._bounds, groups = [], []
         self._signs = {}
@@ -138,9 +145,29 @@ class Sketcher:
             self._signs[quantity] = np.array([_sign(row.name) for row in rows])
         self._groups = tuple(groups)
 
-    def _columns(self, quantity: str, metrics: StepMetrics) -> tuple[Doubles, Doubles]:
+    def _aligned(self, wanted: list[tuple[Quantity, Sequence[Row]]]) -> list[tuple[Quantity, Sequence[Row]]]:
+        """Unreduced gradients come in the order of the backward pass: here in that of the reduced ones, so that a group
+        is of the same tensors in both.
+        """
+        rows = dict(wanted)
+        reduced, unreduced = rows.get("grad_reduced"), rows.get("grad_unreduced")
+        if reduced is None or unreduced is None:
+            return wanted
+        key = [(row.stage, row.name, row.micro_step) for row in unreduced], len(reduced)
+        if key != self._aligned_for:
+            places = {(row.stage, row.name): at for at, row in enumerate(reduced)}
+            last = len(places)
+            order = sorted(
+                range(len(unreduced)),
+                key=lambda at: (places.get((unreduced[at].stage, unreduced[at].name), last), at),
+            )
+            self._aligned_for, self._order = key, order
+        ordered = [unreduced[at] for at in self._order]
+        return [(name, ordered if name == "grad_unreduced" else one) for name, one in wanted]
+
+    def _columns(self, quantity: Quantity, rows: Sequence[Row], metrics: StepMetrics) -> tuple[Doubles, Doubles]:
         """[rows]: the norm of each tensor, and its number under its sign."""
-        rows, ops = next((rows, metrics.ops_of(name)) for name, rows in metrics.rows.items() if name == quantity)
+        ops = metrics.ops_of(quantity)
         values = np.array([row.values for row in rows], dtype=np.float64).reshape(len(rows), len(ops))
         values[[row.dtype is None for row in rows]] = 0.0
         other = next((ops.index(op) for op in _PROJECTED if op in ops), 0)

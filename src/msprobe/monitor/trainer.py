@@ -349,7 +349,17 @@ class Monitor:
             self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
             return
         self._skips, self._has_stepped = 0, True
-        self._noted.update(watch.state.gathering.noted)
+        gathering = watch.state.gathering
+        self._noted.update(gathering.noted)
+        if self._written == 1 and gathering.names("grad_unreduced"):
+            lacking = sorted(gathering.names("grad_reduced") - gathering.names("grad_unreduced"))
+            if lacking:
+                log.once(
+                    ("unreduced", *lacking),
+                    "warning",
+                    f"Monitor: grad_unreduced lacks {', '.join(lacking[:5])}{', ...' * (len(lacking) > 5)}: no backward"
+                    " pass of the module that owns it was seen.",
+                )
         measured = watch.finish()
         stacks = watch.take_stacks()
         if stacks:

@@ -15,6 +15,7 @@ from unit.monitor.runs import begun, gradients, metrics, row, write_run
 
 from msprobe import log
 from msprobe.errors import NotAvailableError, PathError
+from msprobe.foreign.database import open_database
 from msprobe.monitor import trend_reading
 from msprobe.monitor.files import find_runs
 from msprobe.monitor.measurements import Row, StepMetrics
@@ -236,3 +237,30 @@ def test_a_damaged_database_is_told(tmp_path: Path) -> None:
     (folder / FILE_NAME).write_bytes(b"no database at all")
     with pytest.raises(PathError, match="cannot be read"):
         tables_of(find_runs(folder))
+
+
+def test_a_database_whose_writer_was_killed_in_a_transaction_is_read(tmp_path: Path) -> None:
+    """The transaction is taken back in a copy: the file and its journal stay as they are."""
+    import os
+    import signal
+    import sqlite3
+
+    path = tmp_path / "x.db"
+    child = os.fork()
+    if child == 0:
+        try:
+            base = sqlite3.connect(path)
+            base.execute("PRAGMA cache_size = 1")
+            base.execute("CREATE TABLE t (a)")
+            base.executemany("INSERT INTO t VALUES (?)", [("x" * 500,)] * 100)
+            base.commit()
+            base.executemany("INSERT INTO t VALUES (?)", [("y" * 500,)] * 3000)
+            base.execute("UPDATE t SET a = 'z'")
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    assert set(before) == {"x.db", "x.db-journal"}
+    with open_database(path, is_live=True) as base:
+        assert list(base.rows(["COUNT(*)", "MAX(substr(a, 1, 1))"], "t")) == [(100, "x")]
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before

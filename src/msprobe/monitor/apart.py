@@ -1,0 +1,114 @@
+"""How far two sketches of a step are apart, number by number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from msprobe.monitor.sketch import Sketch
+
+#: Channel -> quantity, name, distance relative to the size of what is compared.
+Distances = dict[object, tuple[str, str, float]]
+
+#: What weights and what an optimizer keeps are made of over many steps.
+ACCUMULATED = frozenset(("exp_avg", "exp_avg_sq", "param_origin", "update", "param_updated"))
+
+
+def place_in(group: str) -> str:
+    """The tensors of a group, whatever is compared of them: ``norm of grad_reduced fc1.weight`` -> ``fc1.weight``."""
+    return group.removeprefix("norm of ").partition(" ")[2]
+
+
+def typical_distance(now: Iterable[tuple[str, str, float]]) -> float:
+    """The median over tensors of how far the norms of gradients and activations are apart; of whatever there is, where
+    there are none of them.
+    """
+    every = [(kind, name, distance) for kind, name, distance in now if name.startswith("norm of ")]
+    first = [distance for kind, name, distance in every if kind not in ACCUMULATED and name != "norm of all gradients"]
+    found = first or [distance for _, _, distance in every]
+    return float(np.median(found)) if found else 0.0
+
+
+def least_distance(now: Iterable[tuple[str, str, float]]) -> float:
+    """How far nine of ten gradients and activations are apart at least, in norm or projection."""
+    found: dict[str, float] = {}
+    for kind, name, distance in now:
+        group = place_full(name)
+        if kind not in ACCUMULATED and " " in group and group != "all gradients":
+            found[group] = max(found.get(group, 0.0), distance)
+    return float(np.quantile(list(found.values()), 0.1)) if found else 0.0
+
+
+def place_full(name: str) -> str:
+    """A group's quantity and tensors."""
+    return name.removeprefix("norm of ")
+
+
+def distances_of(ours: Sketch, theirs: Sketch, quanta: Mapping[str, float]) -> Distances:
+    """The distances of a step. ``quanta``: the least step between two numbers of a quantity that was rounded."""
+    found: Distances = {}
+    for name, a, b in (("loss", ours.loss, theirs.loss), ("norm of all gradients", ours.norm, theirs.norm)):
+        if a == a or b == b:
+            quantity = "loss" if name == "loss" else "grad_reduced"
+            found[name] = (quantity, name, _apart(a, b, quanta.get(quantity, 0.0) * len(ours.groups)))
+    same = ours.groups if ours.groups == theirs.groups else tuple(g for g in ours.groups if g in set(theirs.groups))
+    here = [ours.groups.index(group) for group in same] if same is not ours.groups else slice(None)
+    there = [theirs.groups.index(group) for group in same] if same is not ours.groups else slice(None)
+    first, second = ours.numbers[here].astype(np.float64), theirs.numbers[there].astype(np.float64)
+    with np.errstate(all="ignore"):
+        rounding = np.array([[quanta.get(group.quantity, 0.0) * group.count] for group in same]).reshape(-1, 1)
+        apart = np.maximum(np.abs(second - first) - rounding, 0.0) / np.maximum(np.abs(first[:, :1]), 1e-30)
+    apart[(first == second) | (np.isinf(first) & np.isinf(second))] = 0.0
+    apart[np.isnan(apart)] = np.inf
+    for group, (norm, projection) in zip(same, apart.tolist(), strict=True):
+        found[group, 0] = (group.quantity, f"norm of {group}", norm)
+        found[group, 1] = (group.quantity, str(group), projection)
+    return found
+
+
+def _apart(a: float, b: float, rounding: float) -> float:
+    if a == b or (a != a and b != b):
+        return 0.0
+    distance = (abs(b - a) - rounding) / max(abs(a), 1e-30)
+    return distance if distance == distance else float("inf")
+
+
+_LOOKED_BACK = 24
+
+
+def beside_usual_sizes(first: Sequence[Sketch], distances: Sequence[Distances]) -> list[Distances]:
+    """The same, of gradients and activations relative to the size that they usually have, where they are smaller now:
+    what rounding leaves of a gradient that is nearly nothing is no large part of it.
+    """
+    sizes: dict[object, list[float]] = {}
+    found: list[Distances] = []
+    for sketch, now in zip(first, distances, strict=True):
+        shares: dict[object, float] = {}
+        for group, (norm, _) in zip(sketch.groups, sketch.numbers.tolist(), strict=True):
+            if group.quantity in ACCUMULATED or not np.isfinite(norm):
+                continue
+            before = sizes.setdefault(group, [])
+            usual = float(np.median(before)) if before else norm
+            shares[group] = min(1.0, norm / usual) if usual > 0 else 1.0
+            before.append(norm)
+            del before[:-_LOOKED_BACK]
+        whole = sizes.setdefault("all", [])
+        usual = float(np.median(whole)) if whole else sketch.norm
+        share = min(1.0, sketch.norm / usual) if usual > 0 and np.isfinite(sketch.norm) else 1.0
+        if np.isfinite(sketch.norm):
+            whole.append(sketch.norm)
+            del whole[:-_LOOKED_BACK]
+        found.append(
+            {
+                channel: (kind, name, distance * shares.get(channel[0], 1.0) if np.isfinite(distance) else distance)
+                if isinstance(channel, tuple)
+                else (
+                    kind,
+                    name,
+                    distance * share if name == "norm of all gradients" and np.isfinite(distance) else distance,
+                )
+                for channel, (kind, name, distance) in now.items()
+            }
+        )
+    return found

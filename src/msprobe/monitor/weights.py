@@ -1,0 +1,149 @@
+"""What two runs tell of their weights, apart from their gradients: facts about the start, about what happens between
+steps, and about what a step makes of equal gradients.
+
+Weights in front of a step are those behind the step before, to the last bit, unless something writes to them in
+between. Weights that are equal in front of a step, with gradients that are equal up to rounding, are equal behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from msprobe.monitor.sketch import Sketch
+
+Pairs = Sequence[tuple[Sketch, Sketch]]
+#: Norm and projection of each tensor.
+_Numbers = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
+
+_FLOAT32 = 2.0**-23
+# Equal to so many last bits of float32, in which sketches are kept.
+_EQUAL = 8 * _FLOAT32
+# How far what a step does may be apart, as a share of it, where gradients are apart by nothing; and how much more of it
+# for each share that they are. An adaptive optimizer makes full steps of elements that are smaller than the rounding of
+# the gradient: their share grows with it, and what they do with the root of their number.
+_CHANGE = 0.02
+_PER_GRADIENT = 20.0
+_PER_ROOT = 4.0
+_TIMES = 6.0
+_LOOKED_BACK = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """``text``: what holds in one run and not in the other, from this step on."""
+
+    step: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def weight_relations(pairs: Pairs) -> list[Relation]:
+    """The earliest of each kind."""
+    return [*_unequal_start(pairs), *_written_between_steps(pairs), *_unequal_changes(pairs)]
+
+
+def numbers_of(sketch: Sketch, quantity: str) -> _Numbers:
+    """Norm and projection of the groups of a quantity, by the names of their tensors."""
+    packed = sketch.numbers.astype(np.float64)
+    return {
+        str(group).partition(" ")[2]: packed[at] for at, group in enumerate(sketch.groups) if group.quantity == quantity
+    }
+
+
+def _unequal_start(pairs: Pairs) -> list[Relation]:
+    if not pairs or pairs[0][0].step != 0:
+        return []
+    ours, theirs = (numbers_of(side, "param_origin") for side in pairs[0])
+    apart = {name: apart_by(ours[name], theirs[name]) for name in ours if name in theirs}
+    found = sorted((name for name, one in apart.items() if one > _EQUAL), key=lambda name: -apart[name])
+    return [Relation(0, f"weights {name} differ before the first step: {apart[name]:.3g} (relative)") for name in found]
+
+
+def _written_between_steps(pairs: Pairs) -> list[Relation]:
+    """In the second run something writes to weights behind the step, in the first run nothing does."""
+    for before, now in pairwise(pairs):
+        if now[0].step != before[0].step + 1:
+            continue
+        sides = []
+        for place in (0, 1):
+            behind, ahead = numbers_of(before[place], "param_updated"), numbers_of(now[place], "param_origin")
+            sides.append({name: apart_by(behind[name], ahead[name]) for name in behind if name in ahead})
+        found = [name for name, one in sides[1].items() if one > _EQUAL and sides[0].get(name, 1.0) <= _EQUAL]
+        if found:
+            found.sort(key=lambda name: -sides[1][name])
+            return [
+                Relation(
+                    now[0].step,
+                    f"weights {name} change between step {before[0].step} and this one in the second run alone: "
+                    f"{sides[1][name]:.3g} (relative)",
+                )
+                for name in found
+            ]
+    return []
+
+
+def _unequal_changes(pairs: Pairs) -> list[Relation]:
+    """A step changes weights otherwise, and the gradients do not explain it."""
+    history: dict[str, list[float]] = {}
+    gradients: dict[str, list[float]] = {}
+    sizes: dict[str, list[float]] = {}
+    for ours, theirs in pairs:
+        changes = [_changes(side) for side in (ours, theirs)]
+        grads = [numbers_of(side, "grad_reduced") or numbers_of(side, "grad_unreduced") for side in (ours, theirs)]
+        typical = [apart_by(grads[0][name], grads[1][name]) for name in grads[0] if name in grads[1]]
+        level = float(np.median(typical)) if typical else 0.0
+        found: list[tuple[float, str, float]] = []
+        for name, (change, size) in changes[0].items():
+            if name not in changes[1] or name not in grads[0] or name not in grads[1]:
+                continue
+            other, other_size = changes[1][name]
+            of_gradient = gradients.setdefault(name, [])
+            of_gradient.append(max(apart_by(grads[0][name], grads[1][name]), level))
+            del of_gradient[:-_LOOKED_BACK]
+            step = max(float(np.abs(change).max()), float(np.abs(other).max()))
+            of_tensor = sizes.setdefault(name, [])
+            of_tensor.append(step)
+            del of_tensor[:-_LOOKED_BACK]
+            # A projection may be nearly nothing once.
+            step = max(step, float(np.median(of_tensor)))
+            if not step > 200 * _FLOAT32 * max(size, other_size):
+                continue
+            apart = float(np.abs(other - change).max()) / step
+            usual = history.setdefault(name, [])
+            off = max(of_gradient)
+            limit = _CHANGE + max(_PER_GRADIENT * off, _PER_ROOT * off**0.5)
+            limit = max(limit, _TIMES * max(usual, default=0.0))
+            if apart > limit:
+                found.append((apart, name, limit))
+            usual.append(apart)
+            del usual[:-_LOOKED_BACK]
+        if found:
+            return [
+                Relation(
+                    ours.step,
+                    f"equal gradients, unequal weights: what the step does to {name} is {apart:.3g} apart (relative to "
+                    f"what it does; {limit:.3g} is explained by its gradient)",
+                )
+                for apart, name, limit in sorted(found, reverse=True)
+            ]
+    return []
+
+
+def _changes(sketch: Sketch) -> dict[str, tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]]:
+    """By tensor: by how much the step changes norm and projection, and the norm."""
+    before, behind = numbers_of(sketch, "param_origin"), numbers_of(sketch, "param_updated")
+    return {name: (behind[name] - one, float(abs(one[0]))) for name, one in before.items() if name in behind}
+
+
+def apart_by(first: np.ndarray[tuple[int], np.dtype[np.float64]], second: object) -> float:
+    """The largest distance of two numbers of a group, relative to its norm."""
+    with np.errstate(all="ignore"):
+        found = float(np.abs(np.asarray(second) - first).max() / max(abs(float(first[0])), 1e-30))
+    # What is not finite is the business of others.
+    return found if np.isfinite(found) else 0.0

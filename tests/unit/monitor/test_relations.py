@@ -1,0 +1,148 @@
+"""What holds between the numbers of a step, and where it does not: faults from the first step on, and no kinks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.monitor.runs import metrics, row
+
+from msprobe.monitor.locate import first_bad_step
+from msprobe.monitor.sketch import Sketch, Sketcher
+
+STEPS, TENSORS = 60, 10
+Fault = Callable[[int, dict[str, Any]], None]
+
+
+def run(noise: int, fault: Fault | None = None, growth: float = 1e-7) -> list[Sketch]:
+    """Unreduced and reduced gradients, and weights in front of and behind a step, of a training that wanders alike in
+    all runs; ``growth``: how much rounding grows.
+    """
+    alike, own = np.random.default_rng(0), np.random.default_rng(noise)
+    sketcher, found = Sketcher(), []
+    weights = np.full(TENSORS, 10.0)
+    for step in range(STEPS):
+        size = growth * math.exp(step / 15)
+        gradients = np.exp(0.2 * alike.standard_normal(TENSORS)) * (1 + size * own.standard_normal(TENSORS))
+        values: dict[str, Any] = {"unreduced": gradients, "factor": np.full(TENSORS, 0.5), "rate": 1e-2, "decay": 0.0}
+        values |= {"weights": weights.copy(), "behind": np.zeros(TENSORS)}
+        if fault is not None:
+            fault(step, values)
+        reduced = values["unreduced"] * values["factor"]
+        updated = values["weights"] - values["rate"] * reduced - values["decay"] * values["weights"]
+        rows = {
+            name: [row(f"w{at}", float(x), float(x) * (-1) ** at) for at, x in enumerate(numbers)]
+            for name, numbers in (
+                ("grad_unreduced", values["unreduced"]),
+                ("grad_reduced", reduced),
+                ("param_origin", values["weights"]),
+                ("param_updated", updated),
+            )
+        }
+        found.append(sketcher.sketch(metrics(step, rows, ("norm", "projection"))))  # type: ignore[arg-type]
+        weights = updated + values["behind"]
+    return found
+
+
+def scaled(at: int, factor: float = 1.05) -> Fault:
+    def fault(step: int, values: dict[str, Any]) -> None:
+        if step >= at:
+            values["factor"][4] *= factor
+
+    return fault
+
+
+def drift(step: int, values: dict[str, Any]) -> None:
+    values["factor"][4] *= 1 + 0.005 * (step + 1)
+
+
+def backward(at: int) -> Fault:
+    def fault(step: int, values: dict[str, Any]) -> None:
+        if step >= at:
+            values["unreduced"][4] *= 1.05
+
+    return fault
+
+
+def start(step: int, values: dict[str, Any]) -> None:
+    if step == 0:
+        values["weights"][4] *= 1.001
+
+
+def frozen(at: int) -> Fault:
+    def fault(step: int, values: dict[str, Any]) -> None:
+        if step >= at:
+            values["behind"][4] = values["rate"] * values["unreduced"][4] * values["factor"][4]
+
+    return fault
+
+
+def rate(at: int) -> Fault:
+    def fault(step: int, values: dict[str, Any]) -> None:
+        if step >= at:
+            values["rate"] *= 1.2
+
+    return fault
+
+
+def decay(at: int) -> Fault:
+    def fault(step: int, values: dict[str, Any]) -> None:
+        if step >= at:
+            values["decay"] = 1e-4
+
+    return fault
+
+
+def level(step: int, values: dict[str, Any]) -> None:
+    values["unreduced"] *= 1 + 3e-5 * step
+
+
+@pytest.mark.parametrize(
+    ("fault", "at", "said"),
+    [
+        (scaled(0), 0, "gradient of w4 between backward and step: times 1.05"),
+        (scaled(0, 0.95), 0, "gradient of w4 between backward and step: times 0.95"),
+        (scaled(33), 33, "gradient of w4 between backward and step: times 1.05"),
+        (drift, 0, "gradient of w4 between backward and step: times 1.005"),
+        (backward(0), 0, "grad_unreduced w4: times 1.05"),
+        (backward(33), 33, "grad_unreduced w4: times 1.05"),
+        (start, 0, "weights w4 differ before the first step"),
+        (frozen(0), 1, "weights w4 change between step 0 and this one"),
+        (frozen(33), 34, "weights w4 change between step 33 and this one"),
+        (rate(0), 0, "equal gradients, unequal weights"),
+        (rate(33), 33, "equal gradients, unequal weights"),
+        (decay(0), 0, "equal gradients, unequal weights"),
+        (decay(33), 33, "equal gradients, unequal weights"),
+        (level, 1, "gradients of most tensors"),
+    ],
+)
+def test_a_fault_is_named_by_what_does_not_hold(fault: Fault, at: int, said: str) -> None:
+    found = first_bad_step(run(1), run(2, fault))
+    assert found is not None
+    assert found.step == at
+    assert any(said in reason for reason in found.what), found.what
+
+
+def kink(size: float, tensors: slice) -> Fault:
+    def fault(step: int, values: dict[str, Any]) -> None:
+        if step == 35:
+            values["unreduced"][tensors] *= 1 + size
+
+    return fault
+
+
+@pytest.mark.parametrize("growth", [1e-8, 1e-7, 1e-6])
+@pytest.mark.parametrize("size", [1e-4, 2e-3, 1e-2, 0.1])
+@pytest.mark.parametrize("tensors", [slice(3, 4), slice(0, 4)])
+def test_one_step_in_which_some_tensors_jump_is_no_bad_step(size: float, tensors: slice, growth: float) -> None:
+    assert first_bad_step(run(1, None, growth), run(2, kink(size, tensors), growth)) is None
+
+
+@pytest.mark.parametrize("noise", range(2, 12))
+@pytest.mark.parametrize("rounding", [0.0, 2.0**-7])
+def test_healthy_runs_have_no_bad_step(noise: int, rounding: float) -> None:
+    growth = 1e-3 if rounding else 1e-7
+    assert first_bad_step(run(1, None, growth), run(noise, None, growth), None, rounding) is None
