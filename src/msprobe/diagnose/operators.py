@@ -35,6 +35,10 @@ MAY_VIEW = frozenset(
 CHOOSES = frozenset("topk sort argsort argmax argmin max min multinomial".split())
 #: They give each whole number that comes in the row of a table: what a model does with a token.
 LOOKS_UP = frozenset(("embedding",))
+#: They exchange axes.
+TRANSPOSES = frozenset("transpose permute T mT H t adjoint moveaxis movedim".split())
+#: Products of two matrices, or of stacks of them, and nothing else.
+MATRIX_PRODUCTS = frozenset(("matmul", "linear"))
 #: They change the type of their input and nothing else.
 CASTS = frozenset("to type bfloat16 half float double type_as".split())
 #: They copy a tensor.
@@ -136,7 +140,7 @@ BEGIN = frozenset("zero_ fill_ normal_ uniform_ copy_ resize_".split())
 BETWEEN_TWO = frozenset("send recv isend irecv batch_isend_irecv".split())
 
 #: Between MindSpore and PyTorch: they take their arguments in one order in both, numbers too.
-SAME_ORDER = ELEMENTWISE | frozenset("softmax log_softmax matmul clamp leaky_relu dropout".split())
+SAME_ORDER = ELEMENTWISE | frozenset("softmax log_softmax matmul clamp leaky_relu dropout getitem".split())
 #: Between the two, they leave the elements and their order as they are.
 SAME_ELEMENTS = frozenset("reshape to contiguous squeeze unsqueeze flatten identity".split())
 #: What composed layers of MindSpore begin with.

@@ -5,16 +5,17 @@ What is cut off gets its gradient by another way still, so that none is missed; 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.differences.records import Difference, is_floating
+from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating
 from msprobe.diagnose.evidence import Named, Seen
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.wording import Wording
 
@@ -24,15 +25,81 @@ _DETACH = "detach"
 def look_for_detached(scene: Scene) -> None:
     """Suspect the first call that takes a tensor which requires a gradient on one side alone."""
     differs = scene.isolated or scene.tainted & {"backward", "gradient", "recompute"}
-    if scene.comparer.crossing or not differs:
+    if not differs:
         return
+    if scene.comparer.crossing or not _look_at_flags(scene):
+        _look_for_lone_cut(scene)
+
+
+def _look_at_flags(scene: Scene) -> bool:
+    """The same by what is recorded of each tensor; True if there is one."""
     for judged in scene.judged.values():
         if not judged.event.is_call or judged.event.direction != "forward":
             continue
         for difference in judged.inputs:
             if difference.what == "requires_grad" and _is_cut(scene, judged, difference):
                 _say(scene, judged, difference)
-                return
+                return True
+    return False
+
+
+def _look_for_lone_cut(scene: Scene) -> None:
+    """Suspect the first call that one side alone makes, that hands on what it takes, and through which no gradient goes
+    back: the call behind it lacks on that side a gradient that it gives on the other.
+
+    So it is told where nothing says which tensors require gradients (MindSpore), and under any name of the call.
+    """
+    pairing = scene.pairing
+    sides = (
+        (pairing.alone(), pairing.candidate, scene.consumers[0], 0),
+        (pairing.missing(), pairing.reference, scene.consumers[1], 1),
+    )
+    for lone, timeline, consumers, side in sides:
+        for event in lone:
+            mark = _handed_on(event) if event.direction == "forward" and event.is_call else None
+            if mark is None or timeline.backward_of(event) is not None:
+                continue
+            for user in consumers.get(mark, ()):
+                if user.index > event.index and (found := _lacking(scene, user, timeline, side)) is not None:
+                    _say_lone_cut(scene, event, found, side)
+                    return
+
+
+def _handed_on(event: Event) -> Hashable | None:
+    """The mark of the tensor that a call takes and gives as it is; None for other calls."""
+    taken = [fingerprint(leaf) for _, leaf in event.inputs() if is_floating(leaf)]
+    given = [fingerprint(leaf) for _, leaf in event.outputs() if is_floating(leaf)]
+    return taken[0] if len(taken) == len(given) == 1 and taken == given else None
+
+
+def _lacking(scene: Scene, user: Event, timeline: Timeline, side: int) -> Judged | None:
+    """The backward call of ``user``, if it lacks a gradient that the other side's has."""
+    back = timeline.backward_of(user)
+    if back is None:
+        return None
+    candidate = back if side == 0 else scene.pairing.back.get(back)
+    judged = scene.judged.get(candidate) if candidate is not None else None
+    if judged is None:
+        return None
+    gone = [one for one in judged.outputs if one.what == "missing" and not is_tensor((one.left, one.right)[side])]
+    return judged if gone else None
+
+
+def _say_lone_cut(scene: Scene, event: Event, judged: Judged, side: int) -> None:
+    sides = ("candidate", "reference") if side == 0 else ("reference", "candidate")
+    gone = next(one for one in judged.outputs if one.what == "missing")
+    text = Wording(
+        "the {} alone calls {}, through which no gradient goes back: {} lacks {} there, which it has in the {}",
+        sides[0],
+        event.name,
+        judged.event.name,
+        gone.slot,
+        sides[1],
+    )
+    facts = (Named("seen_in", judged.event.name), Seen(gone))
+    finding = scene.finding(event, "structure", text, event.name, facts)
+    place = event.index if side == 0 else scene.place_of(event)
+    scene.ledger.add(Suspect(finding, place - 0.25, clear=True, matters=True, judged=judged))
 
 
 def _is_cut(scene: Scene, judged: Judged, difference: Difference) -> bool:

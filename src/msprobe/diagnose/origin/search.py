@@ -36,8 +36,9 @@ from msprobe.diagnose.origin.steps_alone import look_for_lone_steps
 from msprobe.diagnose.origin.structure import look_for_lone_calls
 from msprobe.diagnose.origin.whole_numbers import look_for_rounded_numbers
 from msprobe.diagnose.origin.writes import look_for_lone_writes
+from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.tolerance.elements import mark_corrupted
-from msprobe.diagnose.tolerance.judge import Judged, is_random
+from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.verdict.recordings import look_for_errors
 
 
