@@ -9,13 +9,13 @@ from collections.abc import Hashable
 from typing import Any
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating
+from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, numel
 from msprobe.diagnose.evidence import Named, Seen
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
-from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.wording import Wording
 
@@ -51,17 +51,22 @@ def _look_for_lone_cut(scene: Scene) -> None:
     """
     pairing = scene.pairing
     sides = (
-        (pairing.alone(), pairing.candidate, scene.consumers[0], 0),
-        (pairing.missing(), pairing.reference, scene.consumers[1], 1),
+        (pairing.alone(), pairing.candidate, pairing.reference, pairing.partner),
+        (pairing.missing(), pairing.reference, pairing.candidate, pairing.back),
     )
-    for lone, timeline, consumers, side in sides:
+    for side, (lone, timeline, other, paired) in enumerate(sides):
         for event in lone:
             mark = _handed_on(event) if event.direction == "forward" and event.is_call else None
             if mark is None or timeline.backward_of(event) is not None:
                 continue
-            for user in consumers.get(mark, ()):
-                if user.index > event.index and (found := _lacking(scene, user, timeline, side)) is not None:
-                    _say_lone_cut(scene, event, found, side)
+            for user in scene.consumers[side].get(mark, ()):
+                partner = paired.get(user)
+                if user.index <= event.index or partner is None:
+                    continue
+                fuller = other.backward_of(partner)
+                size = numel(event.outputs()[0][1])
+                if fuller is not None and _of_size(timeline.backward_of(user), size) < _of_size(fuller, size):
+                    _say_lone_cut(scene, event, user, fuller, side)
                     return
 
 
@@ -72,34 +77,24 @@ def _handed_on(event: Event) -> Hashable | None:
     return taken[0] if len(taken) == len(given) == 1 and taken == given else None
 
 
-def _lacking(scene: Scene, user: Event, timeline: Timeline, side: int) -> Judged | None:
-    """The backward call of ``user``, if it lacks a gradient that the other side's has."""
-    back = timeline.backward_of(user)
-    if back is None:
-        return None
-    candidate = back if side == 0 else scene.pairing.back.get(back)
-    judged = scene.judged.get(candidate) if candidate is not None else None
-    if judged is None:
-        return None
-    gone = [one for one in judged.outputs if one.what == "missing" and not is_tensor((one.left, one.right)[side])]
-    return judged if gone else None
+def _of_size(back: Event | None, size: int) -> int:
+    """How many gradients of so many elements a backward call gives."""
+    given = [] if back is None else [leaf for _, leaf in back.outputs() if is_floating(leaf)]
+    return sum(numel(leaf) == size for leaf in given)
 
 
-def _say_lone_cut(scene: Scene, event: Event, judged: Judged, side: int) -> None:
+def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: int) -> None:
     sides = ("candidate", "reference") if side == 0 else ("reference", "candidate")
-    gone = next(one for one in judged.outputs if one.what == "missing")
     text = Wording(
-        "the {} alone calls {}, through which no gradient goes back: {} lacks {} there, which it has in the {}",
+        "the {} alone calls {}, through which no gradient goes back: {} gives one in the {}",
         sides[0],
         event.name,
-        judged.event.name,
-        gone.slot,
+        fuller.name,
         sides[1],
     )
-    facts = (Named("seen_in", judged.event.name), Seen(gone))
-    finding = scene.finding(event, "structure", text, event.name, facts)
+    finding = scene.finding(event, "structure", text, event.name, (Named("seen_in", user.name),))
     place = event.index if side == 0 else scene.place_of(event)
-    scene.ledger.add(Suspect(finding, place - 0.25, clear=True, matters=True, judged=judged))
+    scene.ledger.add(Suspect(finding, place - 0.25, clear=True, matters=True))
 
 
 def _is_cut(scene: Scene, judged: Judged, difference: Difference) -> bool:

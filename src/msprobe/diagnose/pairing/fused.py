@@ -12,7 +12,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import fingerprint, is_floating, numbers
+from msprobe.diagnose.differences.records import fingerprint, is_floating, numbers, numel
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 
 _FLAGS = ("transpose_a", "transpose_b")
@@ -44,7 +44,7 @@ def _is_product(layer: Event) -> bool:
 
 
 def _tail(layer: Event) -> Event | None:
-    """The call in a layer that makes its result of one tensor of the same shape: what is applied to its own result."""
+    """The call in a layer that makes its result of one tensor of the same size: what is applied to its own result."""
     result = _only(layer.outputs())
     mark = fingerprint(result) if result is not None else None
     if mark is None or result is None:
@@ -54,7 +54,8 @@ def _tail(layer: Event) -> Event | None:
         taken, given = _only(one.inputs()), _only(one.outputs())
         if taken is None or given is None or one.direction != "forward" or fingerprint(given) != mark:
             continue
-        if fingerprint(taken) != mark and taken.get("shape") == result.get("shape") and not one.parameters():
+        # A dense layer works on rows, and its result has the shape of its argument again.
+        if fingerprint(taken) != mark and numel(taken) == numel(result) and not one.parameters():
             # A call tells more than the module around it.
             found = one if found is None or one.is_call else found
     return found
@@ -67,14 +68,28 @@ def _only(slots: Iterable[Slot]) -> dict[str, Any] | None:
 
 def _take_out(timeline: Timeline, layer: Event, tail: Event) -> None:
     """Make ``tail`` a call behind ``layer``, which gives what ``tail`` takes."""
-    (slot, _), *others = layer.outputs()
-    layer.arrange(outputs=[(slot, _only(tail.inputs())), *others])
+    (slot, result), *others = layer.outputs()
+    shape = result.get("shape")
+    layer.arrange(outputs=[(slot, _shaped(_only(tail.inputs()), shape)), *others])
+    tail.arrange(
+        inputs=[(name, _shaped(leaf, shape)) for name, leaf in tail.inputs()],
+        outputs=[(name, _shaped(leaf, shape)) for name, leaf in tail.outputs()],
+    )
     back, of_tail = timeline.backward_of(layer), timeline.backward_of(tail)
     timeline.take_out(tail, layer)
     if back is not None and of_tail is not None and of_tail.outputs():
         names = [name for name, _ in back.inputs()] or ["input.0"]
-        back.arrange(inputs=[(names[0], of_tail.outputs()[0][1])])
+        back.arrange(inputs=[(names[0], _shaped(of_tail.outputs()[0][1], shape))])
+        of_tail.arrange(
+            inputs=[(name, _shaped(leaf, shape)) for name, leaf in of_tail.inputs()],
+            outputs=[(name, _shaped(leaf, shape)) for name, leaf in of_tail.outputs()],
+        )
         timeline.take_out(of_tail, back, behind=False)
+
+
+def _shaped(leaf: Any, shape: Any) -> Any:
+    """A floating tensor in another shape of as many elements."""
+    return {**leaf, "shape": shape} if is_floating(leaf) and leaf.get("shape") != shape else leaf
 
 
 def below(event: Event) -> Iterator[Event]:

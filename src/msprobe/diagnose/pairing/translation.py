@@ -20,6 +20,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, is_integer
 from msprobe.diagnose.pairing.fused import below, fold_transposes, separate_activations
 from msprobe.diagnose.pairing.naming import drop_prefixes
+from msprobe.diagnose.pairing.settings import settings_of
 from msprobe.diagnose.steps.optimizer_words import CLASSES, in_words_of_torch
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, flatten, is_tensor
 
@@ -154,6 +155,8 @@ def _arguments(event: Event) -> list[Slot]:
             name = slot.partition(".")[2]
             if _is_plain(leaf):
                 found.append((f"input.{ARGUMENT_NAMES.get(name, name)}", leaf))
+        alike = dict(settings_of(event))
+        found = [(slot, leaf) for slot, leaf in found if slot not in alike] + list(alike.items())
     return found
 
 
@@ -174,7 +177,7 @@ def _leave_out_layers(candidate: Timeline, reference: Timeline) -> None:
         for event in timeline:
             if event.is_module and event.key in common and event.direction != "backward":
                 event.layer, event.stem = True, f"Layer.{_word(common[event.key])}"
-                event.arrange(inputs=[*event.inputs(), *_averages(event)])
+                event.arrange(inputs=[*event.inputs(), *_averages(event), *_settings(event)])
         inside = {one for event in timeline if event.is_module and event.key in common for one in below(event)}
         timeline.leave_out(inside)
 
@@ -195,6 +198,15 @@ def _word(layer: str) -> str:
     name = layer.lower()
     tries = (name, name.removesuffix("loss"), _RANKS.sub("", name))
     return next((_WORDS[word] for word in tries if word in _WORDS), name)
+
+
+def _settings(layer: Event) -> list[Slot]:
+    """The settings of the calls inside a layer, each name once."""
+    found: dict[str, Any] = {}
+    for one in below(layer):
+        for slot, leaf in settings_of(one) if one.parts.kind == "api" else ():
+            found.setdefault(slot, leaf)
+    return list(found.items())
 
 
 def _averages(event: Event) -> list[Slot]:

@@ -68,7 +68,7 @@ def approximation(event: Event, rounding: float) -> float:
     if event.direction == "backward" or not (event.is_call or event.is_module):
         return 0.0
     word = operation(event.stem) if event.is_call else event.parts.owner.lower()
-    return _APPROXIMATED * rounding if word in operators.BOUNDED else 0.0
+    return _APPROXIMATED * rounding if word in operators.SATURATES else 0.0
 
 
 def is_approximated(maker: Event, difference: Difference) -> bool:
