@@ -27,7 +27,8 @@ def settings_of(event: Event) -> list[Slot]:
     axes = next((len(leaf["shape"]) for _, leaf in event.inputs() if is_tensor(leaf)), 0)
     dim = found.get("dim")
     if isinstance(dim, dict) and type(dim.get("value")) is int and axes:
-        found["dim"] = {"type": "int", "value": dim["value"] % axes}
+        # The same object: rows of sheets are known by it.
+        dim["value"] %= axes
     return [(f"input.{name}", leaf) for name, leaf in found.items()]
 
 
