@@ -35,6 +35,10 @@ MAY_VIEW = frozenset(
 CHOOSES = frozenset("topk sort argsort argmax argmin max min multinomial".split())
 #: They give each whole number that comes in the row of a table: what a model does with a token.
 LOOKS_UP = frozenset(("embedding",))
+#: They exchange axes.
+TRANSPOSES = frozenset("transpose permute T mT H moveaxis movedim".split())
+#: Products of two matrices, or of stacks of them, and nothing else.
+MATRIX_PRODUCTS = frozenset(("matmul", "linear"))
 #: They change the type of their input and nothing else.
 CASTS = frozenset("to type bfloat16 half float double type_as".split())
 #: They copy a tensor.
@@ -89,6 +93,8 @@ EXPONENTIAL = frozenset(
 )
 #: Their slope is bounded, by little more than 1: the result is as far off as the input, in absolute numbers.
 BOUNDED = frozenset("gelu silu tanh sigmoid erf softplus logsigmoid elu selu mish sin cos relu6 leaky_relu".split())
+#: They come to an end: their kernels give up the last digits there, some earlier than others.
+SATURATES = frozenset("tanh sigmoid erf softsign".split())
 #: They add or subtract: terms of about one size may cancel.
 DIFFERENCES = frozenset("add sub rsub addcmul addcdiv lerp mse_loss l1_loss cumsum diff".split())
 #: A quotient is as far apart as its divisor, and that may be next to nothing in some elements.
@@ -136,7 +142,7 @@ BEGIN = frozenset("zero_ fill_ normal_ uniform_ copy_ resize_".split())
 BETWEEN_TWO = frozenset("send recv isend irecv batch_isend_irecv".split())
 
 #: Between MindSpore and PyTorch: they take their arguments in one order in both, numbers too.
-SAME_ORDER = ELEMENTWISE | frozenset("softmax log_softmax matmul clamp leaky_relu dropout".split())
+SAME_ORDER = ELEMENTWISE | frozenset("softmax log_softmax matmul clamp leaky_relu dropout getitem".split())
 #: Between the two, they leave the elements and their order as they are.
 SAME_ELEMENTS = frozenset("reshape to contiguous squeeze unsqueeze flatten identity".split())
 #: What composed layers of MindSpore begin with.

@@ -54,5 +54,7 @@ def __getattr__(name: str) -> Any:
                 raise
             from msprobe.errors import NotAvailableError
 
-            raise NotAvailableError(f"msprobe.mindspore.{name} needs MindSpore: pip install mindspore.") from problem
+            raise NotAvailableError(
+                f"msprobe.mindspore.{name} needs MindSpore: pip install mindspore 'numpy<2'."
+            ) from problem
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from msprobe.capture.memory import Memory
-from msprobe.capture.torch.debugger import PrecisionDebugger
-from msprobe.capture.torch.listening import Listening
-from msprobe.capture.torch.seed import seed_all
-from msprobe.capture.torch.single_module import module_dump, module_dump_end
-from msprobe.monitor.torch.trainer import TrainerMon
 from msprobe.report.compare_functions import compare, compare_distributed
+
+try:
+    from msprobe.capture.torch.debugger import PrecisionDebugger
+    from msprobe.capture.torch.listening import Listening
+    from msprobe.capture.torch.seed import seed_all
+    from msprobe.capture.torch.single_module import module_dump, module_dump_end
+    from msprobe.monitor.torch.trainer import TrainerMon
+except ModuleNotFoundError as problem:
+    if (problem.name or "").partition(".")[0] != "torch":
+        raise
+    # What works on files does without; whoever asks for one of the others is answered below.
+    _has_torch = False
+else:
+    _has_torch = True
 
 __all__ = [
     "Listening",
@@ -37,13 +46,24 @@ _NOT_YET = {
 
 def __getattr__(name: str) -> Any:
     if name == "check_api":
+        _demand_torch(name)
         from msprobe.precheck.torch.check_api import check_api
 
         return check_api
+    if name in __all__:
+        _demand_torch(name)
     work = _NOT_YET.get(name)
     if work is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _NotYet(name, work)
+
+
+def _demand_torch(name: str) -> None:
+    """Raises NotAvailableError where PyTorch is not installed."""
+    if not _has_torch:
+        from msprobe.errors import NotAvailableError
+
+        raise NotAvailableError(f"msprobe.pytorch.{name} needs PyTorch, which is not installed: pip install torch.")
 
 
 class _NotYet:

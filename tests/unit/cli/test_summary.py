@@ -123,7 +123,8 @@ def test_a_broken_part_does_not_hide_the_others(tmp_path: Path, capsys: pytest.C
     out = capsys.readouterr().out.splitlines()
     assert "cannot be read" in out[0]
     assert "step0" in out[0]
-    assert out[-2].split()[:4] == ["1", "0", "7", "4"]
+    assert out[-3].split()[:4] == ["1", "0", "7", "4"]
+    assert out[-1].startswith("Not read: step 0, rank 0 ")
 
 
 def test_a_new_task_or_level_starts_a_new_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,9 +20,10 @@ from msprobe.diagnose.effect.reach import of_results
 from msprobe.diagnose.evidence import OneSide, OtherArguments
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import units
-from msprobe.diagnose.tolerance.judge import Judged, is_random
+from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.tolerance.roundings import is_same_number, least, of_roundings
 
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))

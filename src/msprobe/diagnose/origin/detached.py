@@ -5,10 +5,11 @@ What is cut off gets its gradient by another way still, so that none is missed; 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.differences.records import Difference, is_floating
+from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, numel
 from msprobe.diagnose.evidence import Named, Seen
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.ledger import Suspect
@@ -24,15 +25,76 @@ _DETACH = "detach"
 def look_for_detached(scene: Scene) -> None:
     """Suspect the first call that takes a tensor which requires a gradient on one side alone."""
     differs = scene.isolated or scene.tainted & {"backward", "gradient", "recompute"}
-    if scene.comparer.crossing or not differs:
+    if not differs:
         return
+    if scene.comparer.crossing or not _look_at_flags(scene):
+        _look_for_lone_cut(scene)
+
+
+def _look_at_flags(scene: Scene) -> bool:
+    """The same by what is recorded of each tensor; True if there is one."""
     for judged in scene.judged.values():
         if not judged.event.is_call or judged.event.direction != "forward":
             continue
         for difference in judged.inputs:
             if difference.what == "requires_grad" and _is_cut(scene, judged, difference):
                 _say(scene, judged, difference)
-                return
+                return True
+    return False
+
+
+def _look_for_lone_cut(scene: Scene) -> None:
+    """Suspect the first call that one side alone makes, that hands on what it takes, and through which no gradient goes
+    back: the call behind it lacks on that side a gradient that it gives on the other.
+
+    So it is told where nothing says which tensors require gradients (MindSpore), and under any name of the call.
+    """
+    pairing = scene.pairing
+    sides = (
+        (pairing.alone(), pairing.candidate, pairing.reference, pairing.partner),
+        (pairing.missing(), pairing.reference, pairing.candidate, pairing.back),
+    )
+    for side, (lone, timeline, other, paired) in enumerate(sides):
+        for event in lone:
+            mark = _handed_on(event) if event.direction == "forward" and event.is_call else None
+            if mark is None or timeline.backward_of(event) is not None:
+                continue
+            for user in scene.consumers[side].get(mark, ()):
+                partner = paired.get(user)
+                if user.index <= event.index or partner is None:
+                    continue
+                fuller = other.backward_of(partner)
+                size = numel(event.outputs()[0][1])
+                if fuller is not None and _of_size(timeline.backward_of(user), size) < _of_size(fuller, size):
+                    _say_lone_cut(scene, event, user, fuller, side)
+                    return
+
+
+def _handed_on(event: Event) -> Hashable | None:
+    """The mark of the tensor that a call takes and gives as it is; None for other calls."""
+    taken = [fingerprint(leaf) for _, leaf in event.inputs() if is_floating(leaf)]
+    given = [fingerprint(leaf) for _, leaf in event.outputs() if is_floating(leaf)]
+    return taken[0] if len(taken) == len(given) == 1 and taken == given else None
+
+
+def _of_size(back: Event | None, size: int) -> int:
+    """How many gradients of so many elements a backward call gives."""
+    given = [] if back is None else [leaf for _, leaf in back.outputs() if is_floating(leaf)]
+    return sum(numel(leaf) == size for leaf in given)
+
+
+def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: int) -> None:
+    sides = ("candidate", "reference") if side == 0 else ("reference", "candidate")
+    text = Wording(
+        "the {} alone calls {}, through which no gradient goes back: {} gives one in the {}",
+        sides[0],
+        event.name,
+        fuller.name,
+        sides[1],
+    )
+    finding = scene.finding(event, "structure", text, event.name, (Named("seen_in", user.name),))
+    place = event.index if side == 0 else scene.place_of(event)
+    scene.ledger.add(Suspect(finding, place - 0.25, clear=True, matters=True))
 
 
 def _is_cut(scene: Scene, judged: Judged, difference: Difference) -> bool:

@@ -23,6 +23,8 @@ from msprobe.diagnose.wording import Wording
 
 #: The most calls that are taken for one group.
 _LARGEST_GROUP = 200
+#: A gradient that reaches them says nothing: they hand on what they take, or take nothing of its values.
+_WITHOUT_GRADIENT = operators.IDLE | operators.FILLS
 
 
 def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Difference) -> None:
@@ -166,7 +168,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
         if scene.comparer.crossing:
             _say_lost_in_reference(scene)
         return
-    if lost and not parameters and all(operation(event.stem) in operators.IDLE for event, _ in lost):
+    if lost and not parameters and all(operation(event.stem) in _WITHOUT_GRADIENT for event, _ in lost):
         return
     shown = ", ".join(parameters[:6]) + (Wording(" and {} more", len(parameters) - 6) if len(parameters) > 6 else "")
     if lost:
@@ -226,7 +228,7 @@ def _say_lost_in_reference(scene: Scene) -> None:
         twin = pairing.partner.get(forward) if forward is not None else None
         if forward is None or twin is None or pairing.reference.backward_of(twin) is not None:
             continue
-        if operation(event.stem) in operators.IDLE:
+        if operation(event.stem) in _WITHOUT_GRADIENT:
             continue
         cut = _cut_before(scene, twin, scene.other_makers, pairing.back)
         text = Wording("a gradient reaches {}, and none in the reference", forward.name)

@@ -24,7 +24,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight, look_at_weight, parameters_taken
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import tensor
+from msprobe.diagnose.tolerance import frameworks, tensor
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.wording import Wording
@@ -37,6 +37,8 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         return
     if event.direction == "backward":
         look_at_arriving_gradient(scene, judged, difference)
+        return
+    if scene.comparer.crossing and _is_approximated(scene, judged, difference):
         return
     composed = event.is_module and not event.layer
     if composed and scene.has_calls and not difference.slot.startswith(("parameters", "buffers")):
@@ -200,6 +202,15 @@ def _makers_of_constant(events: Sequence[Event], user: Event, leaf: Any) -> list
         )
     ]
     return found[-1:]
+
+
+def _is_approximated(scene: Scene, judged: Judged, difference: Difference) -> bool:
+    """True if a call that kernels approximate made the tensor, on a side that recorded it, and that explains it."""
+    makers = (
+        scene.makers.of(difference.left, judged.event),
+        scene.other_makers.of(difference.right, judged.partner),
+    )
+    return any(maker is not None and frameworks.is_approximated(maker, difference) for maker in makers)
 
 
 def look_at_held_by_model(scene: Scene, judged: Judged, difference: Difference) -> bool:

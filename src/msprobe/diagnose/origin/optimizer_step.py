@@ -16,7 +16,7 @@ from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.tolerance import tensor
+from msprobe.diagnose.tolerance import frameworks, tensor
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.wording import Wording, joined
 
@@ -117,6 +117,11 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
         if crossing and field != "grad":
             continue  # the states of two frameworks are others, and no weight is the same: blame_movement
         if field == "grad" and name in scene.delivered and difference.what == "value":
+            continue
+        if crossing and (
+            frameworks.is_rounding_of_gradient(difference, scene.comparer.weights_apart)
+            or frameworks.cancels(difference, scene.largest_gradient)
+        ):
             continue
         if field == "grad" and not changed and name not in known:
             left = difference.left

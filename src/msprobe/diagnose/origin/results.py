@@ -15,9 +15,10 @@ from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.parameter_names import parameter_name
+from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import noise
-from msprobe.diagnose.tolerance.judge import Judged, is_random
+from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.wording import Wording
 
 

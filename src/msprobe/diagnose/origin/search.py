@@ -15,6 +15,7 @@ from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
 from msprobe.diagnose.origin.broadcast import look_at_broadcast
 from msprobe.diagnose.origin.choices import look_for_tokens
 from msprobe.diagnose.origin.detached import look_for_detached
+from msprobe.diagnose.origin.ends_alone import look_for_lone_ends
 from msprobe.diagnose.origin.gradients import look_for_missing_gradients
 from msprobe.diagnose.origin.inputs import look_at_dtype, look_at_input
 from msprobe.diagnose.origin.ledger import Suspect
@@ -36,8 +37,9 @@ from msprobe.diagnose.origin.steps_alone import look_for_lone_steps
 from msprobe.diagnose.origin.structure import look_for_lone_calls
 from msprobe.diagnose.origin.whole_numbers import look_for_rounded_numbers
 from msprobe.diagnose.origin.writes import look_for_lone_writes
+from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.tolerance.elements import mark_corrupted
-from msprobe.diagnose.tolerance.judge import Judged, is_random
+from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.verdict.recordings import look_for_errors
 
 
@@ -62,6 +64,7 @@ AFTER: tuple[Pass, ...] = (
     Pass("detached", "branches that one side cuts off from the backward pass", look_for_detached),
     Pass("missing gradients", "gradients that arrive on one side only", look_for_missing_gradients),
     Pass("writes", "writes of one side to what outlives the step", look_for_lone_writes),
+    Pass("ends", "a loss that both sides compute by other calls, between two frameworks", look_for_lone_ends),
     Pass("steps", "optimizers that step on one side only", look_for_lone_steps),
     Pass("calls", "calls of one side, where values were not recorded", look_for_lone_calls),
     Pass("whole numbers", "whole numbers in a type that cannot hold them, on one side", look_for_rounded_numbers),

@@ -30,10 +30,11 @@ from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.links import Producers, consumers_of
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.parameter_names import parameter_name
+from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks, units
 from msprobe.diagnose.tolerance.effect import unit_of
-from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, is_random, judge_all
+from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, judge_all
 from msprobe.diagnose.wording import Wording
 from msprobe.statistics_table import FURTHER, USUAL_KEYS
 

@@ -9,7 +9,7 @@ give the same elements another shape or type. A layer whose composition has its 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from msprobe.compare.entry_names import operation, writes_in_place
@@ -18,7 +18,9 @@ from msprobe.compare.name_table import ARGUMENT_NAMES, PARAMETER_NAMES, layer_na
 from msprobe.compare.problems import InvalidArgumentError
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, is_integer
+from msprobe.diagnose.pairing.fused import below, fold_transposes, separate_activations
 from msprobe.diagnose.pairing.naming import drop_prefixes
+from msprobe.diagnose.pairing.settings import settings_of
 from msprobe.diagnose.steps.optimizer_words import CLASSES, in_words_of_torch
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, flatten, is_tensor
 
@@ -30,7 +32,7 @@ NOTE = (
     "MindSpore is compared with PyTorch: calls are known by what they compute, layers that both have are compared as "
     "one call, and rounding is that of two frameworks"
 )
-_PLAIN = frozenset(("int", "float", "bool", "str"))
+_PLAIN = frozenset(("int", "float", "bool", "str", "slice"))
 _BUFFERS = frozenset(("moving_mean", "moving_variance"))
 
 
@@ -63,6 +65,7 @@ def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | Non
     _leave_out_layers(candidate, reference)
     for timeline in (candidate, reference):
         _join_biases(timeline)
+        fold_transposes(timeline)
         timeline.leave_out({event for event in timeline if _tells_nothing(event)})
     return True
 
@@ -99,7 +102,8 @@ def _translate(event: Event, of_mindspore: bool) -> None:
             event.stem = f"{event.parts.owner}.{word}{'_' if writes_in_place(event.stem) else ''}"
         word = operation(event.stem)
         # A product with the weight of a layer is a linear function.
-        event.key = f"api:{'matmul' if word == 'linear' else word}"
+        alike = "matmul" if word == "linear" else "transpose" if word in operators.TRANSPOSES else word
+        event.key = f"api:{alike}"
     if event.direction == "backward":
         # Of a call, other recorders write the gradients of PyTorch in the order of the autograd node.
         known = of_mindspore or event.is_module or "msprobe" in event.record
@@ -151,6 +155,8 @@ def _arguments(event: Event) -> list[Slot]:
             name = slot.partition(".")[2]
             if _is_plain(leaf):
                 found.append((f"input.{ARGUMENT_NAMES.get(name, name)}", leaf))
+        alike = dict(settings_of(event))
+        found = [(slot, leaf) for slot, leaf in found if slot not in alike] + list(alike.items())
     return found
 
 
@@ -166,12 +172,13 @@ def _leave_out_layers(candidate: Timeline, reference: Timeline) -> None:
     """Leave out the calls inside layers of one name that both sides have in one place."""
     sides = _layers(candidate), _layers(reference)
     common = {key: kind for key, kind in sides[0].items() if sides[1].get(key) == kind}
+    separate_activations(candidate, reference, common)
     for timeline in (candidate, reference):
         for event in timeline:
             if event.is_module and event.key in common and event.direction != "backward":
                 event.layer, event.stem = True, f"Layer.{_word(common[event.key])}"
-                event.arrange(inputs=[*event.inputs(), *_averages(event)])
-        inside = {below for event in timeline if event.is_module and event.key in common for below in _below(event)}
+                event.arrange(inputs=[*event.inputs(), *_averages(event), *_settings(event)])
+        inside = {one for event in timeline if event.is_module and event.key in common for one in below(event)}
         timeline.leave_out(inside)
 
 
@@ -193,11 +200,20 @@ def _word(layer: str) -> str:
     return next((_WORDS[word] for word in tries if word in _WORDS), name)
 
 
+def _settings(layer: Event) -> list[Slot]:
+    """The settings of the calls inside a layer, each name once."""
+    found: dict[str, Any] = {}
+    for one in below(layer):
+        for slot, leaf in settings_of(one) if one.parts.kind == "api" else ():
+            found.setdefault(slot, leaf)
+    return list(found.items())
+
+
 def _averages(event: Event) -> list[Slot]:
     """The running averages that the call inside a batch norm takes: of the module itself, MindSpore records those that
     it leaves, and PyTorch none.
     """
-    for one in _below(event):
+    for one in below(event):
         given = one.record.get("input_args")
         if one.parts.kind == "api" and operation(one.stem) == "batch_norm" and isinstance(given, list):
             first = 3 if one.parts.owner == "Primitive" else 1
@@ -205,12 +221,6 @@ def _averages(event: Event) -> list[Slot]:
             if len(found) == 2 and all(map(is_tensor, found)):
                 return [("input.running_mean", found[0]), ("input.running_var", found[1])]
     return []
-
-
-def _below(event: Event) -> Iterator[Event]:
-    for child in event.children:
-        yield child
-        yield from _below(child)
 
 
 def _join_biases(timeline: Timeline) -> None:

@@ -7,10 +7,15 @@ from collections.abc import Sequence
 
 _FRAME = re.compile(r"File (?P<file>.*?), line \d+, in (?P<function>\w+)")
 #: Files of the framework as it is installed, but for its modules, optimizers and the backward pass: these have records
-#: of their own.
-_FRAMEWORK = re.compile(r"[\\/](site|dist)-packages[\\/](torch|mindspore)[\\/](?!optim|autograd|nn[\\/]modules)")
+#: of their own. MindSpore has the functions that users call below `ops` and `mint`; what stands elsewhere runs cells
+#: and graphs.
+_FRAMEWORK = re.compile(
+    r"[\\/](?:site|dist)-packages[\\/](?:torch[\\/](?!optim|autograd|nn[\\/]modules)|mindspore[\\/](?:ops|mint)[\\/](?!composite))"
+)
 #: What stands around functions and methods of the framework.
-_AROUND = frozenset("wrapper wrapped inner decorate_context backward forward step checkpoint fn new_func".split())
+_AROUND = frozenset(
+    "wrapper wrapped inner decorate_context backward forward construct step checkpoint fn new_func".split()
+)
 
 
 def public_function(stack: Sequence[str]) -> str:

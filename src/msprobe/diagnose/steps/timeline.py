@@ -360,6 +360,18 @@ class Timeline:
             found = event._forward = self._in_direction(event, "forward")
         return found
 
+    def take_out(self, event: Event, module: Event, behind: bool = True) -> None:
+        """Let a call that ran in the pass of a module follow that pass (or come before it) in the module around it."""
+        if event.parent is not None:
+            event.parent.children = [one for one in event.parent.children if one is not event]
+        event.parent = module.parent
+        for row in (self.roots if module.parent is None else module.parent.children, self.events):
+            if event in row:
+                row.remove(event)
+            row.insert(row.index(module) + int(behind), event)
+        for index, one in enumerate(self.events):
+            one.index = index
+
     def backward_of(self, event: Event) -> Event | None:
         """The backward call of a forward call."""
         found = event._backward

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, rms
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import noise, units
 
 #: So many units are rounding in what goes into a call.
 _ROUNDING = 64.0
 #: And with so many, what comes later may only follow.
 _TAINTS = 256.0
+#: A tanh of the CPU is 7e-5 too large at 4.8 and 1 from 5.3 on (MindSpore 2.10): 600 units of float32, and more than
+#: that by the sizes of a batch. No two forms of these functions are so near to each other.
+_APPROXIMATED = 2048.0
 #: Gradients are apart by up to 140 units in the first step (float32, values whole).
 _OF_STEP = 256.0
 #: Weights that are further apart are another matter, and explain no more than these.
@@ -43,9 +49,33 @@ def is_rounding(difference: Difference, weights_apart: float) -> bool:
     return difference.delta <= max(_ROUNDING * units.of_pair(difference), noise.SAFETY * weights_apart)
 
 
+def is_rounding_of_gradient(difference: Difference, weights_apart: float) -> bool:
+    """True for a parameter's gradient that rounding of a whole step leaves so far apart."""
+    if not (is_floating(difference.left) and is_floating(difference.right)):
+        return False
+    return difference.delta <= max(_OF_STEP * units.of_pair(difference), noise.HANDED_ON * weights_apart)
+
+
 def is_more(delta: float, unit: float, weights_apart: float) -> bool:
     """True if a call is apart by more than that. ``unit``: of its type."""
     return delta > max(_TAINTS * unit, noise.HANDED_ON * weights_apart)
+
+
+def approximation(event: Event, rounding: float) -> float:
+    """What functions that kernels approximate, each in a way of its own, may be apart by: those that saturate give up
+    their last digits there.
+    """
+    if event.direction == "backward" or not (event.is_call or event.is_module):
+        return 0.0
+    word = operation(event.stem) if event.is_call else event.parts.owner.lower()
+    return _APPROXIMATED * rounding if word in operators.SATURATES else 0.0
+
+
+def is_approximated(maker: Event, difference: Difference) -> bool:
+    """True for a tensor that may be so far apart because of the function that made it."""
+    if not (is_floating(difference.left) and is_floating(difference.right)):
+        return False
+    return difference.delta <= approximation(maker, units.of_pair(difference))
 
 
 def cancels(difference: Difference, largest_gradient: float) -> bool:

@@ -104,18 +104,6 @@ class Judged:
         return self.left / self.allowed if self.allowed else math.inf
 
 
-def is_random(event: Event) -> bool:
-    """True if a call draws random numbers."""
-    if not event.is_call:
-        return False
-    word = operation(event.stem)
-    if word not in operators.DROPPING:
-        return word in operators.RANDOM
-    slots = ("input.dropout_p", f"input.{operators.DROPPING[word]}")
-    values = (leaf.get("value") for slot, leaf in event.inputs() if slot in slots and isinstance(leaf, dict))
-    return any(isinstance(value, float) and value > 0 for value in values)
-
-
 def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
     """Judge all pairs, in the candidate's order of execution. ``producers``: of the candidate."""
     comparer.unit_of_run = max(map(units.common_unit, (pairing.candidate, pairing.reference)))
@@ -338,6 +326,8 @@ def judge(
             )
     factor = noise.amplification_of(event, given, made if outputs else in_results, comparer.crossing)
     own = noise.own_noise_of(event, given, made, rounding, factor, comparer.crossing)
+    if comparer.crossing:
+        own = max(own, frameworks.approximation(event, rounding))
     if any("digest" not in leaf for leaf in given):
         # Inputs that look alike may be apart by rounding.
         own = max(own, rounding)

@@ -14,8 +14,9 @@ from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.pairing.match import pair
 from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.tolerance.judge import Judged, is_random, judge, judge_all
+from msprobe.diagnose.tolerance.judge import Judged, judge, judge_all
 from msprobe.store.reader import open_dump
 
 A = drawn("a", 40)

@@ -1,0 +1,77 @@
+"""Networks written as users of MindSpore and of PyTorch write them: healthy pairs, and mistakes of the MindSpore side.
+
+    make test-mindspore        # once: the environment
+    .venv/bin/python bench/mindspore/pairs.py [--keep FOLDER] [--verbose]
+
+A healthy pair counts as right where nothing is called different; a mistake where the first finding names it. Exit
+status 1 if a pair or a mistake is not answered so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+NETWORKS_OF = ROOT / "tests/framework_pairs"
+sys.path.insert(0, str(NETWORKS_OF))
+
+from common import MISTAKES, NETWORKS, is_named  # noqa: E402
+
+from msprobe.diagnose.runs import compare_runs  # noqa: E402
+
+
+def main() -> int:
+    """Record what is not there yet, compare, print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", type=Path, help="folder of the dumps; what is there is not recorded again")
+    parser.add_argument("--mindspore", default=str(ROOT / ".venv-mindspore/bin/python"), metavar="PYTHON")
+    parser.add_argument("--level", default="mix", choices=("L0", "L1", "mix"), help="what is recorded (mix)")
+    parser.add_argument("--verbose", action="store_true", help="the first finding of each")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as own:
+        return _measured(chosen.keep or Path(own), chosen)
+
+
+def _measured(folder: Path, chosen: argparse.Namespace) -> int:
+    for side, python, script in (
+        ("mindspore", chosen.mindspore, "networks_mindspore.py"),
+        ("pytorch", sys.executable, "networks_pytorch.py"),
+    ):
+        if not (folder / side).exists():
+            subprocess.run(
+                [python, NETWORKS_OF / script, folder / side, "--level", chosen.level],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+    wrong = []
+    for name in NETWORKS:
+        verdict = compare_runs(folder / "mindspore" / name, folder / "pytorch" / name)
+        if verdict.status != "agree":
+            wrong.append(f"{name}: {verdict.status}: {_first(verdict)}")
+        if chosen.verbose:
+            print(f"{name:24} {verdict.status:10} {_first(verdict)}", flush=True)
+    missed = []
+    for name, mistake, words in MISTAKES:
+        verdict = compare_runs(folder / "mindspore" / f"{name}+{mistake}", folder / "pytorch" / name)
+        if not is_named(verdict, words):
+            missed.append(f"{name}+{mistake}: {verdict.status}: {_first(verdict)}")
+        if chosen.verbose:
+            print(f"{name + '+' + mistake:24} {verdict.status:10} {_first(verdict)}", flush=True)
+    print(f"healthy pairs called different: {len(wrong)} of {len(NETWORKS)}")
+    print(f"mistakes named first: {len(MISTAKES) - len(missed)} of {len(MISTAKES)}")
+    for line in (*wrong, *missed):
+        print(f"  {line}")
+    return int(bool(wrong or missed))
+
+
+def _first(verdict: Any) -> str:
+    return f"{verdict.findings[0].kind}: {verdict.findings[0].message}"[:150] if verdict.findings else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Between two frameworks: a loss that each side computes by calls of its own, and that comes to something else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
+from msprobe.diagnose.differences.records import is_floating, numel
+from msprobe.diagnose.differences.words import named, ratio_in_words
+from msprobe.diagnose.evidence import OneSide, Seen
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.timeline import Event, Slot
+from msprobe.diagnose.wording import Wording
+
+
+def look_for_lone_ends(scene: Scene) -> None:
+    """Suspect the calls that make the last number of the forward pass on both sides, where none of them has a partner
+    and nothing before them differs: what takes their result is the backward pass, which cannot name them.
+    """
+    if not scene.comparer.crossing or not scene.has_values or "forward" in scene.tainted:
+        return
+    pairing = scene.pairing
+    here, there = _last_number(pairing.alone(), scene, 0), _last_number(pairing.missing(), scene, 1)
+    if here is None or there is None:
+        return
+    differences = scene.comparer.between(_numbers(here), _numbers(there))
+    difference = next((one for one in differences if one.what == "value" and not scene.is_rounding(one)), None)
+    if difference is None:
+        return
+    mine = scene.chain(here, scene.makers, pairing.partner)
+    theirs = scene.chain(there, scene.other_makers, pairing.back)
+    ratio = ratio_in_words(difference.left, difference.right)
+    text = Wording("the candidate calls {} where the reference calls {}", named(mine), named(theirs))
+    text += Wording(": the result is {}", ratio) if ratio else Wording("; the result differs{}", scene.how(difference))
+    facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
+    finding = scene.finding(here, "structure", text, here.name, facts)
+    scene.ledger.add(Suspect(finding, here.index, clear=True, matters=True))
+
+
+def _last_number(lone: Sequence[Event], scene: Scene, side: int) -> Event | None:
+    """The last call of one side alone that gives a single number which no call of the forward pass takes."""
+    for event in reversed(lone):
+        if event.direction != "forward" or not event.is_call or operation(event.stem) in _IDLE:
+            continue
+        timeline = (scene.pairing.candidate, scene.pairing.reference)[side]
+        if _numbers(event) and timeline.backward_of(event) is not None:
+            return event
+    return None
+
+
+_IDLE = operators.IDLE | operators.FILLS | operators.CASTS
+
+
+def _numbers(event: Event) -> list[Slot]:
+    return [("output.0", leaf) for _, leaf in event.outputs() if is_floating(leaf) and numel(leaf) == 1][:1]

@@ -1,0 +1,58 @@
+"""Networks as users of each framework write them: healthy pairs agree, mistakes are named first.
+
+A few of those that `bench/mindspore/pairs.py` compares; MindSpore is in the environment that runs this.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
+pytestmark = pytest.mark.mindspore
+
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS / "twins"), str(TESTS / "framework_pairs")]
+
+from common import MISTAKES, NETWORKS, is_named  # noqa: E402
+from record_twins import interpreters  # noqa: E402
+
+from msprobe.diagnose.runs import compare_runs  # noqa: E402
+
+HEALTHY = ("mlp-relu", "mlp-tanh", "attention-fused", "places", "branches")
+PLANTED = [one for one in MISTAKES if one[:2] in (("gelu", "form"), ("branches", "detach"), ("places", "position"))]
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = interpreters()
+    if found is None:
+        pytest.skip("PyTorch is not installed here, nor in .venv; set PYTORCH_PYTHON to a Python that has it")
+    folder = tmp_path_factory.mktemp("pairs")
+    names = dict.fromkeys([*HEALTHY, *(name for name, _, _ in PLANTED)])
+    wanted = {"mindspore": [*HEALTHY, *(f"{name}+{wrong}" for name, wrong, _ in PLANTED)], "pytorch": list(names)}
+    for side, python in found.items():
+        script = TESTS / "framework_pairs" / f"networks_{side}.py"
+        subprocess.run([python, script, folder / side, *wanted[side]], check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_network_that_both_write_in_their_own_way_agrees(dumps: Path, name: str) -> None:
+    pair = dumps / "mindspore" / name, dumps / "pytorch" / name
+    for candidate, reference in (pair, pair[::-1]):
+        assert compare_runs(candidate, reference).status == "agree"
+
+
+@pytest.mark.parametrize(("name", "wrong", "words"), PLANTED)
+def test_a_mistake_is_named_first(dumps: Path, name: str, wrong: str, words: tuple[str, ...]) -> None:
+    verdict = compare_runs(dumps / "mindspore" / f"{name}+{wrong}", dumps / "pytorch" / name)
+    assert is_named(verdict, words), [one.message for one in verdict.findings]
+
+
+def test_there_are_as_many_pairs_as_the_bench_says() -> None:
+    assert len(NETWORKS) == len(set(NETWORKS)) == 20
+    assert {name for name, _, _ in MISTAKES} <= set(NETWORKS)
