@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -33,8 +33,10 @@ def ends_of(written: Written, places: Mapping[Place, int] | None = None) -> tupl
     for source, side in written.sides:
         order, names = side.tree.order, side.tree.names
         index = written.comparison.index if written.comparison is not None and source == "NPU" else None
+        # The ranks of groups are those that have a call in it: not what each of 1,024 ranks names.
         calls = tuple(
-            Call(node, names[node], side.exchanges[node]) for node in sorted(side.exchanges, key=lambda one: order[one])
+            Call(node, names[node], tuple(replace(one, ranks=()) for one in side.exchanges[node]))
+            for node in sorted(side.exchanges, key=lambda one: order[one])
         )
         rated: dict[int, str] = {}
         for call in calls:
@@ -48,12 +50,12 @@ def ends_of(written: Written, places: Mapping[Place, int] | None = None) -> tupl
     return tuple(found)
 
 
-def find_partners(graphs: Sequence[tuple[Ends, ...]]) -> tuple[list[list[dict[int, Any]]], int]:
+def find_partners(graphs: Sequence[tuple[Ends, ...]]) -> tuple[list[list[Mapping[int, Any]]], int]:
     """For each graph of one step and each of its sides, by node, what files hold as ``matched_distributed``.
 
     With it, how many transfers between two ranks found no other end.
     """
-    found: list[list[dict[int, Any]]] = [[{} for _ in ends] for ends in graphs]
+    found: list[list[Mapping[int, Any]]] = [[{} for _ in ends] for ends in graphs]
     if len(graphs) < 2:
         return found, 0
     lost = 0

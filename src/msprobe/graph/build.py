@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -80,13 +80,13 @@ def _finish(
     additions = _additions(graphs)
     if request.file_type == "db":
         path = output / f"{verb}_{time}.vis.db"
-        rows = {
-            id_of(ends.source, ends.step, ends.rank, call.name): found[call.node]
+        rows = (
+            (id_of(ends.source, ends.step, ends.rank, call.name), found[call.node])
             for built, sides in zip(graphs, additions, strict=True)
             for ends, found in zip(built.ends, sides, strict=True)
             for call in ends.calls
             if call.node in found
-        }
+        )
         write_vis_db(path, [built.part for built in graphs if built.part is not None], rows)
         return [path]
     made: list[Path] = []
@@ -103,9 +103,9 @@ def _finish(
     return made
 
 
-def _additions(graphs: Sequence[Built]) -> list[list[dict[int, Any]]]:
+def _additions(graphs: Sequence[Built]) -> list[list[Mapping[int, Any]]]:
     """For each graph and each of its sides, by node, the partners of communication calls in other ranks."""
-    found: list[list[dict[int, Any]]] = [[] for _ in graphs]
+    found: list[list[Mapping[int, Any]]] = [[] for _ in graphs]
     for step in dict.fromkeys(built.pair[0].step for built in graphs):
         places = [place for place, built in enumerate(graphs) if built.pair[0].step == step]
         sides, lost = find_partners([graphs[place].ends for place in places])

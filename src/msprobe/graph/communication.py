@@ -3,13 +3,18 @@
 Calls answer to each other by their order: those of two ranks that send and receive, and those of one kind in one
 process group. Words and shape of what is written: mindstudio-probe 8.1.1. A call without a group belongs to the default
 one.
+
+Those that exchanged data are one :class:`Meeting`, which all of them share, as each of 1,024 ranks that listed the
+others would cost the square of their number in memory and in files.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 SENDS = frozenset(("send", "isend"))
@@ -20,6 +25,9 @@ _TO_ONE = {"gather": "dst", "reduce": "dst"}
 _PLACE_OF_ONE = {"send": 1, "isend": 1, "recv": 1, "irecv": 1, "broadcast": 1, "reduce": 1, "scatter": 2, "gather": 2}
 _DEFAULT_GROUP = "default"
 SEND, RECEIVE, BOTH = "send", "receive", "send_receive"
+#: So many partners of a call are written one by one, as viewers show them in a menu; of more, all are named together.
+MOST_LISTED = 32
+_KNOWN_GROUPS = 4096
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,13 @@ def _group(leaf: Any) -> tuple[str, tuple[int, ...]] | None:
         return None
     ranks = leaf.get("group_ranks")
     found = tuple(rank for rank in ranks if type(rank) is int) if isinstance(ranks, list) else ()
-    return str(leaf.get("group_id") or list(found)), found
+    return _one_group(str(leaf.get("group_id") or ""), found)
+
+
+@lru_cache(_KNOWN_GROUPS)
+def _one_group(name: str, ranks: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    """A group, which thousands of calls name, once in memory."""
+    return name or str(list(ranks)), ranks
 
 
 def _whole(leaf: Any) -> int | None:
@@ -97,38 +111,122 @@ Rated = Callable[[int, int], str]
 """What is shown of a node of a rank: its index or overflow level, as text."""
 
 
-def partners(ranks: Mapping[int, Sequence[Call]], rated: Rated) -> tuple[dict[int, dict[int, Any]], int]:
-    """For each rank, by node, what files hold as ``matched_distributed``; and how many transfers found no partner."""
-    known: dict[Hashable, dict[int, Call]] = {}
-    todo: list[tuple[int, Call, list[tuple[Exchange, Hashable]]]] = []
+@dataclass(eq=False)
+class Meeting:
+    """The calls that exchanged data with each other, by rank; ``rated`` is what is shown of them."""
+
+    rated: Rated
+    calls: dict[int, Call] = field(default_factory=dict)
+
+    def listed(self, rank: int) -> dict[str, list[str]]:
+        """What is shown of the calls of other ranks than ``rank``, and their names, by rank: of all, or of
+        ``MOST_LISTED``, those first of which there is something else to show than of most.
+        """
+        if len(self.calls) <= MOST_LISTED + 1:
+            return {str(other): list(told) for other, told in self._told.items() if other != rank}
+        chosen = sorted(islice((other for other in self._rarest if other != rank), MOST_LISTED))
+        return {str(other): list(self._told[other]) for other in chosen}
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The names of the calls, each with its ranks as :func:`in_runs` gives them."""
+        found: dict[str, list[int]] = {}
+        for rank, call in self.calls.items():
+            found.setdefault(call.name, []).append(rank)
+        return {name: in_runs(ranks) for name, ranks in found.items()}
+
+    @cached_property
+    def _told(self) -> dict[int, tuple[str, str]]:
+        return {rank: (self.rated(rank, call.node), call.name) for rank, call in self.calls.items()}
+
+    @cached_property
+    def _rarest(self) -> list[int]:
+        """Enough ranks for the list of each: those first of which there is something to show that few others have."""
+        count = Counter(text for text, _ in self._told.values())
+        return sorted(self._told, key=lambda rank: (count[self._told[rank][0]], rank))[: MOST_LISTED + 1]
+
+
+def in_runs(ranks: Sequence[int]) -> str:
+    """Ranks as text, those in equal distances as one run: ``0-1023``, or ``0-1016/8`` for each eighth.
+
+    >>> in_runs([0, 1, 2, 3, 9]), in_runs([0, 8, 16, 24]), in_runs([5])
+    ('0-3, 9', '0-24/8', '5')
+    """
+    left = sorted(ranks)
+    words: list[str] = []
+    at = 0
+    while at < len(left):
+        end = at + 1
+        step = left[end] - left[at] if end < len(left) else 0
+        while end < len(left) and left[end] - left[end - 1] == step:
+            end += 1
+        if end - at < 3:
+            end = at + 1  # two ranks are no run
+        distance = "" if step == 1 else f"/{step}"
+        words.append(str(left[at]) if end == at + 1 else f"{left[at]}-{left[end - 1]}{distance}")
+        at = end
+    return ", ".join(words)
+
+
+Transfer = tuple[str, Meeting]
+"""One of the transfers of a call: ``send``, ``receive`` or ``send_receive``, and who took part in it."""
+
+
+def transfers(ranks: Mapping[int, Sequence[Call]], rated: Rated) -> tuple[dict[int, dict[int, list[Transfer]]], int]:
+    """For each rank, by node, the transfers that have another end; and how many between two ranks have none."""
+    known: dict[Hashable, Meeting] = {}
+    found: dict[int, dict[int, list[Transfer]]] = {}
+    pending: list[tuple[int, Call, Exchange, Meeting]] = []
     for rank, calls in ranks.items():
         count: Counter[Hashable] = Counter()
         for call in calls:
-            keyed: list[tuple[Exchange, Hashable]] = []
             for exchange in call.exchanges:
                 key = _key(rank, exchange)
-                full: Hashable = (key, count[key])
+                meeting = known.setdefault((key, count[key]), Meeting(rated))
                 count[key] += 1
-                known.setdefault(full, {})[rank] = call
-                keyed.append((exchange, full))
-            todo.append((rank, call, keyed))
-    found: dict[int, dict[int, Any]] = {}
+                meeting.calls[rank] = call
+                pending.append((rank, call, exchange, meeting))
     alone = 0
-    for rank, call, keyed in todo:
-        items = []
-        for exchange, full in keyed:
-            others = {
-                str(other): [rated(other, there.node), there.name]
-                for other, there in known[full].items()
-                if other != rank
-            }
-            if exchange.peer is not None and exchange.peer != rank and not others:
-                alone += 1
-            if others:
-                items.append({"communications_type": _kind(rank, exchange), "nodes_info": others})
-        if items:
-            found.setdefault(rank, {})[call.node] = items[0] if len(items) == 1 else items
+    for rank, call, exchange, meeting in pending:
+        if len(meeting.calls) > 1:
+            found.setdefault(rank, {}).setdefault(call.node, []).append((_kind(rank, exchange), meeting))
+        elif exchange.peer is not None and exchange.peer != rank:
+            alone += 1
     return found, alone
+
+
+class Partners(Mapping[int, Any]):
+    """What files hold as ``matched_distributed`` of a rank, by node. It is made when it is asked for."""
+
+    def __init__(self, rank: int, by_node: Mapping[int, list[Transfer]]) -> None:
+        self._rank = rank
+        self._by_node = by_node
+
+    def __getitem__(self, node: int) -> Any:
+        items = [self._item(kind, meeting) for kind, meeting in self._by_node[node]]
+        return items[0] if len(items) == 1 else items
+
+    def _item(self, kind: str, meeting: Meeting) -> dict[str, Any]:
+        item: dict[str, Any] = {"communications_type": kind, "nodes_info": meeting.listed(self._rank)}
+        if len(item["nodes_info"]) < len(meeting.calls) - 1:
+            item["all_nodes"] = meeting.names
+        return item
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._by_node)
+
+    def __len__(self) -> int:
+        return len(self._by_node)
+
+
+def partners(ranks: Mapping[int, Sequence[Call]], rated: Rated) -> tuple[dict[int, Partners], int]:
+    """For each rank, by node, what files hold as ``matched_distributed``; and how many transfers found no partner.
+
+    ``nodes_info`` lists the partners one by one. Where they are more than ``MOST_LISTED``, it has so many of them, and
+    ``all_nodes`` the names of all nodes that took part, each with its ranks as text (:func:`in_runs`).
+    """
+    found, alone = transfers(ranks, rated)
+    return {rank: Partners(rank, by_node) for rank, by_node in found.items()}, alone
 
 
 def _key(rank: int, exchange: Exchange) -> Hashable:

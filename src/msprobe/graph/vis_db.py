@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,10 +76,10 @@ def write_part(path: Path, written: Written) -> DbPart:
     return DbPart(path, side.step, side.rank, side.tree.micro_step_count, config)
 
 
-def write_vis_db(path: Path, parts: Sequence[DbPart], additions: Mapping[str, Any]) -> None:
+def write_vis_db(path: Path, parts: Sequence[DbPart], additions: Iterable[tuple[str, Any]]) -> None:
     """Make one database of all parts, whose files are used up; it appears under its name when it is whole.
 
-    ``additions``: the partners of communication calls in other ranks, by the ids of their rows. Raises PathError.
+    ``additions``: ids of rows of communication calls with their partners in other ranks. Raises PathError.
     """
     whole = parts[0].path
     with _growing(whole, path) as database:
@@ -90,7 +90,7 @@ def write_vis_db(path: Path, parts: Sequence[DbPart], additions: Mapping[str, An
             database.commit()
             database.execute("DETACH part")
             part.path.unlink()
-        rows = ((_json(found), key) for key, found in additions.items())
+        rows = ((_json(found), key) for key, found in additions)
         database.executemany("UPDATE tb_nodes SET matched_distributed = ? WHERE id = ?", rows)
         kind, task, tips, overflow, colours = parts[-1].config
         micro_steps = max(part.micro_steps for part in parts)

@@ -231,12 +231,13 @@ def compare(
     from msprobe.lockstep.comparing import compared
     from msprobe.store.reader import open_dump, open_dumps
 
-    open_dumps((candidate, reference) if noise is None else (candidate, reference, noise))
+    left, right, *healthy = open_dumps((candidate, reference) if noise is None else (candidate, reference, noise))
 
     def run(one: StrPath, other: StrPath) -> diagnosed.Verdict:
-        return compare_runs(one, other, progress, noise=noise, layout=layout, jobs=jobs)
+        second = healthy[0] if healthy else None
+        return compare_runs(one, other, progress, noise=second, layout=layout, jobs=jobs)
 
-    verdict, one, other = readable_verdict(lambda one, other: compared(one, other, progress, run), candidate, reference)
+    verdict, one, other = readable_verdict(lambda one, other: compared(one, other, progress, run), left, right)
     values = _values(verdict)
     # Paths as they were given: what could be read of them is in the notes.
     values |= {"candidate": str(candidate), "reference": str(reference)}

@@ -16,14 +16,18 @@ from msprobe.store.part import DumpPart
 
 _STEP = re.compile(r"step(\d+)")
 _RANK = re.compile(r"rank(\d*)")
-_PROCESS = re.compile(r"proc\d+")
+_RANK_OR_PROCESS = re.compile(r"rank\d*|proc\d+")
+_TELLING = frozenset((layout.DUMP_FILE, layout.DEBUG_FILE, layout.STACK_FILE, layout.CONSTRUCT_FILE))
 
 
 @dataclass(frozen=True)
 class _Folder:
+    """The folder of a rank. ``links``: what of it, or of the folder of its step, is a symbolic link."""
+
     path: Path
     step: int | None
     rank: int | str
+    links: tuple[Path, ...] = ()
 
 
 class Dump:
@@ -35,9 +39,15 @@ class Dump:
     """
 
     def __init__(
-        self, path: Path, folders: list[_Folder], kind: layout.Kind | None, hollow: Sequence[_Folder] = ()
+        self,
+        path: Path,
+        folders: list[_Folder],
+        kind: layout.Kind | None,
+        hollow: Sequence[_Folder] = (),
+        given: str | None = None,
     ) -> None:
         self.path = path
+        self._given = str(path) if given is None else given
         #: Step and rank of folders that have files of a dump, and no ``dump.json``.
         self.hollow = tuple((folder.step, folder.rank) for folder in hollow)
         self._kind = kind
@@ -52,7 +62,8 @@ class Dump:
         return str(self.path)
 
     def __str__(self) -> str:
-        return str(self.path)
+        """The path as it was given."""
+        return self._given
 
     @property
     def steps(self) -> list[int | None]:
@@ -76,7 +87,7 @@ class Dump:
         first. ``partial``: read what is whole of a file that is cut off.
         """
         chosen = self._step(step)
-        ranks = self.ranks(chosen)
+        ranks = self._ranks[chosen]
         if rank is None:
             if len(ranks) != 1:
                 raise InvalidInputError(f'"{self.path}" has the ranks {_listed(ranks)}; name one of them.')
@@ -114,7 +125,7 @@ class Dump:
     def _step(self, step: int | None) -> int | None:
         if step in self._ranks:
             return step
-        steps = self.steps
+        steps = list(self._ranks)
         if step is None and len(steps) == 1:
             return steps[0]
         if step is None:
@@ -125,7 +136,8 @@ class Dump:
 def open_dump(path: StrPath) -> Dump:
     """Open a dump by its root, by the folder of a step or of a rank, or by a ``dump.json`` or ``debug.json``.
 
-    One that is open is given back. Raises PathError if there is no dump.
+    One that is open is given back: who opens a dump hands it on, as each folder of it is looked at. Raises PathError
+    if there is no dump.
     """
     if isinstance(path, Dump):
         return path
@@ -134,14 +146,14 @@ def open_dump(path: StrPath) -> Dump:
         if given.name not in (layout.DUMP_FILE, layout.DEBUG_FILE):
             raise _no_dump(given, f'"{given}" must be named {layout.DUMP_FILE} or {layout.DEBUG_FILE}, or be a folder.')
         kind: layout.Kind = "dump" if given.name == layout.DUMP_FILE else "debug"
-        return Dump(given, [_rank_folder(given.parent)], kind)
+        return Dump(given, [_rank_folder(given.parent)], kind, given=os.fspath(path))
     if given.exists() and not given.is_dir():
         raise PathError(f'"{given}" is neither a file nor a folder; give the folder of a dump.')
     if not given.is_dir():
         raise _no_dump(given, f'"{given}" does not exist.', f"Give the folder of a dump or its {layout.DUMP_FILE}.")
     try:
         folders, hollow = _folders(given)
-        _check_links(given, [folder.path for folder in folders])
+        _check_links(given, folders)
     except OSError as problem:
         raise PathError(f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
     if not folders:
@@ -153,7 +165,7 @@ def open_dump(path: StrPath) -> Dump:
                 "one of them."
             )
         raise _no_dump(given, message, f'Its folder "{inner[0]}" may be the dump.' if inner else "")
-    return Dump(given, folders, None, hollow)
+    return Dump(given, folders, None, hollow, os.fspath(path))
 
 
 def open_dumps(paths: Sequence[StrPath]) -> list[Dump]:
@@ -179,37 +191,49 @@ def _no_dump(given: Path, message: str, otherwise: str = "") -> PathError:
 
 
 def _folders(given: Path) -> tuple[list[_Folder], list[_Folder]]:
-    """The folders of ranks that hold a dump, and those that have lost it."""
+    """The folders of ranks that hold a dump, and those that have lost it. Each is looked at once."""
     if _kinds(given):
         return [_rank_folder(given)], []
     in_steps = [
-        folder for step in _sub_folders(given, _STEP) for folder in _ranks_in(step, int(step.name.removeprefix("step")))
+        folder
+        for step, is_link in _sub_folders(given, _STEP)
+        for folder in _ranks_in(step, int(step.name.removeprefix("step")), (step,) if is_link else ())
     ]
-    with_dump = [folder for folder in in_steps if _kinds(folder.path)]
+    with_dump, hollow = _sorted_out(in_steps)
     if not with_dump:
         match = _STEP.fullmatch(_own_name(given))
-        in_steps = _ranks_in(given, int(match.group(1)) if match else None)
-        with_dump = [folder for folder in in_steps if _kinds(folder.path)]
-    return with_dump, [folder for folder in in_steps if folder not in with_dump and _has_remains(folder.path)]
+        with_dump, hollow = _sorted_out(_ranks_in(given, int(match.group(1)) if match else None))
+    return with_dump, hollow
 
 
-def _check_links(given: Path, folders: list[Path]) -> None:
+def _sorted_out(folders: list[_Folder]) -> tuple[list[_Folder], list[_Folder]]:
+    """Those that hold a dump, and those that hold other files that only a dump has."""
+    with_dump: list[_Folder] = []
+    hollow: list[_Folder] = []
+    for folder in folders:
+        names = _names_in(folder.path)
+        if _kinds_of(names):
+            with_dump.append(folder)
+        elif not names.isdisjoint((layout.STACK_FILE, layout.CONSTRUCT_FILE)):
+            hollow.append(folder)
+    return with_dump, hollow
+
+
+def _check_links(given: Path, folders: list[_Folder]) -> None:
     """Raises InvalidInputError where a folder of a step or of a rank is a link out of the dump."""
-    suspects = [place for place in dict.fromkeys([*(one.parent for one in folders), *folders]) if place.is_symlink()]
-    suspects = [place for place in suspects if given in place.parents]
+    found = dict.fromkeys(place for folder in folders for place in folder.links)
+    suspects = sorted(found, key=lambda place: len(place.parts))
     if suspects and not any(map(links.is_marked, (given, given.absolute().parent))):
         for place in suspects:
             links.check_link(place, given)
 
 
-def _has_remains(folder: Path) -> bool:
-    """True for a folder with other files that only a dump has."""
-    return any(os.path.lexists(folder / name) for name in (layout.STACK_FILE, layout.CONSTRUCT_FILE))
-
-
-def _ranks_in(step: Path, number: int | None) -> list[_Folder]:
-    found = [*_sub_folders(step, _RANK), *_sub_folders(step, _PROCESS)]
-    return [_Folder(folder, number, _rank_of(folder.name)) for folder in found]
+def _ranks_in(step: Path, number: int | None, links_above: tuple[Path, ...] = ()) -> list[_Folder]:
+    found = sorted(_sub_folders(step, _RANK_OR_PROCESS), key=lambda one: _RANK.fullmatch(one[0].name) is None)
+    return [
+        _Folder(folder, number, _rank_of(folder.name), (*links_above, folder) if is_link else links_above)
+        for folder, is_link in found
+    ]
 
 
 def _rank_folder(folder: Path) -> _Folder:
@@ -228,17 +252,40 @@ def _own_name(folder: Path) -> str:
 
 def _kinds(folder: Path) -> list[layout.Kind]:
     """What a folder holds: a dump, debug variables, or both."""
-    journals = [path.name for path in layout.journals(folder)]
+    return _kinds_of(_names_in(folder))
+
+
+def _names_in(folder: Path) -> set[str]:
+    """The names in a folder that say what it holds. Raises OSError."""
+    with os.scandir(folder) as entries:
+        return {
+            entry.name
+            for entry in entries
+            if entry.name in _TELLING or (layout.is_journal(entry.name) and entry.is_file(follow_symlinks=False))
+        }
+
+
+def _kinds_of(names: set[str]) -> list[layout.Kind]:
     found: list[layout.Kind] = []
-    if os.path.lexists(folder / layout.DUMP_FILE) or any(name.startswith("dump-") for name in journals):
+    if layout.DUMP_FILE in names or any(name.startswith("dump-") for name in names):
         found.append("dump")
-    if os.path.lexists(folder / layout.DEBUG_FILE) or any(name.startswith("debug-") for name in journals):
+    if layout.DEBUG_FILE in names or any(name.startswith("debug-") for name in names):
         found.append("debug")
     return found
 
 
-def _sub_folders(folder: Path, name: re.Pattern[str]) -> list[Path]:
-    return sorted(entry for entry in folder.iterdir() if name.fullmatch(entry.name) and entry.is_dir())
+def _sub_folders(folder: Path, name: re.Pattern[str]) -> list[tuple[Path, bool]]:
+    """The folders of such names, by name, and whether each is a symbolic link."""
+    with os.scandir(folder) as entries:
+        found = [
+            (entry.name, entry.is_symlink()) for entry in entries if name.fullmatch(entry.name) and _leads_on(entry)
+        ]
+    return [(folder / name, is_link) for name, is_link in sorted(found)]
+
+
+def _leads_on(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder, or a link to one; a link that leads in a circle is none."""
+    return Path(entry.path).is_dir() if entry.is_symlink() else entry.is_dir()
 
 
 def _place_order(place: tuple[int | None, int | str]) -> tuple[int, int, int, str]:

@@ -7,13 +7,13 @@ from typing import Any
 
 from msprobe.diagnose.verdict.common import Step
 from msprobe.errors import MsprobeError
-from msprobe.graph.communication import BOTH, RECEIVE, SEND, Call, exchanges_of, partners
+from msprobe.graph.communication import BOTH, RECEIVE, SEND, Call, Transfer, exchanges_of, transfers
 from msprobe.store.reader import Dump
 
 _DIRECTIONS = {SEND: "send", RECEIVE: "receive", BOTH: "both"}
 #: Steps whose exchanges stay known.
 _MOST_STEPS = 8
-_Partners = dict[tuple[int, str], list[dict[str, Any]]]
+_Transfers = dict[tuple[int, str], list[Transfer]]
 
 
 class Exchanges:
@@ -21,7 +21,7 @@ class Exchanges:
 
     def __init__(self, dump: Dump) -> None:
         self._dump = dump
-        self._known: dict[Step, _Partners] = {}
+        self._known: dict[Step, _Transfers] = {}
         self._lock = threading.Lock()
 
     def of(self, step: Step, rank: int | str, name: str) -> list[dict[str, Any]]:
@@ -33,9 +33,15 @@ class Exchanges:
                 if len(self._known) >= _MOST_STEPS:
                     self._known.pop(next(iter(self._known)))
                 self._known[step] = self._read(step)
-            return self._known[step].get((rank, name), [])
+            found = self._known[step].get((rank, name), [])
+        return [
+            {"rank": other, "name": there.name, "direction": _DIRECTIONS[kind]}
+            for kind, meeting in found
+            for other, there in meeting.calls.items()
+            if other != rank
+        ]
 
-    def _read(self, step: Step) -> _Partners:
+    def _read(self, step: Step) -> _Transfers:
         calls: dict[int, list[Call]] = {}
         for rank in self._dump.ranks(step):
             if not isinstance(rank, int):
@@ -44,18 +50,13 @@ class Exchanges:
                 calls[rank] = _calls(self._dump, step, rank)
             except MsprobeError:
                 continue  # what cannot be read is told where that rank is shown
-        found: _Partners = {}
-        told, _ = partners(calls, lambda rank, node: "")
-        for rank, by_node in told.items():
-            names = {call.node: call.name for call in calls[rank]}
-            for node, items in by_node.items():
-                for item in items if isinstance(items, list) else [items]:
-                    direction = _DIRECTIONS.get(item["communications_type"], "both")
-                    found.setdefault((rank, names[node]), []).extend(
-                        {"rank": int(other), "name": info[1], "direction": direction}
-                        for other, info in item["nodes_info"].items()
-                    )
-        return found
+        told, _ = transfers(calls, lambda rank, node: "")
+        return {
+            (rank, call.name): told[rank][call.node]
+            for rank, of_rank in calls.items()
+            for call in of_rank
+            if call.node in told.get(rank, {})
+        }
 
 
 def _calls(dump: Dump, step: Step, rank: int) -> list[Call]:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from command_line import call
 from graph_models import compare_file, nodes_of
+from growth import MOST_EXPONENT, calls_in, exponent_of, most_bytes_in
 from hand_made import tensor, write_part
+from hypothesis import given
+from hypothesis import strategies as st
 
-from msprobe.graph.communication import Call, exchanges_of, partners
+from msprobe.graph.communication import MOST_LISTED, Call, exchanges_of, in_runs, partners
 from msprobe.graph.graph_files import read_graph_file
 
 _GROUP = {"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": "g"}
@@ -170,3 +173,81 @@ def test_other_frameworks_need_a_layer_mapping(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "different frameworks need --layer_mapping" in done.stderr
     assert call(*words, "-lm").returncode == 0
+
+
+_COLLECTIVE = "Distributed.all_reduce.0.forward"
+
+
+def of_one_group(ranks: int, rated: Any = lambda rank, node: "0") -> dict[int, Any]:
+    """What files hold of a collective over so many ranks, by rank."""
+    group = {"type": "torch.ProcessGroup", "group_ranks": list(range(ranks)), "group_id": "g"}
+    exchanges = exchanges_of(_COLLECTIVE, record(group=group))
+    result, _ = partners({rank: [Call(0, _COLLECTIVE, exchanges)] for rank in range(ranks)}, rated)
+    return {rank: by_node[0] for rank, by_node in result.items()}
+
+
+def test_a_small_group_lists_all_its_partners_and_nothing_else() -> None:
+    for rank, one in of_one_group(MOST_LISTED + 1).items():
+        others = [str(other) for other in range(MOST_LISTED + 1) if other != rank]
+        assert one == {
+            "communications_type": "send_receive",
+            "nodes_info": {other: ["0", _COLLECTIVE] for other in others},
+        }
+
+
+def test_a_large_group_lists_some_partners_and_names_all_at_once() -> None:
+    for rank, one in of_one_group(100).items():
+        assert len(one["nodes_info"]) == MOST_LISTED
+        assert str(rank) not in one["nodes_info"]
+        assert one["all_nodes"] == {_COLLECTIVE: "0-99"}
+
+
+def test_of_a_large_group_the_partner_that_is_unlike_the_others_is_listed() -> None:
+    found = of_one_group(100, lambda rank, node: "1" if rank == 77 else "0")
+    assert all(one["nodes_info"]["77"] == ["1", _COLLECTIVE] for rank, one in found.items() if rank != 77)
+
+
+@pytest.mark.parametrize("cost", ["bytes", "memory", "calls"])
+def test_partners_grow_with_the_ranks_and_no_faster(cost: str) -> None:
+    def made(ranks: int) -> dict[int, Any]:
+        return of_one_group(ranks)
+
+    costs = {
+        "bytes": lambda ranks: len(json.dumps(made(ranks))),
+        "memory": lambda ranks: most_bytes_in(lambda: made(ranks)),
+        "calls": lambda ranks: calls_in(lambda: made(ranks)),
+    }
+    assert exponent_of(costs[cost], 64, 512) <= MOST_EXPONENT
+
+
+def _ranks_of(text: str) -> list[int]:
+    found: list[int] = []
+    for word in text.split(", "):
+        ends, _, step = word.partition("/")
+        first, _, last = ends.partition("-")
+        found += range(int(first), int(last or first) + 1, int(step or 1))
+    return found
+
+
+@given(st.sets(st.integers(0, 60), min_size=1))
+def test_ranks_in_runs_are_the_same_ranks(ranks: set[int]) -> None:
+    assert _ranks_of(in_runs(sorted(ranks, reverse=True))) == sorted(ranks)
+
+
+@pytest.mark.parametrize("form", ["vis", "db"])
+def test_a_large_group_in_a_file_reads_back(tmp_path: Path, form: str) -> None:
+    count = MOST_LISTED + 3
+    group = {"type": "torch.ProcessGroup", "group_ranks": list(range(count)), "group_id": "g"}
+    for rank in range(count):
+        write_part(tmp_path / "a" / f"rank{rank}", {_COLLECTIVE: record(group=group)}, construct={_COLLECTIVE: None})
+    words = ["graph_visualize", "-tp", tmp_path / "a"]
+    if form == "vis":
+        (tmp_path / "one.json").write_text(json.dumps({"npu_path": str(tmp_path / "a")}))
+        words = ["-f", "pytorch", "graph", "-i", tmp_path / "one.json"]
+    assert call(*words, "-o", tmp_path / "out").returncode == 0
+    graphs = [graph for file in (tmp_path / "out").iterdir() for graph in read_graph_file(file).graphs]
+    assert len(graphs) == count
+    for graph in graphs:
+        found = graph.nodes[_COLLECTIVE].communication
+        assert found["all_nodes"] == {_COLLECTIVE: f"0-{count - 1}"}
+        assert len(found["nodes_info"]) == MOST_LISTED

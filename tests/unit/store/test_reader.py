@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from growth import MOST_EXPONENT, calls_in, exponent_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -441,3 +442,43 @@ def test_a_file_on_one_line_may_be_nested_deeply(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "dump.json").write_text(json.dumps({**HEADER, "data": {"Torch.sum.0.forward": {"output": deep}}}))
     assert open_dump(folder).part().record("Torch.sum.0.forward")["output"] == deep
+
+
+def _empty_dump(folder: Path, steps: int, ranks: int) -> Path:
+    for step in range(steps):
+        for rank in range(ranks):
+            place = folder / f"step{step}" / f"rank{rank}"
+            place.mkdir(parents=True)
+            # Each fourth has lost its dump.json.
+            (place / ("stack.json" if rank % 4 == 3 else "dump.json")).write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("sizes", [((2, 8), (2, 64)), ((2, 8), (16, 8))], ids=["ranks", "steps"])
+def test_opening_grows_with_the_folders_and_no_faster(tmp_path: Path, sizes: tuple[tuple[int, int], ...]) -> None:
+    dumps = {steps * ranks: _empty_dump(tmp_path / f"{steps}x{ranks}", steps, ranks) for steps, ranks in sizes}
+    small, large = sorted(dumps)
+    assert exponent_of(lambda size: calls_in(lambda: open_dump(dumps[size])), small, large) <= MOST_EXPONENT
+    assert len(open_dump(dumps[large]).hollow) == large // 4
+
+
+def test_opening_looks_at_each_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _empty_dump(tmp_path / "run", 2, 8)
+    seen: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda place: [seen.append(os.fspath(place)), scandir(place)][1])
+    dump = open_dump(folder)
+    assert sorted(Path(place).relative_to(folder).as_posix() for place in set(seen)) == sorted(
+        [".", *(f"step{step}" for step in range(2)), *(f"step{s}/rank{r}" for s in range(2) for r in range(8))]
+    )
+    # The folder itself twice: for a dump in it, and for its steps.
+    assert len(seen) == 1 + 1 + 2 + 16
+    assert open_dump(dump) is dump
+    assert len(seen) == 1 + 1 + 2 + 16
+
+
+def test_an_open_dump_is_named_as_it_was_given(tmp_path: Path) -> None:
+    _empty_dump(tmp_path / "run", 1, 1)
+    given = f"{tmp_path}/run/"
+    assert str(open_dump(given)) == given
+    assert os.fspath(open_dump(given)) == given.rstrip("/")
