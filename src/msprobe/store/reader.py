@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msprobe import log
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import links
 from msprobe.paths import StrPath, check_path_form
@@ -142,6 +143,8 @@ def open_dump(path: StrPath) -> Dump:
     try:
         folders, hollow = _folders(given)
         _check_links(given, [folder.path for folder in folders])
+        inside = dict.fromkeys(folder.path.parent for folder in folders if given in folder.path.parents)
+        _say_broken_links({given: None, **inside})
     except OSError as problem:
         raise PathError(f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
     if not folders:
@@ -200,6 +203,19 @@ def _check_links(given: Path, folders: list[Path]) -> None:
     if suspects and not any(map(links.is_marked, (given, given.absolute().parent))):
         for place in suspects:
             links.check_link(place, given)
+
+
+def _say_broken_links(folders: Iterable[Path]) -> None:
+    """A link in the place of a step or of a rank that leads to nothing holds none, and a line says so."""
+    for folder in folders:
+        for entry in sorted(folder.iterdir()):
+            is_expected = any(name.fullmatch(entry.name) for name in (_STEP, _RANK))
+            if is_expected and entry.is_symlink() and not entry.exists():
+                log.once(
+                    ("broken link", str(entry)),
+                    "warning",
+                    f'"{entry}" is a symbolic link to something that is not there: what it stands for is left out.',
+                )
 
 
 def _has_remains(folder: Path) -> bool:
