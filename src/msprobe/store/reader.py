@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msprobe import log
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import links
 from msprobe.paths import StrPath, check_path_form
@@ -284,8 +285,16 @@ def _sub_folders(folder: Path, name: re.Pattern[str]) -> list[tuple[Path, bool]]
 
 
 def _leads_on(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, or a link to one; a link that leads in a circle is none."""
-    return Path(entry.path).is_dir() if entry.is_symlink() else entry.is_dir()
+    """Whether it is a folder, or a link to one. A link that leads nowhere, or in a circle, is none; a line says so."""
+    if not entry.is_symlink():
+        return entry.is_dir()
+    if not os.path.exists(entry.path):
+        log.once(
+            ("broken link", entry.path),
+            "warning",
+            f'"{entry.path}" is a symbolic link to something that is not there: what it stands for is left out.',
+        )
+    return Path(entry.path).is_dir()
 
 
 def _place_order(place: tuple[int | None, int | str]) -> tuple[int, int, int, str]:

@@ -482,3 +482,18 @@ def test_an_open_dump_is_named_as_it_was_given(tmp_path: Path) -> None:
     given = f"{tmp_path}/run/"
     assert str(open_dump(given)) == given
     assert os.fspath(open_dump(given)) == given.rstrip("/")
+
+
+def test_a_link_to_nothing_in_the_place_of_a_step_or_rank_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "step0" / "rank0"
+    folder.mkdir(parents=True)
+    (folder / "dump.json").write_text('{"task": "statistics", "level": "L1", "data": {}}')
+    for link in ("step1", "step0/rank1", "notes"):
+        (tmp_path / link).symlink_to("/nowhere")
+    assert open_dump(tmp_path).steps == [0]
+    said = capsys.readouterr().out
+    assert f'{tmp_path / "step1"}"' in said
+    assert f'{tmp_path / "step0" / "rank1"}"' in said
+    assert "notes" not in said
