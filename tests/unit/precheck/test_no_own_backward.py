@@ -81,3 +81,13 @@ def test_a_recorded_dropout_is_judged_by_what_it_drew(tmp_path: Path, dtype: tor
     assert checked.result[1] == ("pass" if off == 1 else "error"), checked.details
     if off == 1:
         assert checked.result[2] == "pass", checked.details
+
+
+def test_a_call_that_returns_nothing_is_no_error_of_its_record(tmp_path: Path) -> None:
+    def work() -> None:
+        x = torch.zeros(4, 5)
+        x[1:3] = torch.ones(2, 5)
+
+    found = record(tmp_path, work, task="tensor")
+    checked = runner(Task(str(found.folder / "dump.json"), candidate="recorded")).run("Tensor.__setitem__.0")
+    assert checked.result[1] == "SKIP"

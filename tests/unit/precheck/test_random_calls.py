@@ -132,6 +132,13 @@ def test_a_permutation_has_each_number_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert check_api(torch.randperm, 500, candidate=candidate).forward == "error"
 
 
+@pytest.mark.parametrize("word", ["autocast=bf16", "dtype=bf16", "threads=1"])
+def test_draws_are_those_of_the_run_that_is_judged(word: str) -> None:
+    """Under autocast a call is made once more, to see what it rounds."""
+    found = check_api(F.dropout, given(torch.float32), p=0.3, candidate=f"cpu+{word}")
+    assert (found.forward, found.backward) == ("pass", "pass"), str(found)
+
+
 def test_the_program_goes_on_with_its_own_random_numbers() -> None:
     state = torch.get_rng_state()
     check_api(F.dropout, given(torch.float32), p=0.3, candidate="cpu")

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from msprobe.errors import MsprobeError
-from msprobe.precheck.arguments import TensorInfo, UnreadableArgumentError
+from msprobe.precheck.arguments import Plain, TensorInfo, UnreadableArgumentError
 from msprobe.precheck.columns import BLANK, Judged, direction_status
 from msprobe.precheck.executors import RECORDED, executor_of, is_details_file
 from msprobe.precheck.job import Answer, Task, skipped
@@ -119,6 +119,8 @@ class TorchRunner:
             if self._recorded is not None:
                 if not call.exact:
                     return self._skip(key, "its record does not tell all that the module was made with.", has_backward)
+                if all(isinstance(one, Plain) and one.value is None for one in flat(call.outputs)):
+                    return self._skip(key, "it returns nothing, and its record has not what it wrote.", has_backward)
                 self._recorded.take(call)
             recorded = [one.dtype for one in flat(call.outputs) if isinstance(one, TensorInfo)]
             return self.check(key, call.api.name, function, inputs, has_backward, recorded, call)
@@ -242,11 +244,13 @@ class TorchRunner:
     ) -> Sides:
         """Run all sides. ``draws``: what the candidate draws, and the others are given."""
         bare, named = self._operators.get(api) or find_reference(function, api), api
-        unseeded = bare
+        plain, unseeded = function, bare
         if draws is not None:
             function, bare = draws.noting(function), draws.given_to(bare)
         if self._cleaning is not None:
-            function, bare = (cleaned(one, named, self._cleaning) for one in (function, bare))
+            function, bare, plain, unseeded = (
+                cleaned(one, named, self._cleaning) for one in (function, bare, plain, unseeded)
+            )
         autocast = reference.autocast_of(inputs, recorded) if "type" not in api else None
         state = torch.get_rng_state()
         try:
@@ -259,7 +263,7 @@ class TorchRunner:
         drew = not torch.equal(state, torch.get_rng_state())
         given = Given(inputs, inputs)
         if self._profile.own and isinstance(self._candidate, Machine):
-            given = given_to(self._candidate, function, inputs, device, autocast)
+            given = given_to(self._candidate, plain, inputs, device, autocast)
         wide = reference.promoted(given.inputs, api, self._task.has_double_reference)
         bench = run_call(bare, wide, backward)
         if self._recorded is not None and self._cleaning is not None:
@@ -378,7 +382,10 @@ class TorchRunner:
             device = self._candidate.run(function, inputs, backward)
             if isinstance(device, RecordedOutcome):
                 device.place_alike(inputs)
-        call = random_call(key, bare, inputs, backward, self._cpu, self._task.seed)
+        typed = inputs
+        if isinstance(self._candidate, Machine):
+            typed = given_to(self._candidate, function, inputs, device, None).typed
+        call = random_call(key, bare, typed, backward, self._cpu, self._task.seed)
         related = call.relation(device)
         rows = _worst_of(
             call.rows(device), self._forward(key, api, sides.bench, device, sides) if sides else [], related
