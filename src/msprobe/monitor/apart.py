@@ -12,7 +12,7 @@ from msprobe.monitor.sketch import Sketch
 Distances = dict[object, tuple[str, str, float]]
 
 #: What weights and what an optimizer keeps are made of over many steps.
-ACCUMULATED = frozenset(("exp_avg", "exp_avg_sq", "param_origin", "update", "param_updated"))
+ACCUMULATED = frozenset(("exp_avg", "exp_avg_sq", "param_origin", "update", "param_updated", "state"))
 
 
 def place_in(group: str) -> str:

@@ -67,6 +67,8 @@ class MonitorConfig:
     mv_distribution: bool = False
     param_distribution: bool = False
     ur_distribution: bool = False
+    #: What no optimizer owns: buffers, and parameters that are not trained (averages, frozen parts).
+    state_distribution: bool = False
     mg_direction: bool = False
     cc_distribution: Communication = field(default_factory=Communication)
     stack_info: bool = False
@@ -353,6 +355,7 @@ _CHECKS: dict[str, _Check] = {
     "mv_distribution": _bool,
     "param_distribution": _bool,
     "ur_distribution": _bool,
+    "state_distribution": _bool,
     "mg_direction": _bool,
     "cc_distribution": _communication,
     "stack_info": _bool,

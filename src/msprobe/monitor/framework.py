@@ -66,6 +66,9 @@ class Framework(Protocol):
     def parameters_of(self, model: Any) -> Named:
         """Name and parameter, of those that are trained."""
 
+    def states_of(self, model: Any) -> Named:
+        """Name and tensor of what the model keeps and no optimizer trains: buffers, parameters without a gradient."""
+
     def own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
         """A module's own parameters by their keys in events."""
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 # What is measured, by the name of its csv files. "update" is what a step changed a parameter by, with columns of its
-# own (``norm`` of the change, ``ratio`` to the norm of the weight); "other" is gradient-to-momentum agreement and
-# communication.
+# own (``norm`` of the change, ``ratio`` to the norm of the weight); "state" is what no optimizer owns: buffers and
+# averages; "other" is gradient-to-momentum agreement and communication.
 Quantity = Literal[
     "actv",
     "actv_grad",
@@ -19,6 +19,7 @@ Quantity = Literal[
     "param_origin",
     "param_updated",
     "update",
+    "state",
     "other",
     "attention_hook",
     "linear_hook",

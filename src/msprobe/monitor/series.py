@@ -20,7 +20,8 @@ Steps = np.ndarray[tuple[int], np.dtype[np.int64]]
 #: The order of a training step.
 ORDER = (
     "actv", "attention_hook", "moe_router_logit_hook", "actv_grad", "grad_unreduced", "grad_reduced", "exp_avg",
-    "exp_avg_sq", "param_origin", "update", "param_updated", "linear_hook", "moe_router_weight_hook", "other", SCALARS,
+    "exp_avg_sq", "param_origin", "update", "param_updated", "state", "linear_hook", "moe_router_weight_hook", "other",
+    SCALARS,
 )  # fmt: skip
 TOTAL = "total"
 

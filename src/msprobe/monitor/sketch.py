@@ -51,6 +51,7 @@ _QUANTITIES = (
     "param_origin",
     "update",
     "param_updated",
+    "state",
 )
 _PROJECTED = ("projection", "mean", "norm", "max")
 

@@ -143,6 +143,9 @@ class OptimizerSteps(Observer):
                         self._add("param_updated", one, kept[id(weight)].weight)
         if not self._parts.is_last():
             return
+        if self.state.config.state_distribution:
+            with self.state.framework.unwatched():
+                self._measure_states()
         if self.state.config.ur_distribution:
             with self.state.framework.unwatched():
                 self._measure_updates()
@@ -155,6 +158,14 @@ class OptimizerSteps(Observer):
             if self._first == event.step:
                 self._first = None
             self._skipped(event)
+
+    def _measure_states(self) -> None:
+        """What no optimizer owns, by its name in the model. It may be made anew at any time, so it is looked up."""
+        state = self.state
+        for stage, model in enumerate(state.models):
+            for name, tensor in state.framework.states_of(model):
+                if state.watched.targets.has_parameter(stage, name, name) and 0 not in tensor.shape:
+                    state.gathering.add("state", stage, name, state.meter.measure(tensor))
 
     def _measure_updates(self) -> None:
         """What the step has changed each weight by, where the optimizer tells how it steps."""

@@ -212,3 +212,20 @@ def test_a_number_that_was_noted_is_raised_once(tmp_path: Path) -> None:
     journal = read_journal(run.folder)
     assert journal is not None
     assert [one["step"] for one in journal.alerts] == [1, 2]
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.05, [4]), (0.9, [4]), (1.001, []), (1.0, [])])
+def test_one_tensor_that_is_treated_otherwise_between_backward_and_step(
+    tmp_path: Path, factor: float, expected: list[int]
+) -> None:
+    raised: list[int] = []
+    settings = read_alert_settings({"rules": [{"rule_name": "UnevenGradients"}]})
+    sink = AlertSink(settings, on_alert=[lambda alerts: raised.extend(one.step for one in alerts)])
+    sink.open(begun(tmp_path))
+    for step in range(12):
+        rows = gradients(step).rows["grad_reduced"]
+        reduced = [one._replace(values=(float(one.values[0] or 0) * 0.5 * (factor if at == 2 else 1.0),))
+                   for at, one in enumerate(rows)]  # fmt: skip
+        sink.write(StepMetrics(step, ("norm",), {"grad_unreduced": rows, "grad_reduced": reduced}))
+    sink.close()
+    assert raised == expected

@@ -26,6 +26,7 @@ _STAGES = {
     "mg_direction": OPTIMIZER,
     "update": OPTIMIZER,
     "param_updated": OPTIMIZER,
+    "state": OPTIMIZER,
     "lr": OPTIMIZER,
     "linear_hook": OPTIMIZER,
     "moe_router_weight_hook": OPTIMIZER,

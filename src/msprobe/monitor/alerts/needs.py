@@ -13,6 +13,7 @@ from msprobe.monitor.alerts.rules import (
     LossSpike,
     NotANumber,
     Turbulence,
+    UnevenGradients,
 )
 from msprobe.monitor.config import MonitorConfig
 
@@ -26,6 +27,7 @@ _SWITCHES = {
     "param_origin": "param_distribution",
     "param_updated": "param_distribution",
     "update": "ur_distribution",
+    "state": "state_distribution",
     "other": "mg_direction",
 }
 # Columns of quantities that have their own.
@@ -84,6 +86,10 @@ def _has_norms(config: MonitorConfig) -> bool:
 def _lacking(rule: Any, config: MonitorConfig, quantities: Collection[str]) -> str | None:
     """What the rule needs and does not get; None if it can fire."""
     ops = set(config.ops)
+    if isinstance(rule, UnevenGradients):
+        if not config.wg_distribution:
+            return 'it looks at gradients; set "wg_distribution" to true'
+        return None if "norm" in ops else 'it needs the norm; add "norm" to ops'
     if isinstance(rule, DeadGradient):
         if not config.wg_distribution:
             return 'it looks at gradients; set "wg_distribution" to true'

@@ -306,6 +306,44 @@ class FrozenWeights:
 
 
 @dataclass(slots=True)
+class UnevenGradients:
+    """Something between backward and step treats one tensor otherwise: the factor between its unreduced and its reduced
+    gradient is off the median of all tensors by more than ``threshold``, and by the same in ``steps`` steps in a row.
+    """
+
+    name: ClassVar[str] = "UnevenGradients"
+
+    threshold: float = 0.02
+    steps: int = 5
+    _kept: KeptRows = field(default_factory=lambda: KeptRows(2))
+
+    def judge(self, step: Step) -> Iterator[Found]:
+        """See the class. It fires when the number of steps is reached."""
+        reduced, unreduced = step.blocks.get("grad_reduced"), step.blocks.get("grad_unreduced")
+        if reduced is None or unreduced is None or "norm" not in reduced.ops or "norm" not in unreduced.ops:
+            return
+        norms = {(row.stage, row.name): at for at, row in enumerate(unreduced.rows)}
+        places = [norms.get((row.stage, row.name), -1) for row in reduced.rows]
+        with np.errstate(all="ignore"):
+            before = unreduced.values[places, unreduced.ops.index("norm")]
+            off = np.log(reduced.values[:, reduced.ops.index("norm")] / before)
+        off[(np.array(places) < 0) | ~np.isfinite(off)] = math.nan
+        if np.isfinite(off).sum() < 3:
+            return
+        off -= np.nanmedian(off)
+        known = self._kept.get(reduced.rows, ("off",))[:, 0]
+        same = np.abs(off - known[:, 0]) <= 0.1 * np.abs(off)
+        count = np.where(np.abs(off) > self.threshold, np.where(same, known[:, 1] + 1, 1), 0.0)
+        self._kept.put(reduced.rows, ("off",), np.stack([np.nan_to_num(off), count], axis=-1)[:, None])
+        for at in np.flatnonzero(count == self.steps):
+            reason = f"times {math.exp(off[at]):.4g} between backward and step, beside the other tensors"
+            limit = f"within {self.threshold:g} of the others"
+            yield Found(
+                "grad_reduced", int(at), "norm", float(reduced.values[at, reduced.ops.index("norm")]), reason, limit
+            )
+
+
+@dataclass(slots=True)
 class SkippedSteps:
     """A scaler skips ``steps`` steps in a row: its scale comes down, and the gradients are still not finite. Before the
     first step that is taken it may skip three times as many, as long as its first scale is too large. In force wherever
@@ -367,5 +405,6 @@ RULES: dict[str, type[Any]] = {
         ExplodingUpdateRatio,
         FrozenWeights,
         SkippedSteps,
+        UnevenGradients,
     )
 }

@@ -39,7 +39,7 @@ _MOST_AT_ONCE = 500
 
 # The order in which quantities come about in a micro step, and after all of them.
 _IN_MICRO_STEP = {"actv": 0, SCALARS: 1, "actv_grad": 2, "grad_unreduced": 3}
-_AFTERWARDS = ("grad_reduced", "exp_avg", "exp_avg_sq", "param_origin", "other", "update", "param_updated")
+_AFTERWARDS = ("grad_reduced", "exp_avg", "exp_avg_sq", "param_origin", "other", "update", "param_updated", "state")
 
 
 class AlertSink:

@@ -64,6 +64,10 @@ class MindSporeFramework:
         walk = model.parameters_and_names if hasattr(model, "parameters_and_names") else model.named_parameters
         return [(name, one) for name, one in walk() if one.requires_grad]
 
+    def states_of(self, model: Any) -> Named:
+        """See the protocol."""
+        return [(name, one) for name, one in model.parameters_and_names() if not one.requires_grad]
+
     def own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
         """See the protocol."""
         return self._names.own_parameters(module)

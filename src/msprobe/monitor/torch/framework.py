@@ -58,6 +58,17 @@ class TorchFramework:
         """See the protocol."""
         return [(name, one) for name, one in named_parameters(model) if one.requires_grad]
 
+    def states_of(self, model: nn.Module) -> Named:
+        """See the protocol."""
+        frozen = [(name, one) for name, one in named_parameters(model) if not one.requires_grad]
+        buffers = [
+            (f"{path}.{key}" if path else key, one)
+            for path, module in named_modules(model)
+            for key, one in storage_of(module, "_buffers").items()
+            if isinstance(one, torch.Tensor)
+        ]
+        return [*frozen, *buffers]
+
     def own_parameters(self, module: nn.Module) -> Iterable[tuple[str, Any]]:
         """See the protocol."""
         return [(key, one) for key, one in storage_of(module, "_parameters").items() if one is not None]
