@@ -1,4 +1,7 @@
-"""The same networks as users of PyTorch write them: `.venv/bin/python tests/framework_pairs/networks_pytorch.py FOLDER`."""
+"""The same networks as users of PyTorch write them.
+
+    .venv/bin/python tests/framework_pairs/networks_pytorch.py FOLDER [NAME ...]
+"""
 
 from __future__ import annotations
 
