@@ -1,7 +1,4 @@
-"""The same networks as users of PyTorch write them.
-
-    .venv/bin/python tests/framework_pairs/networks_pytorch.py FOLDER [NAME ...]
-"""
+"""The same networks as users of PyTorch write them: the arguments are those of `networks_mindspore.py`."""
 
 from __future__ import annotations
 
