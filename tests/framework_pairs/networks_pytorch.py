@@ -1,4 +1,4 @@
-"""The same networks as users of PyTorch write them: `python tests/framework_pairs/networks_pytorch.py FOLDER`."""
+"""The same networks as users of PyTorch write them: the arguments are those of `networks_mindspore.py`."""
 
 from __future__ import annotations
 

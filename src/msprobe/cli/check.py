@@ -1,6 +1,7 @@
 """``msprobe check DUMP``: what is wrong in a recorded training, told from one dump alone.
 
-Exit status: 0 nothing found, or only what is harmless; 1 findings; 2 bad input.
+Exit status: 0 nothing found, or only what is harmless; 1 findings; 2 bad input, or nothing found where
+not all of the dump could be read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BAD_INPUT_STATUS = 2
 _EPILOG = """\
 Reads a dump (its root, or the folder of a step or rank) and looks for faults that show without a second run. Prints
 the first one in full; with -o DIR it also writes {files}. Exit status: 0 nothing found, or only what is
-harmless; 1 findings; 2 bad input.
+harmless; 1 findings; 2 bad input, or nothing found where not all of the dump could be read.
 """
 
 
