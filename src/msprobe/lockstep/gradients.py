@@ -62,6 +62,8 @@ class Gradients:
         if event.side == "result":
             for region in self._regions.entered_from(mark):
                 agrees = other is None or self._beside.agrees(event.gradient, other, slot, region, gradient=True)
+                if agrees and not region.tells_by_gradients:
+                    continue
                 if agrees or not self._regions.goes_back(mark, region, self._pairs.has_unmade):
                     region.end(event.name, agrees)
         is_passed = self._regions.is_passed(mark, event.name) or self._regions.goes_through(mark, event.name)

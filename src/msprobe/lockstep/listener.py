@@ -321,6 +321,7 @@ class Lockstep(Changer):
             return None
         given: dict[str, Any] = {}
         pairs: list[tuple[Any, Any]] = []
+        mark = event.key, event.number
         results = self._values.results(result)
         for path, tensor in results:
             slot = found.outputs.get(path) if found is not None else None
@@ -344,16 +345,15 @@ class Lockstep(Changer):
                     inside = operation(event.key) in RECURRENT
                     region.root.note_unit(math.inf if inside else self._values.unit(tensor))
                 region.root.is_coarser |= self._values.unit(tensor) > region.root.taken
-                if found is not None:
-                    region.root.paired.add((event.key, event.number))
-                elif value is tensor:
+                if tensor.requires_grad:
+                    region.root.note_gradient(None if found is None else mark, slot is None or value is tensor)
+                if found is None and value is tensor:
                     self._carried.leave(tensor, event.name, event.step, region)
                 joined = self._followed(event, region, tensor, value, slot, len(results) == 1)
                 if joined is not None:
                     self.account.counts["results_replaced"] += 1
                     return Result(self._values.put(result, _start(result), {path: joined}))
             elif slot is not None:
-                mark = event.key, event.number
                 self._regions.note_made(tensor, mark)
                 self._regions.note_call(
                     mark, event.parent, (one for _, one in self._values.arguments(event.args, event.kwargs))

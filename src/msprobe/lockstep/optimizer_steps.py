@@ -107,7 +107,7 @@ def judge_gradients(
         if own is not None:
             own.region.root.end(event.name, agree[one.name])
     for region in regions:
-        if not region.ends and region.has_gradient:
+        if not region.ends and region.has_gradient and region.tells_by_gradients:
             limits = (region.allowed(one.slot.unit, gradient=True) for one in taken)
             region.end(event.name, all(off <= limit for off, limit in zip(apart, limits, strict=True)))
     return agree

@@ -61,6 +61,9 @@ class Region:
     into: Region | None = None
     #: A result has another shape than in the reference.
     is_reshaped: bool = False
+    #: Gradients come back through calls that were put right, and through calls that were not.
+    is_put_right: bool = False
+    is_own: bool = False
     #: The paired calls in it.
     paired: set[Mark] = field(default_factory=set)
     #: Something in it requires a gradient, so that gradients of parameters tell of it.
@@ -82,11 +85,27 @@ class Region:
         return self if self.into is None else self.into.root
 
     @property
-    def is_open(self) -> bool:
-        """True if nothing that was computed forward has ended it: its gradients tell of it then, and they come back
-        through its calls as these are.
+    def tells_by_gradients(self) -> bool:
+        """True if gradients that agree are its own, and not come back through what was put right."""
+        return bool(self.ends) or self.is_own or not self.is_put_right
+
+    def note_gradient(self, paired: Mark | None, is_own: bool) -> None:
+        """Gradients will come back through a call of it: a paired one, or None; ``is_own``: its result was not put
+        right.
         """
-        return not any(name.endswith(".forward") or name.startswith(_OF_MODULES) for name in self.ends)
+        if paired is not None:
+            self.paired.add(paired)
+        if is_own:
+            self.is_own = True
+        else:
+            self.is_put_right = True
+
+    @property
+    def is_open(self) -> bool:
+        """True if nothing that was computed forward has ended it, and calls of the candidate alone are in it: its
+        gradients tell of it then, and they come back through its calls as these are.
+        """
+        return self.is_own and not any(name.endswith(".forward") or name.startswith(_OF_MODULES) for name in self.ends)
 
     def note_unit(self, unit: float) -> None:
         """A call of it has rounded to this unit."""
@@ -288,6 +307,8 @@ class Regions:
         one.taken = max(one.taken, other.taken)
         one.is_coarser |= other.is_coarser
         one.is_reshaped |= other.is_reshaped
+        one.is_put_right |= other.is_put_right
+        one.is_own |= other.is_own
         one.paired |= other.paired
         one.has_gradient |= other.has_gradient
         one.is_of_other_shapes |= other.is_of_other_shapes
