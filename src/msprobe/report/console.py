@@ -23,6 +23,7 @@ Style = Literal["", "bad", "good", "heading", "strong", "dim"]
 WIDTH = 80
 _WIDEST = 110
 _FURTHER = 5
+_LONGEST_RANKS = 34
 _LABEL = 11
 _CELL = 24
 
@@ -117,16 +118,19 @@ def _further(
     stepped = len({finding.step for finding in findings if finding.kind != "step_count"}) > 1
     yield Line("")
     yield Line(f"Further findings; {follows}" if first > 1 else "Findings", "heading")
-    for finding, count in groups[:_FURTHER]:
+    for group in groups[:_FURTHER]:
+        finding = group.first
         head = f"  {numbers[id(finding)]}. {clean(finding.kind)}{' (harmless)' if mixed and finding.harmless else ''}: "
-        tail = f" ({count} alike)" if count > 1 else ""
+        tail = f" ({group.count} alike)" if group.count > max(1, len(group.ranks)) else ""
         if stepped and finding.step is not None:
             tail += f" [step {finding.step}]"
-        if several and isinstance(finding.rank, int):
+        if group.on_ranks:
+            ranks = str(group.on_ranks)
+            tail += f" [{ranks if len(ranks) <= _LONGEST_RANKS else ranks[: _LONGEST_RANKS - 3] + '...'}]"
+        elif several and isinstance(finding.rank, int):
             tail += f" [rank {finding.rank}]"
         yield Line(f"{head}{phrases.brief(finding, width - len(head) - len(tail))}{tail}")
-    shown = {id(finding) for finding, _ in groups[:_FURTHER]}
-    kinds = [finding for finding, _ in groups if id(finding) not in shown]
+    kinds = [group.first for group in groups[_FURTHER:]]
     if kinds:
         harmless = sum(finding.harmless for finding in kinds) if mixed else 0
         tail = f" ({harmless} of them harmless)" if harmless else ""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from msprobe.diagnose.findings import Finding, Status, Verdict
+from msprobe.diagnose.places import ranks_in_words
+from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS
 from msprobe.diagnose.wording import Wording, joined
 from msprobe.report.letters import printable
 from msprobe.statistics_table import TABLE
@@ -458,14 +460,45 @@ def brief(finding: Finding, width: int) -> str:
     return message if len(message) <= width else f"{message[: max(width - 3, 0)]}..."
 
 
-def alike(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
-    """Findings that differ by nothing but numbers in their place, as the first of them and how many there are."""
+@dataclass(frozen=True)
+class Alike:
+    """Findings that differ by nothing but their rank and numbers in their place: the first, how many there are, and the
+    ranks that they are on; ``is_cut``: there may be more of them, as findings are no more than ``MOST_FINDINGS``.
+    """
+
+    first: Finding
+    count: int = 1
+    ranks: tuple[int, ...] = ()
+    is_cut: bool = False
+
+    @property
+    def on_ranks(self) -> str:
+        """How many ranks they are on, and which; empty where it is one."""
+        if len(self.ranks) < 2:
+            return ""
+        words = "{} ranks or more: {}" if self.is_cut else "{} ranks: {}"
+        return Wording(words, len(self.ranks), ranks_in_words(self.ranks))
+
+
+def alike(findings: Sequence[Finding]) -> list[Alike]:
+    """Findings that differ by nothing but their rank and numbers in their place, as one."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         where = _DIGITS.sub("#", finding.where)
-        key = (finding.kind, finding.harmless, finding.direction, finding.step, finding.rank, where)
+        rank = isinstance(finding.rank, int) or finding.rank
+        key = (finding.kind, finding.harmless, finding.direction, finding.step, rank, where)
         groups.setdefault(key, []).append(finding)
-    return [(group[0], len(group)) for group in groups.values()]
+    found = []
+    for group in groups.values():
+        ranks = sorted({one.rank for one in group if isinstance(one.rank, int)})
+        # The first finding of all may stand by itself.
+        found.append(Alike(group[0], len(group), tuple(ranks), len(findings) + 1 >= MOST_FINDINGS))
+    return found
+
+
+def grouped(findings: Sequence[Finding]) -> list[Alike]:
+    """All findings of a verdict as they are told: the first by itself, what is alike among the others once."""
+    return [Alike(one) for one in findings[:1]] + alike(findings[1:])
 
 
 def listed(value: Any, most: int = SHOWN) -> str:

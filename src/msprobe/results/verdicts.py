@@ -179,9 +179,8 @@ class Comparison(_Findings, diagnosed.Verdict):
     def _repr_html_(self) -> str:
         about = (f"candidate {self.candidate}", f"reference {self.reference}", *phrases.further_notes(self))
         findings = phrases.leading(self)
-        # As the console groups them: the first by itself, what is alike among the others once.
-        groups = [(one, 1) for one in findings[:1]] + phrases.alike(findings[1:])
-        told = [_told(one, console.finding_lines(one), count) for one, count in groups[:_SHOWN]]
+        groups = phrases.grouped(findings)
+        told = [_told(one.first, console.finding_lines(one.first), one) for one in groups[:_SHOWN]]
         return result_html(self.headline + _more(self.findings, groups), _TONES[self.status], about, told)
 
 
@@ -286,8 +285,12 @@ def _lines(finding: diagnosed.Finding) -> list[console.Line]:
     return lines(finding)
 
 
-def _told(finding: diagnosed.Finding, lines: Sequence[console.Line], count: int = 1) -> tuple[str, list[str]]:
-    alike = f" ({count} alike)" if count > 1 else ""
+def _told(
+    finding: diagnosed.Finding, lines: Sequence[console.Line], group: phrases.Alike | None = None
+) -> tuple[str, list[str]]:
+    alike = ""
+    if group is not None and group.count > 1:
+        alike = f" (on {group.on_ranks})" if group.on_ranks else f" ({group.count} alike)"
     return f"{finding.kind}: {finding.message}{alike}", [line.text for line in lines]
 
 

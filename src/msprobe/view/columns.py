@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msprobe.diagnose.check.bad_values import bad
@@ -70,6 +70,20 @@ def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
         "flags": flags,
         "first": first,
         "notes": list(map(in_both, step.notes)),
+    }
+
+
+def outline_of(rows: Sequence[Row], judged: Mapping[Event, Judged]) -> dict[str, Any]:
+    """The columns that the grid of ranks is made of, of a pair of runs of which no row is named by a finding."""
+    return {
+        "names": [row.name for row in rows],
+        "kinds": [row.kind for row in rows],
+        "parents": [-1 if row.above is None else row.above.number for row in rows],
+        "status": [
+            _status(row, judged.get(row.candidate) if row.candidate is not None else None, False) for row in rows
+        ],
+        "orders": [row.order for row in rows],
+        "named": (),
     }
 
 

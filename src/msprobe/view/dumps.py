@@ -64,6 +64,15 @@ class Dumps(StepsSource):
         self._numbers: dict[tuple[Step, Rank], int] = {}
         for number, place in enumerate(places):
             self._numbers.setdefault((place.step, place.rank), number)
+        #: What a comparison said of all steps, and of which steps and ranks something was found.
+        self._last_apart: int | None = None
+        self._apart: frozenset[Step] = frozenset()
+        self._not_compared: frozenset[Step] = frozenset()
+        if isinstance(told, Verdict):
+            self._apart, self._not_compared = frozenset(told.apart), frozenset(told.not_compared)
+            if told.status == "diverged":
+                self._last_apart = max(map(self._order, told.apart), default=None)
+        self._named = {(one.step, one.rank) for one in (told.findings if told else ()) if not one.harmless}
         sides = [_side(candidate, "run" if reference is None else "candidate", places)]
         if reference is not None:
             sides.append(_side(reference, "reference", places))
@@ -132,6 +141,11 @@ class Dumps(StepsSource):
             healthy=self._healthy.get(place.reference),
         )
 
+    def _known_layers(self, place: Place) -> dict[str, int] | None:
+        if self._kept is None or place.candidate is None or place.reference is None:
+            return None
+        return self._kept.layers(place.candidate)
+
     def _in_words(self) -> Json | None:
         if isinstance(self._told, Verdict):
             return verdict_in_words(self._told, self._place_of)
@@ -148,16 +162,15 @@ class Dumps(StepsSource):
             return "candidate_only" if place.side == 1 else "reference_only"
         if told is None:
             return "not_compared"
-        if any(one.step == place.step and one.rank in (place.rank, None) and not one.harmless for one in told.findings):
+        if (place.step, place.rank) in self._named or (place.step, None) in self._named:
             return "diverged" if isinstance(told, Verdict) else "found"
         if not isinstance(told, Verdict):
             return "clean"
-        if told.status == "incomparable" or place.step in told.not_compared:
+        if told.status == "incomparable" or place.step in self._not_compared:
             return "incomparable"
-        last = max((self._order(one) for one in told.apart), default=None) if told.status == "diverged" else None
-        if last is not None and self._order(place.step) > last:
+        if self._last_apart is not None and self._order(place.step) > self._last_apart:
             return "not_compared"
-        return "harmless" if place.step in told.apart and told.status != "agree" else "agree"
+        return "harmless" if place.step in self._apart and told.status != "agree" else "agree"
 
     @staticmethod
     def _order(step: Step) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,8 @@ def layers_of(columns: dict[str, Any]) -> dict[str, int]:
         if kind == COLLECTION:
             continue
         if layer not in first:
+            # As many ranks have the same layers.
+            layer = sys.intern(layer)
             worst[layer], first[layer] = status, order
             continue
         if _WEIGHT[status] > _WEIGHT[worst[layer]]:

@@ -3,58 +3,85 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections import OrderedDict
 
 from msprobe.diagnose.origin.step_facts import StepFacts
+from msprobe.diagnose.pairing.order import in_order
 from msprobe.diagnose.verdict.common import Rank, Step
+from msprobe.view.columns import outline_of
+from msprobe.view.grid import layers_of
 from msprobe.view.judged import JudgedStep, of_facts
+from msprobe.view.rows import rows_of
 
 #: The step in which runs part is looked at last, but for the next, which tells if it has an effect.
 _LAST_STEPS = 2
+#: So many records are kept of a run on several ranks (120 MB or so): judging the one that is shown first again takes a
+#: small part of the time that all of them took.
+MOST_OF_RANKS = 60_000
 _At = tuple[Step, Rank]
 
 
 class Kept:
-    """The facts of the last steps of a comparison, by step and rank of the candidate.
+    """The facts of the last steps of a comparison, by step and rank of the candidate, and the layers of all ranks.
 
-    ``most``: so many records at most. It is called by the comparison, one step after the other.
+    ``most``: so many records at most; of a step and rank that has more by itself, the layers alone are kept. It is
+    called by the comparison, one step after the other.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._found: dict[_At, tuple[StepFacts, tuple[str, ...]]] = {}
+        self._found: OrderedDict[_At, tuple[StepFacts, tuple[str, ...]]] = OrderedDict()
+        self._records = 0
+        self._layers: dict[Step, dict[Rank, dict[str, int]]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, facts: StepFacts, notes: tuple[str, ...]) -> bool:
-        """Keep a step, and let go of what is too long ago or too much."""
-        timeline = facts.pairing.candidate
+        """Keep a step, and let go of what is too long ago or too much. False if it is not kept."""
+        pairing = facts.pairing
+        at = pairing.candidate.step, pairing.candidate.rank
+        rows = rows_of(in_order(pairing), (pairing.candidate, pairing.reference))
+        layers = layers_of(outline_of(rows, facts.judged))
         with self._lock:
-            at = (timeline.step, timeline.rank)
-            if at in self._found:
-                _close(self._found.pop(at)[0])
+            self._let_go(at)
+            self._layers.setdefault(at[0], {})[at[1]] = layers
+            while len(self._layers) > _LAST_STEPS:
+                oldest = next(iter(self._layers))
+                for rank in self._layers.pop(oldest):
+                    self._let_go((oldest, rank))
+            if _records(facts) > self._most:
+                return False
             self._found[at] = facts, notes
-            steps = list(dict.fromkeys(step for step, _ in self._found))[-_LAST_STEPS:]
-            for other in list(self._found):
-                is_too_much = sum(map(_records, self._facts())) > self._most and len(self._found) > 1
-                if other != at and (other[0] not in steps or is_too_much):
-                    _close(self._found.pop(other)[0])
+            self._records += _records(facts)
+            while self._records > self._most:
+                self._let_go(next(iter(self._found)))
         return True
 
     def take(self, at: _At) -> JudgedStep | None:
         """A step that was kept; it is the caller's from now on. None if it was not."""
         with self._lock:
             found = self._found.pop(at, None)
+            if found is not None:
+                self._records -= _records(found[0])
         return of_facts(*found) if found is not None else None
+
+    def layers(self, at: _At) -> dict[str, int] | None:
+        """The worst status of each layer (see :func:`msprobe.view.grid.layers_of`), findings aside. None if it is not
+        known.
+        """
+        with self._lock:
+            return self._layers.get(at[0], {}).get(at[1])
 
     def close(self) -> None:
         """Let go of all that nobody took."""
         with self._lock:
-            for facts in self._facts():
-                _close(facts)
-            self._found.clear()
+            for at in list(self._found):
+                self._let_go(at)
 
-    def _facts(self) -> Iterator[StepFacts]:
-        return (facts for facts, _ in self._found.values())
+    def _let_go(self, at: _At) -> None:
+        found = self._found.pop(at, None)
+        if found is not None:
+            self._records -= _records(found[0])
+            _close(found[0])
 
 
 def _records(facts: StepFacts) -> int:

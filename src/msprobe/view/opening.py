@@ -16,7 +16,7 @@ from msprobe.paths import StrPath, check_path_form
 from msprobe.store.reader import Dump, open_dump, open_dumps
 from msprobe.store.whereabouts import where_instead
 from msprobe.view.dumps import Dumps
-from msprobe.view.kept import Kept
+from msprobe.view.kept import MOST_OF_RANKS, Kept
 from msprobe.view.source import Source
 from msprobe.view.steps_source import MOST_RECORDS
 
@@ -114,7 +114,8 @@ def compared(candidate: Dump, reference: Dump, progress: Progress | None = None,
     from msprobe.diagnose.verdict.readable import readable_verdict
 
     wanted = wanted or Wanted()
-    kept = Kept(MOST_RECORDS)
+    has_ranks = any(len(candidate.ranks(step)) > 1 for step in candidate.steps)
+    kept = Kept(MOST_OF_RANKS if has_ranks else MOST_RECORDS)
 
     def compare(one: StrPath, other: StrPath) -> Verdict:
         return compare_runs(

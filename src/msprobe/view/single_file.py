@@ -65,10 +65,16 @@ def embedded(source: Source) -> Json:
             else Wording("{} steps or ranks are not in this file; msprobe view shows all", left_out)
         )
         overview["notes"] = [*overview["notes"], in_both(text)]
-    nodes: dict[str, Json] = {}
+    wanted: dict[str, list[int]] = {}
     for place_number, row in _worst(places):
-        nodes.setdefault(place_number, {})[str(row)] = source.node(int(place_number), row)
-    lines = {number: source.lines(int(number)) for number in places}
+        wanted.setdefault(place_number, []).append(row)
+    # One place after the other: not all of them may be in memory at once.
+    found: dict[str, Json] = {}
+    lines: dict[str, Json] = {}
+    for key in places:
+        found[key] = {str(row): source.node(int(key), row) for row in wanted.get(key, ())}
+        lines[key] = source.lines(int(key))
+    nodes = {key: found[key] for key in wanted}
     ranks = _ranks(source, places)
     return {"overview": overview, "places": places, "nodes": nodes, "pictures": {}, "lines": lines, "ranks": ranks}
 

@@ -31,8 +31,8 @@ from msprobe.view.source_lines import lines_of
 from msprobe.view.unchanged import OpenedFiles
 from msprobe.view.words import without_name
 
-#: So many records of judged steps stay in memory (2 GB or so); the step that is looked at stays whatever its size.
-MOST_RECORDS = 300_000
+#: So many records of judged steps stay in memory (300 MB or so); the step that is looked at stays whatever its size.
+MOST_RECORDS = 150_000
 _FORMAT = 1
 _WITHOUT_FIRST = ("agree", "clean", "harmless", "incomparable")
 
@@ -92,6 +92,25 @@ class StepsSource(ABC):
     def _partners_of(self, place: Place, row: Row) -> list[Json]:
         """The calls of other ranks that a row exchanged data with."""
         return []
+
+    def _known_layers(self, place: Place) -> dict[str, int] | None:
+        """The worst of each layer of a place, findings and pairs made by hand aside, where it is known already."""
+        return None
+
+    def _layers_now(self, number: int) -> dict[str, int]:
+        """The worst of each layer of a place, without judging it where that is not needed."""
+        key = (number, self.version(number))
+        if key not in self._layers:
+            place = self._place(number)
+            is_named = any(one["place"] == number for one in (self._verdict or {"findings": []})["findings"])
+            known = None if is_named or self._matches(number).read() else self._known_layers(place)
+            if known is not None:
+                self._files.check(self._files_of(place))
+                self._layers[key] = known
+            else:
+                columns = self._columns_of(number)
+                self._layers.setdefault(key, layers_of(columns))
+        return self._layers[key]
 
     def _judge_now(self, index: int, place: Place) -> JudgedStep:
         self._files.add(self._files_of(place))
@@ -170,16 +189,10 @@ class StepsSource(ABC):
             raise NoSuchThingError(f"there is no step {step}.")
         found: list[dict[str, int] | None] = []
         for number in numbers:
-            key = (number, self.version(number))
-            if key not in self._layers:
-                try:
-                    columns = self._columns_of(number)
-                except InvalidInputError:
-                    found.append(None)
-                    continue
-                if key not in self._layers:
-                    self._layers[key] = layers_of(columns)
-            found.append(self._layers[key])
+            try:
+                found.append(self._layers_now(number))
+            except InvalidInputError:
+                found.append(None)
         return {**grid_of([without_name(self.places[number].rank) for number in numbers], found), "places": numbers}
 
     def lines(self, index: int) -> Json:

@@ -25,8 +25,7 @@ Places = Callable[[Finding], int | None]
 def verdict_in_words(verdict: Verdict, place_of: Places) -> dict[str, Any]:
     """The verdict of a comparison. ``place_of`` leads from a finding to the number of its step and rank."""
     findings = phrases.leading(verdict)
-    # As the console groups them: the first by itself, what is alike among the others once.
-    groups = [(one, 1) for one in findings[:1]] + phrases.alike(findings[1:])
+    groups = phrases.grouped(findings)
     return {
         "status": verdict.status,
         "headline": in_both(phrases.headline(verdict)),
@@ -45,7 +44,7 @@ def check_in_words(result: CheckResult, place_of: Places) -> dict[str, Any]:
         "exit_code": result.exit_code,
         "notes": _all([*result.unread, *result.notes]),
         "compared": _all(check_text.counts(result)),
-        "findings": _findings([(one, 1) for one in result.findings], check_text.check_blocks, place_of),
+        "findings": _findings([phrases.Alike(one) for one in result.findings], check_text.check_blocks, place_of),
     }
 
 
@@ -55,19 +54,25 @@ def without_name(rank: int | str | None) -> int | str | None:
 
 
 def _findings(
-    groups: Sequence[tuple[Finding, int]],
+    groups: Sequence[phrases.Alike],
     blocks_of: Callable[[Finding], Sequence[Sequence[Block]]],
     place_of: Places,
 ) -> list[dict[str, Any]]:
-    return [_finding(one, count, blocks_of(one), place_of(one)) for one, count in groups[:MOST_FINDINGS]]
+    return [_finding(one, blocks_of(one.first), place_of(one.first)) for one in groups[:MOST_FINDINGS]]
 
 
-def _finding(finding: Finding, count: int, blocks: Sequence[Sequence[Block]], place: int | None) -> dict[str, Any]:
+def _finding(group: phrases.Alike, blocks: Sequence[Sequence[Block]], place: int | None) -> dict[str, Any]:
+    finding = group.first
     message = clean(finding.message)
+    title = message
+    if group.on_ranks:
+        title = Wording("{} (on {})", message, group.on_ranks)
+    elif group.count > 1:
+        title = Wording("{} ({} alike)", message, group.count)
     source = phrases.source_of(finding)
     of_reference = finding.evidence.get("side") == "reference"
     return {
-        "title": in_both(Wording("{} ({} alike)", message, count) if count > 1 else message),
+        "title": in_both(title),
         "blocks": [_block(block) for group in blocks for block in group],
         "kind": clean(finding.kind),
         "harmless": finding.harmless,

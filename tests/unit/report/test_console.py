@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from unit.report.verdicts import STACK, finding, leaf, verdict
 
 from msprobe.diagnose.findings import KINDS, Verdict
+from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS
 from msprobe.report import advice, phrases
 from msprobe.report.console import code_lines, finding_lines, print_lines, verdict_lines, verdict_text
 
@@ -122,6 +123,19 @@ def test_of_many_findings_the_first_is_in_full_and_five_in_a_line() -> None:
     assert [line.split(".")[0].strip() for line in numbered] == ["2", "3", "4", "5", "6"]
     assert "  and 94 more: 94 computation" in lines
     assert len(lines) < 60
+
+
+def test_a_finding_on_many_ranks_is_one_line_with_its_ranks() -> None:
+    many = [finding(where="Distributed.all_reduce.0.forward, output.0", rank=rank) for rank in (0, *range(8, 60))]
+    text = verdict_text(verdict(finding(rank=7), *many))
+    assert "[53 ranks: 0, 8-59]" in text
+    assert "and 1 more" not in text
+    assert "alike" not in text
+
+
+def test_a_finding_on_more_ranks_than_findings_are_kept_says_so() -> None:
+    many = [finding(where="Distributed.all_reduce.0.forward, output.0", rank=rank) for rank in range(MOST_FINDINGS)]
+    assert f"[{MOST_FINDINGS - 1} ranks or more: 1-99]" in verdict_text(verdict(*many))
 
 
 def test_findings_that_differ_in_numbers_alone_are_one_line() -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.diagnose.training import Plan
+from growth import MOST_EXPONENT, calls_in, exponent_of
+from unit.diagnose.training import Plan, train
 from unit.view.pages import LARGER, opened, pair
 
 from msprobe.diagnose import one_step
@@ -46,8 +47,9 @@ def test_only_the_last_steps_are_kept(tmp_path: Path) -> None:
     kept.close()
     few = Kept(1)
     compare_runs(*runs, keep=few)
-    assert [step for step, _ in few._found] == [4]
-    few.close()
+    assert few.take((4, "rank")) is None
+    assert few.layers((4, "rank")) == kept.layers((4, "rank"))
+    assert few.layers((2, "rank")) is None
 
 
 def test_what_nobody_keeps_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,3 +75,51 @@ def test_what_nobody_keeps_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_keeping_changes_no_verdict(tmp_path: Path) -> None:
     runs = pair(tmp_path)
     assert compare_runs(*runs, keep=Kept(10**6)) == compare_runs(*runs)
+
+
+def _ranks_of(count: int, folder: Path) -> tuple[Path, Path]:
+    """Two runs of so many ranks, one of which is wrong in one place."""
+    wrong = Plan(results=LARGER)
+    return (
+        train(folder / "one", *[Plan()] * (count - 1), wrong),
+        train(folder / "other", *[Plan()] * count),
+    )
+
+
+def test_the_grid_of_ranks_is_what_the_comparison_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = _ranks_of(3, tmp_path)
+    with opened(*runs) as shown:
+        for number in range(3):
+            shown.place(number)  # judges it
+        expected = shown.ranks(0)
+    assert len({str(row) for row in expected["worst"]}) > 1
+    monkeypatch.setattr(dumps, "judge_pair", None)
+    with opened(*runs) as shown:
+        assert shown.ranks(0) == expected
+
+
+def test_the_grid_of_ranks_counts_a_pair_made_by_hand(tmp_path: Path) -> None:
+    runs = _ranks_of(3, tmp_path)
+    matches = tmp_path / "by_hand"
+    matches.mkdir()
+    with opened(*runs, matches=matches) as shown:
+        before = shown.ranks(0)
+        shown.match(0, "Functional.linear.0.forward", "Functional.linear.1.forward", False)
+        assert shown.ranks(0)["worst"][0] != before["worst"][0]
+    with opened(*runs, matches=matches) as shown:
+        assert shown.ranks(0)["worst"][0] != before["worst"][0]
+
+
+def test_keeping_grows_with_the_ranks_and_no_faster(tmp_path: Path) -> None:
+    runs = pair(tmp_path)
+    found: list[Any] = []
+    compare_runs(*runs, keep=lambda facts, notes: [found.append(facts), True][1])
+    (facts,) = found
+
+    def keep(ranks: int) -> None:
+        kept = Kept(10**9)
+        for rank in range(ranks):
+            facts.pairing.candidate.rank = rank
+            kept(facts, ())
+
+    assert exponent_of(lambda ranks: calls_in(lambda: keep(ranks)), 8, 64) <= MOST_EXPONENT

@@ -51,6 +51,9 @@ LABELS: dict[str, str] = {
     "after the optimizer step": "优化器更新之后",
     "an unknown place": "未知位置",
     "{} ({} alike)": "{0}（类似的共 {1} 条）",
+    "{} (on {})": "{0}（{1}）",
+    "{} ranks: {}": "{0} 个 rank：{1}",
+    "{} ranks or more: {}": "至少 {0} 个 rank：{1}",
     # fields of a finding
     "kind": "类型",
     "check": "检查项",
