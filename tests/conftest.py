@@ -32,6 +32,17 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def simulated_device() -> None:
+    """The simulated accelerator is built, for programs of their own to load it; skipped where that cannot be."""
+    from simdev.build import NoCompiler, build
+
+    try:
+        build()
+    except NoCompiler as problem:
+        pytest.skip(str(problem))
+
+
 @pytest.fixture(autouse=True)
 def _default_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """A level set in the shell must not change what the tests see."""

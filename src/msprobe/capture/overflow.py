@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from msprobe import log
+from msprobe.capture.late_records import leaves_of
 from msprobe.capture.session import Session
 
 _CHECKED_PARTS = (
@@ -22,13 +23,22 @@ _CHECKED_PARTS = (
 class Kept:
     """A tensor whose values are held until it is known whether they are wanted."""
 
-    __slots__ = ("info", "payload", "text")
+    __slots__ = ("info", "payload")
 
     def __init__(self, info: Any, payload: Any) -> None:
         self.info = info
         #: What the writer of tensor files takes; None if no values are kept.
         self.payload = payload
-        self.text: bytes = info.text
+
+    @property
+    def text(self) -> bytes:
+        """What the record says of it; of a tensor on a device, by now."""
+        return bytes(self.info.text)
+
+    @property
+    def late(self) -> bool:
+        """Whether it is not known yet."""
+        return bool(getattr(self.info, "late", False))
 
 
 def _all_of_it(name: str, part: str, value: Any) -> Any:
@@ -85,18 +95,6 @@ class OverflowCheck:
 def _is_nonfinite(leaf: Any) -> bool:
     info = leaf.info if type(leaf) is Kept else leaf
     return bool(getattr(info, "nonfinite", False))
-
-
-def leaves_of(tree: Any) -> Iterator[Any]:
-    """The descriptions in a record."""
-    if isinstance(tree, dict):
-        for value in tree.values():
-            yield from leaves_of(value)
-    elif isinstance(tree, (list, tuple)):
-        for value in tree:
-            yield from leaves_of(value)
-    elif tree is not None and not isinstance(tree, (bytes, str, int, float)):
-        yield tree
 
 
 class FailureCheck:

@@ -73,8 +73,13 @@ class ParameterEntries:
     def _write(self, entry: str) -> None:
         self._waiting.pop(entry, None)
         writer, tree = self.writer, self._trees[entry]
-        if not writer.overflow or writer.is_kept(entry, {"output": list(tree.values())}):
+        if writer.overflow:
+            self.session.put_checked(entry, dict(tree), self._is_kept)
+        else:
             self.session.put(entry, dict(tree))
+
+    def _is_kept(self, entry: str, tree: dict[str, Any]) -> bool:
+        return self.writer.is_kept(entry, {"output": list(tree.values())})
 
     def close_open(self) -> None:
         """Write what has arrived since an entry was last written; several passes also one by one."""

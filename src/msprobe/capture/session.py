@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
+from msprobe.capture.late_records import Check, LateRecords, is_late
 from msprobe.capture.outcome import Outcome, named_numbers, nothing_recorded
 from msprobe.capture.sinks import DumpFolder, Sink, StepFacts, StepSink, TensorSink
 from msprobe.capture.stacks import CallStack, CallStacks
@@ -120,8 +121,9 @@ class Session:
         self.is_of_program: Callable[[BaseException], bool] = lambda error: False
         self.before_publish: list[Callable[[], None]] = []
         self.at_step_end: list[Callable[[], None]] = []
-        # True while descriptions wait for numbers that are still on a device.
+        # True while descriptions wait for numbers that are still on a device; and the records that have them.
         self.has_late: Callable[[], bool] = lambda: False
+        self.late = LateRecords()
 
         # The first step of this run; what earlier runs left of it and of later steps goes when recording begins.
         self.first_step = 0
@@ -142,7 +144,6 @@ class Session:
         self._rank = rank
         self._writer: StepSink | None = None
         self._files: TensorSink | None = None
-        self._late: list[tuple[str, Any, int | None, Any]] = []
         self._stack_numbers: dict[CallStack, int] = {}
         self._faults = 0
         self._pid = os.getpid()
@@ -235,7 +236,7 @@ class Session:
             self.guard(work)
         with self.lock:
             writer, files = self._writer, self._files
-            self._late = []
+            self.late.clear()
             self._begun = False
             self._writer = self._files = None
             if files is not None:
@@ -317,7 +318,7 @@ class Session:
         self.generation += 1
         self._writer = None
         self._files = None
-        self._late.clear()
+        self.late.clear()
         # What waits to be written is the parent's, too.
         self.before_publish.clear()
 
@@ -362,8 +363,12 @@ class Session:
 
     # ---------------------------------------------------------------- records
 
-    def put(self, name: str, tree: Any, stack: CallStack | None = None, parent: Any = False) -> None:
-        """A finished record. ``parent`` False: it has no place in the hierarchy file."""
+    def put(
+        self, name: str, tree: Any, stack: CallStack | None = None, parent: Any = False, is_known: bool = False
+    ) -> None:
+        """A finished record. ``parent`` False: it has no place in the hierarchy file. ``is_known``: it waits for
+        nothing, whatever else does.
+        """
         with self.lock:
             writer = self._writer or self._open()
             self.records_in_step += 1
@@ -376,20 +381,54 @@ class Session:
                     self._stack_numbers[stack] = number
             if not self.with_construct:
                 parent = False
-            if self._late or self.has_late():
-                self._late.append((name, tree, number, parent))
+            if not is_known and (self.late.waiting or self.has_late()):
+                self._put_late(writer, name, tree, number, parent)
             else:
                 writer.put_call(name, tree, number, parent)
             if self.end_after_record:
                 self.outcome.is_enough = True
                 self.end()
 
+    def put_checked(
+        self, name: str, tree: dict[str, Any], check: Check, stack: CallStack | None = None, parent: Any = False
+    ) -> None:
+        """A finished record, if ``check`` keeps it: asked at once, or when the numbers of the record are known."""
+        with self.lock:
+            if self.late.waiting or self.has_late():
+                self.late.add(name, tree, stack, parent, check)
+                self._receive_late()
+            elif check(name, tree):
+                self.put(name, tree, stack, parent)
+
+    def _put_late(self, writer: StepSink, name: str, tree: Any, number: int | None, parent: Any) -> None:
+        """A record while numbers are on their way."""
+        if not self._writes_early:
+            self.late.add(name, tree, number, parent, None)
+            self._receive_late()
+            return
+        # Where it stands now it stays, so the order is that of the program; a process that is killed has written it,
+        # without numbers at worst.
+        writer.put_call(name, tree, number, parent)
+        if is_late(tree):
+            self.late.add(name, tree, number, parent, None)
+        self._receive_late()
+
+    @property
+    def _writes_early(self) -> bool:
+        return self.late.numbers is not None and self.sink is self.folder
+
+    def _receive_late(self) -> None:
+        numbers = self.late.numbers
+        if numbers is not None:
+            self.guard(numbers.receive)
+            self._write_late(False)
+
     def reserve(self, name: str) -> bool:
         """Keep a place in the order for a record that will be put before the files are written. False if that cannot
         be: records before it wait for their numbers, and have no place yet.
         """
         with self.lock:
-            if self._late or self.has_late():
+            if not self._writes_early and (self.late.waiting or self.has_late()):
                 return False
             self.records_in_step += 1
             (self._writer or self._open()).reserve(name)
@@ -428,11 +467,15 @@ class Session:
     def write_late(self) -> None:
         """Hand the records that waited for numbers to the writer, now that the numbers have come."""
         with self.lock:
-            if self._late and not self.has_late():
+            self._write_late(not self.has_late())
+
+    def _write_late(self, all_of_them: bool) -> None:
+        for name, tree, stack, parent, check, _ in self.late.ready(all_of_them):
+            if check is None:
                 writer = self._writer or self._open()
-                late, self._late = self._late, []
-                for record in late:
-                    self._attempt(record[0], writer.put_call, *record)
+                self._attempt(name, writer.put_call, name, tree, stack, parent)
+            elif self._attempt(name, check, name, tree):
+                self._attempt(name, self.put, name, tree, stack, parent, True)
 
     def publish(self, final: bool, interrupted: bool = False) -> None:
         """Bring the files up to date with the records. ``final``: the step is over (``interrupted``: too soon)."""
@@ -441,12 +484,10 @@ class Session:
         with self.lock:
             if self._writer is None and self._begun and self.keeps_records:
                 self._attempt("the dump", self._open)
+            self._write_late(True)
             writer, files = self._writer, self._files
             self.recorded_anything |= self.records_in_step > 0
-            late, self._late = self._late, []
             if writer is not None:
-                for record in late:
-                    self._attempt(record[0], writer.put_call, *record)
                 if files is not None:
                     self._attempt("tensor files", files.flush)
                 self._attempt("the dump", writer.publish, final, interrupted)

@@ -126,7 +126,9 @@ class Writer(ABC):
 
     def put(self, entry: str, tree: dict[str, Any], stack: CallStack | None = None, parent: Any = False) -> None:
         """A finished record, if an overflow check does not drop it."""
-        if not self.overflow or self.is_kept(entry, tree):
+        if self.overflow:
+            self.session.put_checked(entry, tree, self.is_kept, stack, parent)
+        else:
             self.session.put(entry, tree, stack, parent)
 
 

@@ -1,23 +1,23 @@
 """Statistics of tensors on an accelerator, without waiting for it.
 
 The reductions are launched when the tensor is described, since a later write would change the value. Their
-results stay on the device; :meth:`DeviceStatistics.collect` copies all of them to the host, one transfer for
-each device and type.
+results stay on the device until there is a chunk of them (:mod:`msprobe.capture.torch.device_chunks`), which is copied
+to the host while the program goes on.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import torch
 
 from msprobe.capture.torch import digest
+from msprobe.capture.torch.device_chunks import Chunk, SideStreams, host_memory
 from msprobe.capture.torch.statistics_framework import Numbers, launch_further, round_to, widest
 
-# Bytes of tensors on their way to the host for a digest; beyond that the host waits and hashes.
-COPY_LIMIT = 1 << 30
 # Elements that tell whether a tensor is still what it was.
 MOST_COMPARED = 256
 
@@ -25,7 +25,7 @@ MOST_COMPARED = 256
 class LateNumbers:
     """Numbers of one tensor: the results on the device they are made of, and once collected ``numbers``."""
 
-    __slots__ = ("count", "dtype", "high", "numbers", "places", "scalar")
+    __slots__ = ("count", "dtype", "filled", "high", "numbers", "places", "scalar")
 
     def __init__(self, values: torch.Tensor, high: bool) -> None:
         self.dtype = values.dtype
@@ -34,6 +34,14 @@ class LateNumbers:
         self.high = high
         self.places: dict[str, tuple[Any, int]] = {}  # result -> (list of results, index in it)
         self.numbers: Numbers = {"count": self.count, "single": self.scalar}
+        # False: they are not here yet, or were lost with an error of the device.
+        self.filled = self.count == 0
+
+    def receive(self, here: dict[int, list[Any]]) -> None:
+        """Make numbers of the results, which are on the host: those of each list by its id."""
+        places, self.places = self.places, {}
+        self.fill({name: here[id(results)][place] for name, (results, place) in places.items()})
+        self.filled = True
 
     def fill(self, found: dict[str, Any]) -> None:
         """Make numbers of the collected results."""
@@ -66,17 +74,21 @@ class LateNumbers:
 class LateBytes:
     """The elements of one tensor on their way to host memory, and their digests once they are there."""
 
-    __slots__ = ("crc", "host", "xor", "xxh3")
+    __slots__ = ("crc", "host", "wanted", "xor", "xxh3")
 
-    def __init__(self, host: torch.Tensor) -> None:
+    def __init__(self, host: torch.Tensor, wanted: tuple[bool, bool, bool]) -> None:
+        """``wanted``: whether a CRC-32, an xxh3 and a XOR are made of them."""
         self.host: torch.Tensor | None = host
+        self.wanted = wanted
         self.crc = self.xxh3 = self.xor = b""
 
-    def hash(self, crc: bool, xxh3: bool, xor: bool) -> None:
+    def hash(self) -> None:
+        """Make the digests of the elements, which are on the host, and let go of them."""
         host = self.host
         if host is None:
             return
         self.host = None
+        crc, xxh3, xor = self.wanted
         raw = digest.of_tensor(host)
         if crc:
             self.crc = digest.crc32(digest.widen(host.dtype, raw))
@@ -95,22 +107,39 @@ class LateComparison:
         self.place = place  # (list of results, index in it)
         self.changed = False
 
+    def receive(self, here: dict[int, list[Any]]) -> None:
+        """Know whether they are, from the results on the host: those of each list by its id."""
+        results, place = self.place
+        self.place = ((), 0)
+        self.changed = bool(here[id(results)][place])
+
 
 class DeviceStatistics:
-    """The reductions and copies of a step that are still on their way.
+    """The reductions and copies of tensors that are described, and the chunk to which they belong.
 
-    Works the same for CPU tensors, which is how most of it is tested.
+    Works the same for CPU tensors, which is how most of it is tested. May be used by several threads.
     """
 
     def __init__(self, high_precision: bool, needs: Set[str]) -> None:
         self._high = high_precision
         self._needs = needs
-        self._results: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
-        self._waiting: list[LateNumbers] = []
-        self._comparisons: list[LateComparison] = []
-        self._copies: list[tuple[LateBytes, tuple[bool, bool, bool]]] = []
-        self._copying = 0
-        self._streams: dict[torch.device, set[Any]] = {}
+        self._chunk = Chunk()
+        self._sides = SideStreams()
+        self._lock = threading.RLock()
+
+    @property
+    def bytes_to_copy(self) -> int:
+        """Bytes of tensors for digests, in the chunk that is being filled."""
+        return self._chunk.bytes
+
+    def send(self) -> Chunk:
+        """Start to bring everything that was launched to the host; the next chunk begins. Never raises: what fails
+        shows when the chunk is received.
+        """
+        with self._lock:
+            chunk, self._chunk = self._chunk, Chunk()
+        chunk.send(self._sides)
+        return chunk
 
     # ---- while the step runs; inside statistics_framework.OwnWork ----
 
@@ -119,7 +148,12 @@ class DeviceStatistics:
         late = LateNumbers(values, self._high)
         if late.count == 0:
             return late
-        self._note_stream(values.device)
+        with self._lock:
+            self._launch(late, values)
+        return late
+
+    def _launch(self, late: LateNumbers, values: torch.Tensor) -> None:
+        self._chunk.note_stream(values.device)
         dtype = values.dtype
         if late.scalar:
             value = values.abs() if dtype.is_complex else _reducible(values).clone()
@@ -132,8 +166,7 @@ class DeviceStatistics:
             self._keep(late, "nonzero", torch.count_nonzero(values))
         else:
             self._launch_numbers(late, _reducible(values))
-        self._waiting.append(late)
-        return late
+        self._chunk.waiting.append(late)
 
     def _launch_numbers(self, late: LateNumbers, values: torch.Tensor) -> None:
         dtype = values.dtype
@@ -170,81 +203,32 @@ class DeviceStatistics:
             self._keep(late, name, result)
 
     def _keep(self, late: LateNumbers, name: str, result: torch.Tensor) -> None:
-        late.places[name] = self._place(result)
-
-    def _place(self, result: torch.Tensor) -> tuple[Any, int]:
-        results = self._results.setdefault((result.device, result.dtype), [])
-        results.append(result)
-        return results, len(results) - 1
+        late.places[name] = self._chunk.place(result)
 
     def compare(self, before: torch.Tensor, now: torch.Tensor) -> LateComparison:
         """Start to compare what :func:`some_elements` gave at two times."""
-        self._note_stream(now.device)
-        late = LateComparison(self._place((now != before).any()))
-        self._comparisons.append(late)
+        with self._lock:
+            self._chunk.note_stream(now.device)
+            late = LateComparison(self._chunk.place((now != before).any()))
+            self._chunk.waiting.append(late)
         return late
 
     def copy(self, values: torch.Tensor, crc: bool, xxh3: bool, xor: bool) -> LateBytes:
-        """Start copying the elements to the host, to be hashed by :meth:`collect`."""
-        self._note_stream(values.device)
+        """Start copying the elements to the host, to be hashed when the chunk is received."""
         dtype = values.dtype
         if dtype.itemsize == 1:
             values = values.view(torch.uint8)  # small types have few operations, not even a copy
-        if values.device.type == "cpu":
-            host = values.clone(memory_format=torch.contiguous_format)
-        else:
-            pinned = values.device.type == "cuda"
-            host = torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=pinned)
-            host.copy_(values, non_blocking=True)
-        late = LateBytes(host.view(dtype))
-        self._copies.append((late, (crc, xxh3, xor)))
-        self._copying += host.numel() * host.element_size()
-        if self._copying > COPY_LIMIT:
-            self._hash()
+        with self._lock:
+            self._chunk.note_stream(values.device)
+            if values.device.type == "cpu":
+                host = values.clone(memory_format=torch.contiguous_format)
+            else:
+                host = host_memory(values.shape, values.dtype, values.device)
+                host.copy_(values, non_blocking=True)
+            late = LateBytes(host.view(dtype), (crc, xxh3, xor))
+            self._chunk.copies.append(late)
+            self._chunk.bytes += host.numel() * host.element_size()
         return late
-
-    def _note_stream(self, device: torch.device) -> None:
-        """Results may be made on several streams; all of them are waited for in the end."""
-        module = getattr(torch, device.type, None)
-        current = getattr(module, "current_stream", None)
-        if device.type != "cpu" and current is not None:
-            self._streams.setdefault(device, set()).add(current(device))
-
-    # ---- at the end of it ----
-
-    def collect(self) -> None:
-        """Bring everything to the host and fill all late numbers and bytes. Waits for the device."""
-        self._wait()
-        arrived: dict[int, list[Any]] = {}
-        for results in self._results.values():
-            arrived[id(results)] = torch.stack(results).cpu().tolist()
-        for late in self._waiting:
-            late.fill({name: arrived[id(results)][place] for name, (results, place) in late.places.items()})
-            late.places = {}
-        for comparison in self._comparisons:
-            results, place = comparison.place
-            comparison.changed = bool(arrived[id(results)][place])
-            comparison.place = ((), 0)
-        self._results = {}
-        self._waiting = []
-        self._comparisons = []
-        self._hash()
-        self._streams = {}
-
-    def _wait(self) -> None:
-        for device, streams in self._streams.items():
-            current = getattr(torch, device.type).current_stream(device)
-            for stream in streams:
-                current.wait_stream(stream)
-
-    def _hash(self) -> None:
-        for streams in self._streams.values():
-            for stream in streams:
-                stream.synchronize()
-        for late, wanted in self._copies:
-            late.hash(*wanted)
-        self._copies = []
-        self._copying = 0
 
 
 def some_elements(values: torch.Tensor, pattern: Sequence[int]) -> torch.Tensor:

@@ -215,9 +215,10 @@ class OperatorRecorder:
             if record.stack.source:
                 about["source"] = record.stack.source
             tree["msprobe"] = about
-            if calls.overflow and not calls.keeper.overflowed(record.name, tree):
-                return
-            session.put(record.name, tree, record.stack)
+            if calls.overflow:
+                session.put_checked(record.name, tree, calls.keeper.overflowed, record.stack)
+            else:
+                session.put(record.name, tree, record.stack)
         except Exception as problem:
             session.fault(record.name, problem)
 

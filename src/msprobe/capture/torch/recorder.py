@@ -134,6 +134,7 @@ class TorchRecorder:
         self._attached = False
         session.keeps_records = dumps
         session.has_late = self.statistics.has_late
+        session.late.numbers = self.statistics.late
         session.before_publish.append(self._finish_records)
         session.at_step_end.append(self._forget_step)
         for ability in ("memory", "threads of autograd", "transforms"):

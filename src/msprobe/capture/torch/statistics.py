@@ -17,12 +17,14 @@ from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.statistics_text import SEPARATOR, StatisticsText
 from msprobe.capture.torch import digest, private, remembered
+from msprobe.capture.torch.device_chunks import is_capturing
 from msprobe.capture.torch.device_statistics import (
     DeviceStatistics,
     LateComparison,
     LateNumbers,
     some_elements,
 )
+from msprobe.capture.torch.late_descriptions import LateDescriptions, is_out_of_memory, reason
 from msprobe.capture.torch.remembered import Memory, Remembered
 from msprobe.capture.torch.statistics_framework import Numbers, OwnWork, reduce
 from msprobe.capture.torch.statistics_info import (
@@ -55,7 +57,11 @@ Precision = Literal["low", "high"]
 MEMO_LIMIT = 100_000  # storages
 
 _UNREADABLE: Numbers = {}
-_WRITTEN_UNSEEN = "written by code that torch does not know of, after its statistics had been taken"
+_CAPTURED = (
+    "What runs inside of a graph that the program captures is recorded without numbers and values; what a replay of it "
+    "computes is not recorded."
+)
+_NO_MEMORY = "The device has no memory for the statistics of some tensors; their records say so and have none."
 
 
 class _Share(NamedTuple):
@@ -63,7 +69,8 @@ class _Share(NamedTuple):
 
     blocks: dict[Any, Numbers | LateNumbers]
     block: Any  # the elements of this tensor
-    comparison: LateComparison | None  # tells whether they are still those that were read
+    comparison: LateComparison | None = None  # tells whether they are still those that were read
+    written: LateComparison | None = None  # tells whether memory that nobody had written has been
 
 
 class TensorStatistics:
@@ -73,7 +80,8 @@ class TensorStatistics:
     statistics); "xxh3" (statistics and an order-sensitive digest of every tensor); "structure" (neither).
     Integer and bool tensors have the digest in every mode but "structure".
     ``precision``: "high" leaves mean and norm of half types in float32, as they were computed.
-    ``defer``: treat CPU tensors as those of an accelerator: descriptions are ``late`` until :meth:`flush`.
+    ``defer``: treat CPU tensors as those of an accelerator: descriptions are ``late`` until the numbers of their
+    chunk are on the host (:attr:`late`), or :meth:`flush`.
     ``saves``: the values of what is described go to files as well, once for each description: a description is only
     given again for what certainly holds the same values, and waiting for a device is no matter.
     ``exact``: on the CPU all elements are hashed before a tensor is taken for what was described, however many; so in
@@ -106,9 +114,7 @@ class TensorStatistics:
         self._device = DeviceStatistics(self._high, self.text.needs)
         self._saves = saves
         self._reads = 0
-        self._late: list[LateInfo] = []
-        # Descriptions whose elements are compared, and what was known of the storage.
-        self._compared: list[tuple[LateComparison, Remembered]] = []
+        self.late = LateDescriptions(self._device, self._content_of, self._absent)
         self._memory = Memory(MEMO_LIMIT)
         self._prefixes: dict[Any, bytes] = {}
         # dtype -> (its name, the number the native reductions know it by, digest of every tensor, values of
@@ -187,6 +193,9 @@ class TensorStatistics:
     def _describe_otherwise(self, tensor: torch.Tensor, remember: bool) -> TensorInfo:
         """Tensors that the native memo does not take: unusual ones, or all where there is none."""
         try:
+            if not tensor.is_cpu and is_capturing(tensor.device):
+                log.once("capture", "warning", _CAPTURED)
+                return self._describe_unusual(tensor, why_not_read="inside of a graph that the program captures")
             if type(tensor) not in ORDINARY:
                 return self._describe_unusual(tensor)
             storage = address_of_storage(tensor)
@@ -211,7 +220,7 @@ class TensorStatistics:
             if info is not None:
                 if comparison is None or not isinstance(info, LateInfo):
                     return info
-                return self._await(info.again(self._absent().middle, comparison))
+                return self.late.add(info.again(self._absent().middle, comparison))
             info = self._describe_unusual(tensor, _Share(known.blocks, block, comparison))
             if remember and not (not may_be_passing(tensor) and remembered.is_shared(tensor)):
                 self._memory.keep(storage, known, tensor)
@@ -247,7 +256,7 @@ class TensorStatistics:
                     known.expose()
                 return None
             comparison = self._device.compare(before, elements)
-        self._compared.append((comparison, known))
+        self.late.compare(comparison, known)
         return comparison
 
     def _describe_unwritten(self, tensor: torch.Tensor, known: Remembered) -> TensorInfo | None:
@@ -260,10 +269,9 @@ class TensorStatistics:
             if unwritten.seen is None:
                 unwritten.seen = now  # it has memory since
             if self._is_late(tensor) and not self._saves:
-                info = self._describe_unusual(tensor)
-                if isinstance(info, LateInfo):
-                    info.written = self._device.compare(unwritten.seen, now)
-                return info
+                return self._describe_unusual(
+                    tensor, _Share({}, None, written=self._device.compare(unwritten.seen, now))
+                )
             if not torch.equal(unwritten.seen, now):
                 # Written by code that torch does not count.
                 known.unwritten = None
@@ -276,46 +284,53 @@ class TensorStatistics:
     def _is_late(self, values: torch.Tensor) -> bool:
         return self._defer or values.device.type != "cpu"
 
-    def _await(self, info: LateInfo) -> LateInfo:
-        self._late.append(info)
-        return info
-
     # ---- everything else: other layouts, classes, types and devices ----
 
-    def _describe_unusual(self, tensor: torch.Tensor, share: _Share | None = None) -> TensorInfo:
-        """``share``: statistics by the elements they are of, and which elements are those of this tensor."""
+    def _describe_unusual(
+        self, tensor: torch.Tensor, share: _Share | None = None, why_not_read: str | None = None
+    ) -> TensorInfo:
+        """``share``: statistics by the elements they are of, and which elements are those of this tensor.
+        ``why_not_read``: why its elements are not read.
+        """
         try:
             with OwnWork():
                 found = unwrap(tensor)
+                if why_not_read is not None:
+                    found.values = found.stored = None
+                    found.unsupported = why_not_read
                 try:
                     return self._describe_unwrapped(found, share)
                 except Exception as error:
                     # Its shape and type are known, only the elements cannot be read.
                     self.errors += 1
                     found.values = None
-                    found.unsupported = _reason(error)
+                    found.unsupported = reason(error)
+                    if is_out_of_memory(error):
+                        found.unsupported = f"out of memory while its statistics were computed ({reason(error)})"
+                        log.once("out of memory", "warning", _NO_MEMORY)
                     return self._describe_unwrapped(found, None)
         except Exception as error:
             self.errors += 1
-            log.debug(f"A tensor of type {type(tensor).__name__} could not be described: {_reason(error)}")
-            frame = Frame(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", _reason(error))]))
+            log.debug(f"A tensor of type {type(tensor).__name__} could not be described: {reason(error)}")
+            frame = Frame(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", reason(error))]))
             return _finished(frame, self._absent())
 
     def _describe_unwrapped(self, found: Unwrapped, share: _Share | None) -> TensorInfo:
         values = found.values
         stored = values if found.stored is None else found.stored
         late = values is not None and self._is_late(values)
-        comparison = None
+        known, place, comparison, written = share if share is not None else _Share({}, None)
         numbers: Numbers | LateNumbers | None = None
         if values is not None and self._counted:
             try:
-                known, place, comparison = share if share is not None else _Share({}, None, None)
                 numbers = known.get(place)
                 if numbers is None:
                     comparison = None
                     numbers = known[place] = self._device.launch(values) if late else self._read(values)
             except (NotImplementedError, RuntimeError) as error:
-                found.unsupported = f"torch has no statistics for {found.dtype} ({_reason(error)})"
+                if is_out_of_memory(error):
+                    raise
+                found.unsupported = f"torch has no statistics for {found.dtype} ({reason(error)})"
                 numbers = _UNREADABLE
         behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
         beginning = self._prefix(found.type_name, found.dtype, found.shape)
@@ -326,7 +341,7 @@ class TensorStatistics:
         hashed = wants_digest or self._crc or self._xor
         if late:
             copied = self._device.copy(stored, self._crc, wants_digest, self._xor) if hashed else None
-            return self._await(LateInfo(frame, self._absent().middle, numbers, copied, comparison))
+            return self.late.add(LateInfo(frame, self._absent().middle, numbers, copied, comparison, written))
         assert not isinstance(numbers, LateNumbers)
         raw = digest.of_tensor(stored) if hashed else b""
         crc = digest.crc32(digest.widen(stored.dtype, raw)) if self._crc else b""
@@ -423,34 +438,20 @@ class TensorStatistics:
 
     def has_late(self) -> bool:
         """True if a description is ``late``."""
-        return bool(self._late)
+        return self.late.known < self.late.made
 
     def flush(self) -> None:
-        """Fill in every description that is ``late``: waits for the device, once for all of them.
+        """Fill in every description that is ``late``: waits for the device.
 
         Raises what the device raises (errors of earlier kernels show here); the descriptions then stay null.
         """
-        if not self._late:
-            return
-        late, self._late = self._late, []
-        compared, self._compared = self._compared, []
-        with OwnWork():
-            self._device.collect()
-        for info in late:
-            numbers, raw, comparison = info.numbers, info.copied, info.comparison
-            if info.written is not None and not info.written.changed:
-                info.leave_unset(self._absent())
-                continue
-            if comparison is not None and comparison.changed:
-                info.fill(self._absent(), _WRITTEN_UNSEEN)
-                continue
-            crc, xxh3, xor = (raw.crc, raw.xxh3, raw.xor) if raw is not None else (b"", b"", b"")
-            found = numbers.numbers if isinstance(numbers, LateNumbers) else numbers
-            read = _xor_content(xor, xxh3) if found is None else Measured(self.text, found, crc, xxh3).content()
-            info.fill(read)
-        for comparison, known in compared:
-            if comparison.changed:
-                known.expose()
+        self.late.flush()
+
+    def _content_of(self, info: LateInfo) -> Content:
+        numbers, raw = info.numbers, info.copied
+        crc, xxh3, xor = (raw.crc, raw.xxh3, raw.xor) if raw is not None else (b"", b"", b"")
+        found = numbers.numbers if isinstance(numbers, LateNumbers) else numbers
+        return _xor_content(xor, xxh3) if found is None else Measured(self.text, found, crc, xxh3).content()
 
     def reset(self) -> None:
         """Forget all tensors; to be called at the end of a step. Whose memory others know is remembered until it is
@@ -478,8 +479,3 @@ def _xor_content(xor: bytes, xxh3: bytes) -> Content:
 
 def _digest_of(address: int, shape: torch.Size, stride: tuple[int, ...], itemsize: int, contiguous: bool) -> bytes:
     return digest.xxh3(digest.elements(address, shape, stride, itemsize, contiguous))
-
-
-def _reason(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:200]}"

@@ -184,7 +184,9 @@ class LateInfo(TensorInfo):
 
     __slots__ = ("_frame", "_named", "comparison", "copied", "late", "numbers", "written")
 
-    def __init__(self, frame: Frame, middle: bytes, numbers: Any, copied: Any, comparison: Any = None) -> None:
+    def __init__(
+        self, frame: Frame, middle: bytes, numbers: Any, copied: Any, comparison: Any = None, written: Any = None
+    ) -> None:
         text, cut = frame._replace(behind=frame.behind + keys([("unsupported", "not read back")])).text(
             Content(middle, b"", b"", None)
         )
@@ -195,7 +197,7 @@ class LateInfo(TensorInfo):
         self.numbers = numbers
         self.copied = copied
         self.comparison = comparison
-        self.written: Any = None
+        self.written = written
 
     def again(self, middle: bytes, comparison: Any) -> LateInfo:
         """The same description, if ``comparison`` will find the same elements."""

@@ -12,6 +12,7 @@ from msprobe import log
 from msprobe.capture.overflow import Kept, OverflowCheck
 from msprobe.capture.session import Session
 from msprobe.capture.torch import digest
+from msprobe.capture.torch.device_chunks import is_capturing
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
@@ -21,6 +22,9 @@ from msprobe.store.tensor_files import TensorFileWriter, safe_file_name
 
 # A sparse gradient may be a thousandth of what it is when dense.
 MOST_DENSE_BYTES = 1 << 30
+
+# Values that an overflow check holds until it knows, of tensors on a device, whether they are wanted.
+MOST_HELD_BYTES = 256 << 20
 
 # What a random memory content, or a buffer that is about to be filled, holds is no overflow.
 IGNORED_OUTPUTS = ("Torch.empty.", "Torch.empty_like.", "Torch.empty_strided.", "Tensor.new_empty.")
@@ -107,10 +111,13 @@ class TensorKeeper:
         self.overflow = settings.task in ("overflow_check", "nan_check")
         self.overflowed = OverflowCheck(session, _telling)
         self._saved: dict[int, tuple[Any, str]] = {}
+        self._held_bytes = 0
 
     def keep(self, tensor: torch.Tensor, info: Any, path: str) -> Any:
         """Save the values of ``tensor`` under ``path``; the description that names the file."""
         if tensor is None or info.unset or not self.session.can_save():
+            return info
+        if not tensor.is_cpu and is_capturing(tensor.device):
             return info
         name = safe_file_name(f"{path}.pt")
         known = self._saved.get(id(info))
@@ -121,7 +128,10 @@ class TensorKeeper:
         try:
             if self.overflow:
                 payload = copy_values(tensor, _memory)
-                return info if payload is None else Kept(info.with_file(name), payload)
+                if payload is None:
+                    return info
+                self._hold(payload)
+                return Kept(info.with_file(name), payload)
             if not self._save(name, tensor):
                 return info
         except Exception as error:
@@ -130,6 +140,17 @@ class TensorKeeper:
         # The description is held with the name, so that its identity stays its own.
         self._saved[id(info)] = (info, name)
         return info.with_file(name)
+
+    def _hold(self, payload: TensorPayload) -> None:
+        """Values are held until their record is decided on; those of too many are decided on now."""
+        if not self.statistics.has_late():
+            self._held_bytes = 0
+            return
+        self._held_bytes += payload.data.nbytes
+        if self._held_bytes > MOST_HELD_BYTES:
+            self._held_bytes = 0
+            self.session.guard(self.statistics.flush)
+            self.session.write_late()
 
     def _save(self, name: str, tensor: torch.Tensor) -> bool:
         """Copy the values and hand them on; False if there are none."""

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from msprobe.capture.torch import recorder
+from msprobe.capture.torch import late_descriptions, recorder, tensor_values
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.pytorch import PrecisionDebugger
 
@@ -51,6 +51,42 @@ def test_numbers_that_come_late_are_in_the_records(tmp_path: Path, monkeypatch: 
         assert one["shape"] == other["shape"]
         assert one["Max"] == other["Max"]
         assert one["Norm"] == pytest.approx(other["Norm"], rel=1e-6)
+
+
+def check(folder: Path, task: str) -> tuple[list[str], list[str]]:
+    """The entries and files of a check for overflow."""
+    PrecisionDebugger.reset()
+    debugger = PrecisionDebugger(dump_path=str(folder), level="L1", task=task, overflow_nums=-1)
+    x = torch.tensor([1.0, 0.0], requires_grad=True)
+    debugger.start()
+    y = torch.relu(x).div(torch.tensor([1.0, 0.0]))
+    torch.relu(x)
+    y.sum().backward()
+    debugger.stop()
+    debugger.step()
+    PrecisionDebugger.reset()
+    (file,) = folder.glob("step0/*/dump.json")
+    return list(json.loads(file.read_text())["data"]), sorted(one.name for one in folder.rglob("*.pt"))
+
+
+@pytest.mark.parametrize("chunk", [1, 64])
+@pytest.mark.parametrize("task", ["overflow_check", "nan_check"])
+def test_a_check_for_overflow_decides_when_the_numbers_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, chunk: int
+) -> None:
+    at_once = check(tmp_path / "at_once", task)
+    monkeypatch.setattr(recorder, "TensorStatistics", Deferred)
+    monkeypatch.setattr(late_descriptions, "CHUNK", chunk)
+    assert check(tmp_path / "late", task) == at_once
+    assert "Tensor.div.0.forward" in at_once[0]
+    assert bool(at_once[1]) == (task == "overflow_check")
+
+
+def test_values_that_an_overflow_check_holds_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = check(tmp_path / "at_once", "overflow_check")
+    monkeypatch.setattr(recorder, "TensorStatistics", Deferred)
+    monkeypatch.setattr(tensor_values, "MOST_HELD_BYTES", 20)
+    assert check(tmp_path / "late", "overflow_check") == at_once
 
 
 def _all_tensors(data: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from msprobe.capture import native
-from msprobe.capture.torch import device_statistics
+from msprobe.capture.torch import device_statistics, late_descriptions
 from msprobe.capture.torch.statistics import TensorStatistics
 
 
@@ -74,29 +74,95 @@ def test_views_of_the_same_elements_are_reduced_once(monkeypatch) -> None:
     assert tops[5] != tops[0]
 
 
-def test_results_cross_to_the_host_once_for_each_type(monkeypatch) -> None:
-    statistics = TensorStatistics(defer=True)
-    infos = [statistics.describe(torch.full((i + 1,), float(i))) for i in range(100)]
+def test_results_cross_to_the_host_once_for_each_type_and_chunk(monkeypatch) -> None:
+    monkeypatch.setattr(late_descriptions, "CHUNK", 60)
     stacks = []
     real = torch.stack
     monkeypatch.setattr(torch, "stack", lambda results: stacks.append(len(results)) or real(results))
-    statistics.flush()
+    statistics = TensorStatistics(defer=True)
+    tensors = [torch.full((i + 1,), float(i)) for i in range(100)]
+    infos = [statistics.describe(x) for x in tensors]
     assert len(stacks) == 2, "float32 results and counts"
+    statistics.flush()
+    assert len(stacks) == 4
     assert [json.loads(info.text)["Max"] for info in infos] == list(range(100))
     statistics.flush()
-    assert len(stacks) == 2, "nothing is left to bring"
+    assert len(stacks) == 4, "there is nothing more to bring"
 
 
-def test_copies_for_digests_are_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(device_statistics, "COPY_LIMIT", 1000)
+def test_numbers_of_a_chunk_come_while_others_are_made(monkeypatch) -> None:
+    monkeypatch.setattr(late_descriptions, "CHUNK", 4)
+    statistics = TensorStatistics(defer=True)
+    tensors = [torch.full((2,), float(i)) for i in range(10)]
+    infos = [statistics.describe(x) for x in tensors]
+    statistics.late.receive()
+    assert [info.late for info in infos] == [False] * 8 + [True] * 2
+    assert (statistics.late.made, statistics.late.known) == (10, 8)
+    assert json.loads(infos[7].text)["Max"] == 7.0
+    assert statistics.has_late()
+    statistics.flush()
+    assert not statistics.has_late()
+
+
+@pytest.mark.parametrize("limit", ["CHUNK_BYTES", "MOST_BYTES"])
+def test_copies_for_digests_are_bounded(monkeypatch, limit: str) -> None:
+    monkeypatch.setattr(late_descriptions, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(late_descriptions, "MOST_BYTES", 2000 if limit == "MOST_BYTES" else 1 << 30)
     statistics = TensorStatistics("xxh3", defer=True)
     tensors = [torch.randn(100) for _ in range(20)]
     infos = [statistics.describe(x) for x in tensors]
-    assert len(statistics._device._copies) <= 3
+    if limit == "MOST_BYTES":
+        assert statistics.late.known >= 12, "more than there is room for was not awaited"
     statistics.flush()
     for x, info in zip(tensors, infos, strict=True):
         found, expected = json.loads(info.text), json.loads(TensorStatistics("xxh3").describe(x).text)
         assert found["digest"] == expected["digest"]
+
+
+def test_an_error_of_the_device_concerns_its_chunk_alone(monkeypatch) -> None:
+    monkeypatch.setattr(late_descriptions, "CHUNK", 4)
+    real, asked = torch.stack, []
+
+    def stack(results):
+        asked.append(results)
+        if len(asked) == 3:  # the second chunk
+            raise RuntimeError("the device failed")
+        return real(results)
+
+    monkeypatch.setattr(torch, "stack", stack)
+    statistics = TensorStatistics("md5", defer=True)
+    tensors = [torch.full((2,), float(i)) for i in range(12)]
+    infos = [statistics.describe(x) for x in tensors]
+    with pytest.raises(RuntimeError, match="the device failed"):
+        statistics.flush()
+    tops = [json.loads(info.text)["Max"] for info in infos]
+    assert tops == [0.0, 1.0, 2.0, 3.0, None, None, None, None, 8.0, 9.0, 10.0, 11.0]
+    assert "the device failed" in json.loads(infos[5].text)["unsupported"]
+    assert not statistics.has_late()
+    again = statistics.describe(tensors[5])
+    statistics.flush()
+    assert json.loads(again.text)["Max"] is None, "no number of the failed chunk, and no other"
+    statistics.reset()
+    anew = statistics.describe(tensors[5])
+    statistics.flush()
+    assert json.loads(anew.text)["Max"] == 5.0
+
+
+def test_no_memory_is_called_so(monkeypatch) -> None:
+    def amax(values, **how):
+        raise RuntimeError("NPU out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr(torch, "amax", amax)
+    statistics = TensorStatistics(defer=True)
+    info = statistics.describe(torch.ones(3))
+    statistics.flush()
+    said = json.loads(info.text)
+    assert (said["Max"], said["shape"]) == (None, [3])
+    assert said["unsupported"].startswith("out of memory")
+    monkeypatch.undo()
+    info = statistics.describe(torch.ones(3))
+    statistics.flush()
+    assert json.loads(info.text)["Max"] == 1.0
 
 
 def test_the_same_texts_as_at_once() -> None:
