@@ -2,8 +2,10 @@
 
     python bench/scale/run.py [--ranks 8,64,256,1024] [--records 5000] [--commands nan_analyze,check,compare,checkpoint]
 
-Each line: wall and CPU seconds, the largest memory of the command with all its processes, and whether the first thing
-that it says names the rank and the call. ``--folder`` is where the dumps go (about 1 kB a record; they are removed).
+Each line: wall and CPU seconds, the largest memory of the command with all its processes, the bytes of its files, and
+whether it is right: the first thing that it says names the rank and the call, or its files have all ranks. At the end:
+the exponent of each between the smallest and the largest number of ranks (1: what grows with the ranks), without what
+the command costs on one rank. ``--folder`` is where the dumps go (about 1 kB a record; they are removed).
 ``--jobs``, ``--engine``: handed on to the commands that have them.
 """
 
@@ -11,15 +13,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dumps import Planted, write
@@ -29,11 +33,12 @@ _BYTES_A_RECORD = 1300
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of wall and CPU; megabytes of the process and of those that it started, together."""
+    """Seconds of wall and CPU; megabytes of the process and of those that it started, together; those of its files."""
 
     wall: float
     cpu: float
     megabytes: float
+    written: float = 0.0
 
 
 class Memory(threading.Thread):
@@ -125,6 +130,63 @@ def checkpoint(dump: Path, out: Path) -> tuple[list[str], Callable[[], tuple[obj
     return command, answer
 
 
+def sheets(dump: Path, out: Path) -> tuple[list[str], Callable[[], tuple[object, object]]]:
+    """The verdict with a sheet of each rank: its answer is how many there are."""
+    command = ["compare", str(dump), str(dump.with_name("healthy")), "-o", str(out), "--csv"]
+    return command, lambda: (None, _of_ranks(len(list(out.glob("compare_result_*.csv")))))
+
+
+def merge(dump: Path, out: Path) -> tuple[list[str], Callable[[], tuple[object, object]]]:
+    """The sheets of all ranks, which are made before, in one workbook."""
+    made = out.with_name("made-sheets")
+    steps = [str(dump / "step0"), str(dump.with_name("healthy") / "step0")]
+    made.mkdir()
+    command = [sys.executable, "-m", "msprobe", "compare", "-tp", steps[0], "-gp", steps[1], "-o", str(made)]
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    settings = out.with_name("merge.yaml")
+    settings.write_text("api: [Functional.linear]\n")
+
+    def answer() -> tuple[object, object]:
+        (file,) = out.glob("*.xlsx")
+        ranks = len(list(made.glob("compare_result_*.csv"))) if file.stat().st_size else 0
+        shutil.rmtree(made)
+        return None, _of_ranks(ranks)
+
+    return ["merge_result", "-i", str(made), "-o", str(out), "-config", str(settings)], answer
+
+
+def graph(dump: Path, out: Path) -> tuple[list[str], Callable[[], tuple[object, object]]]:
+    """The graphs of all ranks, compared, in one file."""
+    command = ["graph_visualize", "-tp", str(dump), "-gp", str(dump.with_name("healthy")), "-o", str(out)]
+
+    def answer() -> tuple[object, object]:
+        (file,) = out.glob("*.vis.db")
+        (row,) = sqlite3.connect(file).execute("SELECT rank_list FROM tb_config")
+        return None, _of_ranks(len(json.loads(row[0])))
+
+    return command, answer
+
+
+def view(dump: Path, out: Path) -> tuple[list[str], Callable[[], tuple[object, object]]]:
+    """The page of both dumps, opened as for a browser, with its first place and the grid of all ranks."""
+    program = (
+        "import json, sys\n"
+        "from msprobe.view.opening import open_source\n"
+        "source = open_source(sys.argv[1:3])\n"
+        "source.prepare()\n"
+        "source.overview()\n"
+        "open(sys.argv[3], 'w').write(json.dumps(len(source.ranks(0)['ranks'])))\n"
+        "source.close()\n"
+    )
+    answer = out / "ranks.json"
+    command = ["-c", program, str(dump), str(dump.with_name("healthy")), str(answer)]
+    return command, lambda: (None, _of_ranks(json.loads(answer.read_text())))
+
+
+def _of_ranks(count: int) -> str:
+    return f"{count} ranks"
+
+
 def _write_checkpoints(folder: Path, ranks: int) -> Planted:
     """Eight ranks share each layer; one number of one layer is another one in the second checkpoint."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
@@ -145,17 +207,33 @@ def _first_finding(file: Path) -> tuple[object, object]:
     return (found[0]["rank"], found[0]["entry"]) if found else (None, None)
 
 
-COMMANDS = {"nan_analyze": nan_analyze, "check": check, "compare": compare, "checkpoint": checkpoint}
+COMMANDS = {
+    "nan_analyze": nan_analyze,
+    "check": check,
+    "compare": compare,
+    "checkpoint": checkpoint,
+    "sheets": sheets,
+    "merge": merge,
+    "graph": graph,
+    "view": view,
+}
 _ON_DUMPS = ("nan_analyze", "check", "compare")
+_OF_ALL_RANKS = ("sheets", "merge", "graph", "view")
+_ON_PAIRS = ("compare", *_OF_ALL_RANKS)
+_WITHOUT_JOBS = ("merge", "view")
 
 
-def _measure(name: str, folder: Path, planted: Planted, options: argparse.Namespace) -> None:
+def _measure(name: str, folder: Path, planted: Planted, options: argparse.Namespace) -> Cost:
     out = folder / f"out-{name}"
     words, answer = COMMANDS[name](folder / "bad", out)
-    words += ["--jobs", str(options.jobs)] if options.jobs else []
-    words += ["--engine", options.engine] if options.engine != "local" else []
+    if name not in _WITHOUT_JOBS:
+        words += ["--jobs", str(options.jobs)] if options.jobs else []
+        words += ["--engine", options.engine] if options.engine != "local" else []
     out.mkdir()
-    cost = measured([sys.executable, "-m", "msprobe", *words], folder)
+    program = [] if words[0] == "-c" else ["-m", "msprobe"]
+    cost = measured([sys.executable, *program, *words], folder)
+    written = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 1e6
+    cost = replace(cost, written=written)
     try:
         right = answer() == (planted.rank if planted.rank >= 0 else None, planted.call)
     except (OSError, ValueError, LookupError) as problem:
@@ -164,7 +242,26 @@ def _measure(name: str, folder: Path, planted: Planted, options: argparse.Namesp
     finally:
         shutil.rmtree(out, ignore_errors=True)
     said = "right" if right else "wrong"
-    print(f"{name:12} {cost.wall:8.1f} s {cost.cpu:8.1f} s CPU {cost.megabytes:7.0f} MB  {said}", flush=True)
+    costs = f"{cost.wall:8.1f} s {cost.cpu:8.1f} s CPU {cost.megabytes:7.0f} MB {written:8.1f} MB of files"
+    print(f"{name:12} {costs}  {said}", flush=True)
+    return cost
+
+
+def _exponent(name: str, costs: dict[int, Cost], base: Cost) -> str:
+    """How each cost grows between the smallest and the largest number of ranks, without that of one rank."""
+    small, large = min(costs), max(costs)
+
+    def grown(of: Callable[[Cost], float]) -> str:
+        first, last, least = of(costs[small]), of(costs[large]), of(base)
+        # A command of half a second is mostly its start.
+        if first - least <= 0.05 * first or last - least <= 0:
+            return "none"
+        return f"{math.log((last - least) / (first - least)) / math.log(large / small):.2f}"
+
+    of_cpu, of_memory, of_files = grown(lambda one: one.cpu), grown(lambda one: one.megabytes), "none"
+    if costs[small].written > 0:
+        of_files = f"{math.log(costs[large].written / costs[small].written) / math.log(large / small):.2f}"
+    return f"{name:12} exponent of CPU {of_cpu}, memory {of_memory}, files {of_files}"
 
 
 def main() -> None:
@@ -178,27 +275,34 @@ def main() -> None:
     parser.add_argument("--engine", default="local")
     options = parser.parse_args()
     names = set(options.commands.split(","))
-    for ranks in map(int, options.ranks.split(",")):
+    sizes = sorted(map(int, options.ranks.split(",")))
+    costs: dict[str, dict[int, Cost]] = {name: {} for name in COMMANDS if name in names}
+    for ranks in [*([1] if len(sizes) > 1 else []), *sizes]:
         with tempfile.TemporaryDirectory(dir=options.folder, prefix="scale-") as name:
             folder = Path(name)
-            needed = ranks * options.records * _BYTES_A_RECORD * (2 if "compare" in names else 1)
+            is_pair = not names.isdisjoint(_ON_PAIRS)
+            needed = ranks * options.records * _BYTES_A_RECORD * (2 if is_pair else 1)
             if shutil.disk_usage(folder).free < 1.2 * needed:
                 raise SystemExit(f"{ranks} ranks need {needed / 1e9:.1f} GB in {folder.parent}; name another --folder.")
             begun = time.perf_counter()
             planted: dict[str, Planted] = {}
-            if not names.isdisjoint(_ON_DUMPS):
+            if not names.isdisjoint((*_ON_DUMPS, *_ON_PAIRS)):
                 written = write(folder / "bad", ranks, options.records, ranks * 5 // 8)
                 assert written is not None
                 planted = dict.fromkeys(_ON_DUMPS, written)
-            if "compare" in names:
+                planted |= dict.fromkeys(_OF_ALL_RANKS, Planted(-1, _of_ranks(ranks)))
+            if is_pair:
                 write(folder / "healthy", ranks, options.records)
             if "checkpoint" in names:
                 planted["checkpoint"] = _write_checkpoints(folder, ranks)
             size = sum(file.stat().st_size for file in (folder / "bad").rglob("dump.json")) / 1e6
             took = time.perf_counter() - begun
             print(f"{ranks} ranks x {options.records} records, {size:.0f} MB, written in {took:.1f} s", flush=True)
-            for command in [name for name in COMMANDS if name in names]:
-                _measure(command, folder, planted[command], options)
+            for command, of_command in costs.items():
+                of_command[ranks] = _measure(command, folder, planted[command], options)
+    for command, of_command in costs.items() if len(sizes) > 1 else ():
+        base = of_command.pop(1) if 1 not in sizes else of_command[1]
+        print(_exponent(command, of_command, base), flush=True)
 
 
 if __name__ == "__main__":

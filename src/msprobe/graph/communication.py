@@ -123,9 +123,9 @@ class Meeting:
         ``MOST_LISTED``, those first of which there is something else to show than of most.
         """
         if len(self.calls) <= MOST_LISTED + 1:
-            return {str(other): list(told) for other, told in self._told.items() if other != rank}
+            return {str(other): list(shown) for other, shown in self._shown.items() if other != rank}
         chosen = sorted(islice((other for other in self._rarest if other != rank), MOST_LISTED))
-        return {str(other): list(self._told[other]) for other in chosen}
+        return {str(other): list(self._shown[other]) for other in chosen}
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -136,14 +136,14 @@ class Meeting:
         return {name: in_runs(ranks) for name, ranks in found.items()}
 
     @cached_property
-    def _told(self) -> dict[int, tuple[str, str]]:
+    def _shown(self) -> dict[int, tuple[str, str]]:
         return {rank: (self.rated(rank, call.node), call.name) for rank, call in self.calls.items()}
 
     @cached_property
     def _rarest(self) -> list[int]:
         """Enough ranks for the list of each: those first of which there is something to show that few others have."""
-        count = Counter(text for text, _ in self._told.values())
-        return sorted(self._told, key=lambda rank: (count[self._told[rank][0]], rank))[: MOST_LISTED + 1]
+        count = Counter(text for text, _ in self._shown.values())
+        return sorted(self._shown, key=lambda rank: (count[self._shown[rank][0]], rank))[: MOST_LISTED + 1]
 
 
 def in_runs(ranks: Sequence[int]) -> str:
@@ -152,18 +152,18 @@ def in_runs(ranks: Sequence[int]) -> str:
     >>> in_runs([0, 1, 2, 3, 9]), in_runs([0, 8, 16, 24]), in_runs([5])
     ('0-3, 9', '0-24/8', '5')
     """
-    left = sorted(ranks)
+    numbers = sorted(ranks)
     words: list[str] = []
     at = 0
-    while at < len(left):
+    while at < len(numbers):
         end = at + 1
-        step = left[end] - left[at] if end < len(left) else 0
-        while end < len(left) and left[end] - left[end - 1] == step:
+        step = numbers[end] - numbers[at] if end < len(numbers) else 0
+        while end < len(numbers) and numbers[end] - numbers[end - 1] == step:
             end += 1
         if end - at < 3:
             end = at + 1  # two ranks are no run
         distance = "" if step == 1 else f"/{step}"
-        words.append(str(left[at]) if end == at + 1 else f"{left[at]}-{left[end - 1]}{distance}")
+        words.append(str(numbers[at]) if end == at + 1 else f"{numbers[at]}-{numbers[end - 1]}{distance}")
         at = end
     return ", ".join(words)
 

@@ -497,7 +497,7 @@ def alike(findings: Sequence[Finding]) -> list[Alike]:
 
 
 def grouped(findings: Sequence[Finding]) -> list[Alike]:
-    """All findings of a verdict as they are told: the first by itself, what is alike among the others once."""
+    """All findings of a verdict as they are shown: the first by itself, what is alike among the others once."""
     return [Alike(one) for one in findings[:1]] + alike(findings[1:])
 
 

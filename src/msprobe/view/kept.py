@@ -15,9 +15,9 @@ from msprobe.view.rows import rows_of
 
 #: The step in which runs part is looked at last, but for the next, which tells if it has an effect.
 _LAST_STEPS = 2
-#: So many records are kept of a run on several ranks (120 MB or so): judging the one that is shown first again takes a
+#: So many records are kept of a run on several ranks (170 MB or so): judging the one that is shown first again takes a
 #: small part of the time that all of them took.
-MOST_OF_RANKS = 60_000
+MOST_OF_RANKS = 30_000
 _At = tuple[Step, Rank]
 
 

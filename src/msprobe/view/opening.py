@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -52,12 +53,7 @@ def open_source(paths: Sequence[StrPath], progress: Progress | None = None, want
     One path: a dump, a folder of results (``verdict.json`` or ``check.json``), or graph files. Two: two dumps, the
     candidate first. Raises PathError or InvalidInputError, with all that is wrong at once.
     """
-    # What is read stays, so that searches for garbage among it find nothing and take as long as the work.
-    with no_collection():
-        return _opened_source(paths, progress, wanted or Wanted())
-
-
-def _opened_source(paths: Sequence[StrPath], progress: Progress | None, wanted: Wanted) -> Source:
+    wanted = wanted or Wanted()
     if not 1 <= len(paths) <= 2:
         raise InvalidInputError(f"give one path, or two dumps (candidate and reference); found {len(paths)}.")
     for path in paths:
@@ -68,7 +64,8 @@ def _opened_source(paths: Sequence[StrPath], progress: Progress | None, wanted: 
         _demand_none(wanted)
         from msprobe.view.vis import open_graph_files
 
-        return open_graph_files(Path(paths[0]))
+        with no_collection():
+            return open_graph_files(Path(paths[0]))
     if len(paths) == 2:
         dumps = open_dumps(paths)
         return compared(dumps[0], dumps[1], progress, wanted)
@@ -129,9 +126,12 @@ def compared(candidate: Dump, reference: Dump, progress: Progress | None = None,
             keep=kept,
         )
 
-    verdict, left, right = readable_verdict(
-        lambda one, other: comparing.compared(one, other, progress, compare), candidate, reference
-    )
+    # What is read of one rank stays, so that searches for garbage among it find nothing and take as long as the work;
+    # of several, most of it goes.
+    with nullcontext() if has_ranks else no_collection():
+        verdict, left, right = readable_verdict(
+            lambda one, other: comparing.compared(one, other, progress, compare), candidate, reference
+        )
     return Dumps(open_dump(left), open_dump(right), verdict, wanted.mappings, wanted.matches, kept, wanted.noise)
 
 

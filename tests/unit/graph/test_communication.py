@@ -251,3 +251,6 @@ def test_a_large_group_in_a_file_reads_back(tmp_path: Path, form: str) -> None:
         found = graph.nodes[_COLLECTIVE].communication
         assert found["all_nodes"] == {_COLLECTIVE: f"0-{count - 1}"}
         assert len(found["nodes_info"]) == MOST_LISTED
+        named = graph.nodes[_COLLECTIVE].inputs()[f"{_COLLECTIVE}.input.group"]
+        assert named["group_ranks"] == str(list(range(count)))
+        assert named["Max"] == f"0-{count - 1}"

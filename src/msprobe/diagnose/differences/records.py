@@ -88,6 +88,8 @@ class Comparer:
 
     def __init__(self, candidate: DumpPart, reference: DumpPart) -> None:
         self._files = TensorFiles(candidate, reference)
+        # What the values in two files have to do with each other, as far as it was asked for.
+        self.relations: dict[tuple[str, str, str], Any] = {}
         # What the results of an entry of the reference may differ by, where that was measured.
         self.measured_noise: Callable[[str], float] = lambda entry: 0.0
         # What they may differ by: entry, what the model allows, how far its inputs are apart, unit of rounding.

@@ -100,11 +100,9 @@ def relation_of(difference: Difference, comparer: Comparer, bound: bool = False,
         return NO_RELATION
     names = left.get("data_name"), right.get("data_name")
     if isinstance(names[0], str) and isinstance(names[1], str):
-        values = comparer.values(names[0], names[1])
-        if values is not None and values[0].size == values[1].size:
-            found = relation_of_values(*values, shape=left.get("shape"))
-            if found:
-                return found
+        found = _relation_of_files(names[0], names[1], left.get("shape"), comparer)
+        if found:
+            return found
     if difference.what == "not_finite" and numel(left) == 1:
         value = numbers(left)
         return Relation(Wording("NaN" if value is None or math.isnan(value[2]) else "infinite"))
@@ -133,6 +131,18 @@ def relation_of(difference: Difference, comparer: Comparer, bound: bool = False,
     return Relation(Wording("{}{:.2g}", least, difference.delta), is_distance=True, is_size=True)
 
 
+def _relation_of_files(left: str, right: str, shape: Any, comparer: Comparer) -> Relation:
+    """The relation of the values in two files, which are read for it once."""
+    known = comparer.relations
+    key = left, right, str(shape)
+    if key not in known:
+        values = comparer.values(left, right)
+        is_pair = values is not None and values[0].size == values[1].size
+        known[key] = relation_of_values(*values, shape=shape) if values is not None and is_pair else NO_RELATION
+    found: Relation = known[key]
+    return found
+
+
 def _counted_in_words(left: dict[str, Any], right: dict[str, Any], other: str) -> str:
     """How many elements are not finite on each side, where both have some and they were counted."""
     for key, word in (("nan", "NaN"), ("inf", Wording("infinite"))):
@@ -152,7 +162,7 @@ def relation_of_values(left: Any, right: Any, shape: Any = None) -> Relation:
 
     if left.dtype.kind not in "fiub" or right.dtype.kind not in "fiub":
         return NO_RELATION
-    a, b = left.astype(np.float64), right.astype(np.float64)
+    a, b = np.asarray(left).astype(np.float64), np.asarray(right).astype(np.float64)
     other = ~((a == b) | (np.isnan(a) & np.isnan(b)))
     count = int(other.sum())
     if not count:
