@@ -17,14 +17,19 @@ class ReturnedResults:
         self._is_known = True
 
     def note(self, result: Any) -> None:
-        """A model has returned ``result``."""
+        """A model has returned ``result``. Of tensors without memory of their own (sparse ones, those inside a transform
+        of torch.func) nobody can say whether they are gone.
+        """
         was_known, self._is_known = self._is_known, False
         found: list[tuple[str, Any]] = []
         collect_tensors(result, "output", found)
         for _, tensor in found:
             hold = StorageHold()
+            try:
+                hold.add(tensor)
+            except (NotImplementedError, RuntimeError):
+                return
             self._storages.append(hold)
-            hold.add(tensor)
             if tensor.grad_fn is not None:
                 # Of no use but that it goes with its node.
                 self._handles.append(tensor.grad_fn.register_prehook(_nothing))
