@@ -110,6 +110,9 @@ class Healthy:
         finding = suspect.finding
         if finding.kind not in _HOW_IT_IS_DONE or finding.direction == "optimizer":
             return False
+        judged = suspect.judged
+        if finding.kind == "argument" and _stands_out(judged) and judged is not None and not judged.changed_inputs:
+            return False  # its own result was put right, so what the optimizer takes says nothing of it
         alone = finding.fact(OneSide) or OneSide()
         own = alone.candidate or (() if alone.reference else (finding.entry or "",))
         return self._before_step.issuperset(own) and self._recorded_before_step.issuperset(alone.reference)

@@ -107,7 +107,10 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
     ]
     reasons = [] if compared else (running.reasons() or ["no call of one dump answers to any of the other"])
     summary = running.summary(len(common.steps) + len(common.without_rank), common.of_one_side)
-    summary["lockstep"] = account["counts"]
+    summary["lockstep"] = counts = account["counts"]
+    if counts.get("regions") and counts.get("regions_healthy") == counts["regions"]:
+        # Calls without a partner are judged by what their regions come to.
+        summary.pop("little_in_common", None)
     return Verdict(
         status,
         str(candidate),

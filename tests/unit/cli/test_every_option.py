@@ -91,7 +91,9 @@ class _Listening:
 
 
 def _failed_check(*args: Any, **named: Any) -> Any:
-    ranking = SimpleNamespace(failed=[1], warned=[], lines=lambda top: ["failed"][:top])
+    ranking = SimpleNamespace(
+        failed=[1], warned=[], is_error=True, is_warning=False, lines=lambda top: ["failed"][:top]
+    )
     return SimpleNamespace(ranking=ranking, files=SimpleNamespace(written=()), summaries=(), compared=())
 
 

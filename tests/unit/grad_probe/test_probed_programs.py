@@ -224,7 +224,7 @@ def test_a_start_without_monitor_is_told(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_script_that_is_recorded_from_outside_cannot_be_probed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit(3)")
     ended = call("run", "--config", configured(tmp_path), "--", tmp_path / "train.py")
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert 'task: "grad_probe" is begun by the script' in ended.stderr
 
 

@@ -17,8 +17,8 @@ class ReturnedResults:
         self._is_known = True
 
     def note(self, result: Any) -> None:
-        """A model has returned ``result``. Of tensors without memory of their own (sparse ones, those inside a transform
-        of torch.func) nobody can say whether they are gone.
+        """A model has returned ``result``. Whether a tensor without memory of its own (a sparse one, one inside a
+        transform of torch.func) is gone nobody can say.
         """
         was_known, self._is_known = self._is_known, False
         found: list[tuple[str, Any]] = []

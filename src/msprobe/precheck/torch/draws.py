@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from msprobe.capture.torch.private import DispatchMode
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.standalone_places import are_labels
 from msprobe.precheck.torch.machine import flat_outputs
@@ -92,11 +92,11 @@ def _written(function: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     return found
 
 
-class _Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Noting(DispatchMode):  # type: ignore[misc]
     """Notes what operators draw."""
 
     def __init__(self, found: list[Draw]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._found = found
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -108,11 +108,11 @@ class _Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-class _Giving(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Giving(DispatchMode):  # type: ignore[misc]
     """Gives what was drawn before."""
 
     def __init__(self, draws: list[Draw]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._draws = draws
         self.count = 0
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from msprobe.capture.torch.private import DispatchMode
 from msprobe.precheck.standalone_types import dtype_of
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import Machine, Outcome, copy_with_strides, flat_outputs
@@ -96,11 +96,11 @@ def casts_of(
     return watch.found
 
 
-class _Casts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Casts(DispatchMode):  # type: ignore[misc]
     """Sees copies of arguments in coarser types. ``places``: memory of an argument -> its path."""
 
     def __init__(self, places: dict[int, str]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._places = places
         self.found: dict[str, torch.dtype] = {}
 

@@ -45,6 +45,7 @@ V1: dict[str, Case] = {
     "micro_delta": Case(True, {**GRADIENTS, "monitor_mbs_grad": True}),
     "mv_distribution": Case(True),
     "param_distribution": Case(True),
+    "state_distribution": Case(True),
     "ur_distribution": Case(True),
     "mg_direction": Case(True),
     "cc_distribution": Case({"enable": True}),
