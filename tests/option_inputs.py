@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +308,9 @@ def _checkpoints(folder: Path) -> dict[str, Path]:
     torch.save(renamed, folder / "renamed.pt")
     version = PUBLISHED / "26.2.0"
     shutil.copy(version / "static_1.zip", folder / "static_1.zip")
+    with zipfile.ZipFile(version / "static_2.zip") as pack, zipfile.ZipFile(folder / "other_pip.zip", "w") as other:
+        for name in pack.namelist():
+            other.writestr(name, pack.read(name).replace(b"pip=23.2.1", b"pip=1.0"))
     return {
         "ckpt_a": folder / "a.pt",
         "ckpt_b": folder / "b.pt",
@@ -315,6 +319,7 @@ def _checkpoints(folder: Path) -> dict[str, Path]:
         "ckpt_names": _write(folder / "ckpt_names.yaml", "fc.weight: first.weight\n"),
         "pack_a": version / "static_1.zip",
         "pack_b": version / "static_2.zip",
+        "pack_pip": folder / "other_pip.zip",
         "weights_a": version / "dynamic_1.zip",
         "weights_b": version / "dynamic_2.zip",
         "variables": _write(folder / "variables.yaml", "CUDA_LAUNCH_BLOCKING: error\nHOME: error\n"),

@@ -206,7 +206,7 @@ TABLES: dict[str, Table] = {
             "--env-all": Row("--env-all", base="-d {launch} -o out.zip"),
             "--tolerance": Row("--tolerance 0.9", base="-c {weights_a} {weights_b} -o out"),
             "--variables": "--variables {variables}",
-            "--package": "--package pip",
+            "--package": Row("--package pip", base="-c {pack_a} {pack_pip} -o out"),
             "--name-map": Row("--name-map {ckpt_names}", base="-c {ckpt_a} {ckpt_renamed} -o out.json"),
             "--metrics": Row("--metrics full", base=_WEIGHTS),
             "--with-optim": Row("--with-optim", base=_WEIGHTS),
