@@ -166,7 +166,7 @@ test-mindspore: $(MINDSPORE_STAMP)
 	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest $(PARALLEL) tests/unit/mindspore tests/conformance tests/unit/capture/test_array_statistics.py \
 	  tests/integration/test_mindspore_innocence.py tests/integration/test_mindspore_ranks.py \
 	  tests/integration/test_mindspore_kernels.py tests/integration/test_mindspore_adapter.py \
-	  tests/integration/test_mindspore_and_pytorch.py tests/integration/test_mindspore_kill.py -m "not slow" \
+	  tests/integration/test_mindspore_and_pytorch.py tests/integration/test_framework_pairs.py tests/integration/test_mindspore_kill.py -m "not slow" \
 	  --ignore=tests/unit/mindspore/test_program_errors.py
 	@# In a process of their own: after other trainings MindSpore tells of a kernel's error at other moments.
 	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest tests/unit/mindspore/test_program_errors.py
