@@ -27,7 +27,7 @@ class ReturnedResults:
             hold = StorageHold()
             try:
                 hold.add(tensor)
-            except (NotImplementedError, RuntimeError):
+            except RuntimeError:
                 return
             self._storages.append(hold)
             if tensor.grad_fn is not None:

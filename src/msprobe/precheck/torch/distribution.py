@@ -46,7 +46,7 @@ def judge_distribution(name: str, draws: Sequence[Any], device: Any, given: Sequ
         row.status = "error"
         row.message = f"random: {device.dtype} {tuple(device.shape)} instead of {bench.dtype} {tuple(bench.shape)}."
         return row
-    parts = list(zip(*(_parts(one) for one in (device, *draws)), strict=True))
+    parts = list(zip(*(real_parts(one) for one in (device, *draws)), strict=True))
     finite = [all(bool(one.isfinite().all()) for one in ours) for _, *ours in parts]
     if all(finite) and not all(bool(theirs.isfinite().all()) for theirs, *_ in parts):
         row.status, row.message = "error", "random: NaN or infinity only on the candidate."
@@ -73,7 +73,7 @@ def judge_distribution(name: str, draws: Sequence[Any], device: Any, given: Sequ
     return row
 
 
-def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+def real_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     """All elements in double precision; of complex numbers the real and the imaginary parts, each by themselves."""
     if not tensor.is_complex():
         return [tensor.flatten().to(torch.float64)]

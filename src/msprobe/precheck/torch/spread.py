@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from msprobe.precheck.columns import Judged
+from msprobe.precheck.torch.distribution import real_parts
 
 # Standard errors apart that no healthy generator is: one in half a billion draws of a normal distribution.
 _MOST_STANDARD_ERRORS = 6.0
@@ -26,7 +27,7 @@ def judge_spread(name: str, bench: Any, device: Any) -> Judged:
         row.status = "error"
         row.message = f"random: {device.dtype} {tuple(device.shape)} instead of {bench.dtype} {tuple(bench.shape)}."
         return row
-    pairs = list(zip(_parts(bench), _parts(device), strict=True))
+    pairs = list(zip(real_parts(bench), real_parts(device), strict=True))
     if all(ours.isfinite().all() for ours, _ in pairs) and not all(theirs.isfinite().all() for _, theirs in pairs):
         row.status, row.message = "error", "random: NaN or infinity only on the candidate."
         return row
@@ -41,14 +42,6 @@ def judge_spread(name: str, bench: Any, device: Any) -> Judged:
             f"random: mean or share of zeros is {far:.3g} standard errors off ({_MOST_STANDARD_ERRORS:g} allowed)."
         )
     return row
-
-
-def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """All elements in double precision; of complex numbers the real and the imaginary parts, each by themselves."""
-    if not tensor.is_complex():
-        return [tensor.flatten().to(torch.float64)]
-    pairs = torch.view_as_real(tensor.resolve_conj()).double()
-    return [pairs[..., 0].flatten(), pairs[..., 1].flatten()]
 
 
 def _standard_errors(ours: torch.Tensor, theirs: torch.Tensor) -> float:
