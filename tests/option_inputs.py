@@ -337,7 +337,14 @@ def _logs(folder: Path) -> dict[str, Path]:
         lines = [f"(x pid=1) {line}" for line in (first, f"  lr ........................ {ratio}", last)]
         return _write(folder / name, "\n".join(lines) + "\n")
 
+    def log_probs(name: str, further: float) -> Path:
+        rows = [{"id": place, "token_ids": [3, 5], "log_probs": [-1.0, -2.0 - further]} for place in range(2)]
+        return _write(folder / name, "".join(json.dumps(one) + "\n" for one in rows))
+
     return {
+        "engine_log_probs": log_probs("engine.jsonl", 0.0),
+        "trainer_log_probs": log_probs("trainer.jsonl", 1e-7),
+        "other_log_probs": log_probs("other.jsonl", 0.5),
         "verl_a": log("verl_a.log", 0.2),
         "verl_b": log("verl_b.log", 0.3),
         "verl_wanted": _write(folder / "verl.yaml", "actor_rollout_ref:\n  actor:\n    clip_ratio: 0.3\n"),

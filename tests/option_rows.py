@@ -397,6 +397,15 @@ TABLES: dict[str, Table] = {
             **_SCRIPT_ROWS,
         },
     ),
+    "rollout": Table(
+        "--log-probs {engine_log_probs} {trainer_log_probs}",
+        {
+            "--log-probs": Row(instead="--log-probs {engine_log_probs} {other_log_probs}"),
+            "--prefill": "--prefill {other_log_probs}",
+            "-o": "-o out",
+            "--json": "--json -",
+        },
+    ),
     "run": Table(
         "-- {script}",
         {

@@ -1,0 +1,175 @@
+"""The findings of a contract in words: for each code what was found, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, Finding, Measures
+from msprobe.rollout.responses import Responses
+
+#: Code -> (what was found, what to do); fields are the arguments of the finding.
+TEXTS: Mapping[str, tuple[str, str]] = {
+    "tokens-differ": (
+        "{count} responses have other tokens; the first from token {position} on",
+        "compare token ids, never text that is tokenised again",
+    ),
+    "tokens-shifted": (
+        "{count} responses have their tokens shifted by one place",
+        "cut both at the same end of the prompt",
+    ),
+    "order-differs": (
+        "{count} responses stand in another order: response {first} of the engine is row {stands_at} of the trainer",
+        "sort both by request; until then each is judged against its own tokens",
+    ),
+    "last-token-missing": (
+        "the {side} does not have the last token ({token}) of {count} responses",
+        "keep the end token; it is lost where the padding token is the end token",
+    ),
+    "last-token-masked": (
+        "the mask leaves out the last token of {count} responses",
+        "build the mask from lengths; comparing with the padding token masks an equal end token, too",
+    ),
+    "masks-differ": (
+        "the masks of {count} responses differ in {tokens} tokens",
+        "build both masks from the same lengths",
+    ),
+    "weight-versions-differ": (
+        "the engine generated {count} responses with weights {engine}, the trainer has {trainer}",
+        "synchronise the weights before generation, or correct for the older ones",
+    ),
+    "no-number": ("{tokens} log-probs of the {side} are no finite numbers", "find out where they are lost"),
+    "filled-with-zero": (
+        "{tokens} log-probs of the {side} are exactly 0 where the other side has numbers",
+        "0 is a probability of 1: leave such tokens out by the mask",
+    ),
+    "decode-and-prefill-differ": (
+        "the engine's own log-probs of decode and prefill differ by {mean:.2g} on average",
+        "look into the engine first: its cache, positions and kernels of decode",
+    ),
+    "log-base": ("the log-probs of the {side} are logarithms to base {base:g}", "use natural logarithms"),
+    "probabilities": ("the numbers of the {side} are probabilities, not their logarithms", "take the logarithm"),
+    "sign": ("the numbers of the {side} are negative log-probs", "change their sign"),
+    "shifted-tokens": (
+        "the log-probs are shifted: the engine's at token i + {places} is the trainer's at token i",
+        "the log-prob of token i comes from the logits at i - 1",
+    ),
+    "shifted-responses": (
+        "the log-probs are those of a neighbouring response ({rows:+d})",
+        "keep one order from the engine to the loss",
+    ),
+    "wrong-entry": (
+        "the log-probs are the {entry} entry of the engine's dictionaries, not that of the token",
+        "look the token itself up",
+    ),
+    "processed": (
+        "the engine's log-probs are those after {how}, the trainer's are not",
+        "apply the same to the trainer's logits, or let the engine return raw log-probs (logprobs_mode of vLLM)",
+    ),
+    "temperature-not-applied": (
+        "log-probs differ by {mean:.2g} on average, the temperature is {temperature:g}: one side may not apply it",
+        "apply the temperature on both sides or on none (logprobs_mode of vLLM)",
+    ),
+    "renormalised": (
+        "the engine's log-probs are normalised over fewer tokens{settings}: {kept:.1%} of the trainer's mass",
+        "sample with top_p = 1 and no top_k, or normalise the trainer's over the same tokens",
+    ),
+    "responses-stand-out": (
+        "{count} responses differ by {mean:.2g} on average, the others by {usual:.2g}",
+        "look at what these have in common: a cached prefix, another adapter, older weights",
+    ),
+    "from-a-position-on": (
+        "from token {position} on log-probs differ by {behind:.2g} on average, before by {before:.2g}",
+        "look at positions: range of the rotary embedding, blocks of the cache, a window",
+    ),
+    "beyond-rounding": (
+        "the log-probs differ by {mean:.2g} on average, which rounding of bfloat16 does not explain",
+        "compare the weights, then record both sides",
+    ),
+}
+
+
+def sentence(finding: Finding) -> str:
+    """What was found, in one sentence without a full stop."""
+    values = dict(finding.arguments)
+    values["how"] = _how(values)
+    kept = [f"{name} = {values[name]:g}" for name in ("top_k", "top_p", "min_p") if name in values]
+    values["settings"] = f" ({', '.join(kept)})" if kept else ""
+    values.setdefault("position", 0)
+    return TEXTS[finding.code][0].format(**values)
+
+
+def advice(finding: Finding) -> str:
+    """What to do about it."""
+    return TEXTS[finding.code][1]
+
+
+def _how(values: Mapping[str, Any]) -> str:
+    words = [f"temperature {values['temperature']:.3g}"] if values.get("temperature", 1.0) != 1.0 else []
+    words += [f"{name} = {values[name]:g}" for name in ("top_k", "top_p") if name in values]
+    return ", ".join(words) or "other processing"
+
+
+def lines(contract: Contract, engine: Responses, trainer: Responses) -> list[str]:
+    """For the console: the verdict, what was found, the measures."""
+    done = [headline(contract)]
+    for place, finding in enumerate(contract.findings):
+        names = finding.responses
+        shown = f" (responses {', '.join(names[:5])}{', ...' if len(names) > 5 else ''})" if names else ""
+        # The first stands in the headline.
+        done += [f"  {finding.code}{f': {sentence(finding)}' if place else ''}{shown}", f"    {advice(finding)}"]
+    done.append(f"  engine {engine.path} ({engine.field}), trainer {trainer.path} ({trainer.field})")
+    done.append(f"  {_measures('engine - trainer', contract.measures)}")
+    if contract.decode is not None:
+        done.append(f"  {_measures('decode - prefill', contract.decode)}")
+    return done
+
+
+def headline(contract: Contract) -> str:
+    """The verdict in one line, with what was not read."""
+    if contract.findings:
+        first = f"DIVERGED: {sentence(contract.findings[0])}."
+    elif contract.status == "NOT JUDGED":
+        first = "NOT JUDGED: no token has a log-prob on both sides."
+    elif contract.measures.equal == contract.measures.tokens:
+        first = f"AGREE: all {contract.measures.tokens} log-probs are equal."
+    elif contract.measures.mean <= ROUNDING_OF_FLOAT32:
+        first = f"AGREE: {contract.measures.tokens} log-probs differ by no more than rounding of float32."
+    else:
+        first = (
+            f"AGREE: {contract.measures.tokens} log-probs differ by no more than rounding of bfloat16. Weights that "
+            "are a step old would not show in this: compare the weights, too."
+        )
+    return f"{first} {contract.coverage.sentence()}".rstrip()
+
+
+def _measures(words: str, one: Measures) -> str:
+    flipped = f"; {one.flipped} tokens with other experts left out" if one.flipped else ""
+    return (
+        f"{words}: {one.tokens} tokens, {one.equal} equal, mean of the absolute difference {one.mean:.2g}, largest "
+        f"{one.largest:.2g}, signed mean {one.signed:.2g}, k3 {one.k3:.2g}, mean ratio {one.ratio:.4f} +- "
+        f"{one.ratio_error:.2g}{flipped}"
+    )
+
+
+def as_json(contract: Contract, engine: Responses, trainer: Responses) -> dict[str, Any]:
+    """For ``rollout.json`` and ``--json``: status, findings with code, arguments and sentence, measures, coverage."""
+    return {
+        "status": contract.status,
+        "headline": headline(contract),
+        "findings": [
+            {
+                "code": one.code,
+                "responses": list(one.responses),
+                "arguments": one.arguments,
+                "message": sentence(one),
+                "advice": advice(one),
+            }
+            for one in contract.findings
+        ],
+        "measures": vars(contract.measures),
+        "decode_against_prefill": None if contract.decode is None else vars(contract.decode),
+        "engine": {"file": engine.path, "field": engine.field},
+        "trainer": {"file": trainer.path, "field": trainer.field},
+        "coverage": contract.coverage.as_json(),
+    }
