@@ -1,0 +1,136 @@
+"""Recording an inference engine: what vLLM computes while it generates, and what it answers.
+
+::
+
+    from msprobe.integrations.vllm import WORKER, recording
+
+    llm = LLM(model, enforce_eager=True, worker_extension_cls=WORKER)
+    with recording(llm, dump_path="./rollout", task="tensor", level="L0"):
+        llm.generate(prompts, SamplingParams(logprobs=0))
+
+One folder for each ``generate``: the dump of ``PrecisionDebugger`` that each worker writes, and ``responses.jsonl``,
+with tokens, log-probs and sampling settings of each request, which ``msprobe rollout`` reads. What vLLM runs to
+measure memory before it generates is not recorded. Nothing of vLLM is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from msprobe import log
+from msprobe.errors import InvalidInputError
+from msprobe.paths import make_folder, write_atomically
+
+__all__ = ["RESPONSES", "WORKER", "Probe", "recording"]
+
+#: What ``worker_extension_cls`` of vLLM takes.
+WORKER = "msprobe.integrations.vllm.Probe"
+#: The file of requests and answers in the folder of a step.
+RESPONSES = "responses.jsonl"
+_SETTINGS = ("temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty", "max_tokens")
+
+
+class Probe:
+    """Methods that vLLM adds to its workers: each process of the engine records its own part of the model."""
+
+    def msprobe_begin(self, config_path: str | None, settings: Mapping[str, Any]) -> bool:
+        """Begin a step; whether the model runs as it is written (not compiled, not captured in a graph)."""
+        from msprobe.capture.torch.debugger import PrecisionDebugger
+
+        runner: Any = self.model_runner  # type: ignore[attr-defined]
+        if getattr(self, "_msprobe", None) is None:
+            PrecisionDebugger.make_way("msprobe.integrations.vllm")
+            self._msprobe = PrecisionDebugger(config_path=config_path, **settings)
+        self._msprobe.start(runner.model)
+        config = getattr(runner, "model_config", None)
+        return bool(getattr(config, "enforce_eager", True))
+
+    def msprobe_end(self) -> str:
+        """End the step; the folder of all its ranks."""
+        session = self._msprobe.recorder.session
+        folder = os.path.join(str(session.settings.dump_path), f"step{session.step}")
+        self._msprobe.stop()
+        self._msprobe.step()
+        return folder
+
+
+@contextmanager
+def recording(llm: Any, config_path: str | None = None, **settings: Any) -> Iterator[None]:
+    """Record each ``generate`` of ``llm`` (vLLM's ``LLM``) inside the block, as a step of its own.
+
+    Takes what PrecisionDebugger takes. Raises InvalidInputError where the workers were made without
+    ``worker_extension_cls=WORKER``, and the errors of PrecisionDebugger.
+    """
+    generate = llm.generate
+
+    def recorded(*arguments: Any, **options: Any) -> Any:
+        is_eager = _asked(llm, "msprobe_begin", config_path, settings)
+        if not all(is_eager):
+            log.warning(
+                "the engine compiles its model or captures it in a graph: only what runs outside is recorded; "
+                "pass enforce_eager=True to LLM."
+            )
+        try:
+            outputs = generate(*arguments, **options)
+        finally:
+            folders = _asked(llm, "msprobe_end")
+        _write(folders[0], outputs, _sampling(arguments, options))
+        return outputs
+
+    llm.generate = recorded
+    try:
+        yield
+    finally:
+        del llm.generate
+
+
+def _asked(llm: Any, method: str, *arguments: Any) -> list[Any]:
+    try:
+        answers: list[Any] = llm.collective_rpc(method, args=arguments)
+    except (AttributeError, NotImplementedError) as problem:
+        raise InvalidInputError(
+            f'the workers of the engine have no method "{method}"; make it with LLM(..., '
+            f'worker_extension_cls="{WORKER}").'
+        ) from problem
+    return answers
+
+
+def _sampling(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> list[Any]:
+    given = options.get("sampling_params", arguments[1] if len(arguments) > 1 else None)
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _write(folder: str, outputs: Iterable[Any], sampling: list[Any]) -> None:
+    rows = [
+        row
+        for place, output in enumerate(outputs)
+        for row in _rows(output, sampling[place] if len(sampling) > 1 else sampling[0])
+    ]
+    make_folder(folder)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    write_atomically(os.path.join(folder, RESPONSES), text.encode(), fsync=False)
+
+
+def _rows(request: Any, sampling: Any) -> Iterator[dict[str, Any]]:
+    """A row for each answer to a request, in the fields that ``msprobe rollout`` reads."""
+    for answer in request.outputs:
+        tokens = [int(token) for token in answer.token_ids]
+        row: dict[str, Any] = {
+            "request_id": f"{request.request_id}" + (f".{answer.index}" if len(request.outputs) > 1 else ""),
+            "prompt_token_ids": list(request.prompt_token_ids or ()),
+            "token_ids": tokens,
+            "finish_reason": answer.finish_reason,
+        }
+        if answer.logprobs is not None:
+            entries = zip(tokens, answer.logprobs, strict=False)
+            row["log_probs"] = [float(one[token].logprob) if token in one else None for token, one in entries]
+        if getattr(request, "num_cached_tokens", None) is not None:
+            row["cached_tokens"] = int(request.num_cached_tokens)
+        row["sampling_params"] = {
+            name: getattr(sampling, name) for name in _SETTINGS if getattr(sampling, name, None) is not None
+        }
+        yield row
