@@ -49,7 +49,7 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "overflow_check": ("nan_analyze", "the same as nan_analyze, under its newer name"),
     "parse": ("parse", "convert, print and compare dump files of kernels"),
     "reproduce": ("reproduce", "write a script that reproduces the call which a verdict names"),
-    "rollout": ("rollout", "say whether an inference engine and a trainer mean the same by their log-probs"),
+    "rollout": ("rollout", "say where an inference engine and the trainer first disagree"),
     "run": ("run", "record a training script without touching its source"),
     "run_overflow_check": ("run_overflow_check", "say of each call whether its overflow is one on the CPU, too"),
     "run_ut": ("run_ut", "check the calls of a dump on a device, one API at a time"),

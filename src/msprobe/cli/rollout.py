@@ -1,4 +1,7 @@
-"""``msprobe rollout --log-probs ENGINE TRAINER``: do engine and trainer mean the same by log-probs?
+"""``msprobe rollout``: where an inference engine and the trainer that learns from it first disagree.
+
+``msprobe rollout --log-probs ENGINE TRAINER`` compares what both say of the same tokens, ``msprobe rollout ROLL
+--trainer MODEL`` a recorded engine with the trainer's model.
 
 Exit status: 0 they agree; 1 something does not hold; 2 bad input, or nothing found where not all could be read.
 """
@@ -8,22 +11,28 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msprobe.errors import MsprobeError
+from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 from msprobe.foreign.console import say
+from msprobe.paths import make_folder, write_atomically
 
 if TYPE_CHECKING:
-    from msprobe.rollout.contract import Contract
     from msprobe.rollout.responses import Responses
 
 BAD_INPUT_STATUS = 2
 FILE = "rollout.json"
 _EPILOG = f"""\
-ENGINE and TRAINER are .jsonl, .json, .csv or .pt files with token ids and log-probs of the same responses, as verl,
-slime, TRL, NeMo-RL, vLLM and SGLang write them; one file that has both may be given twice. Names what does not hold:
+With --log-probs: .jsonl, .json, .csv or .pt files with token ids and log-probs of the same responses, as verl, slime,
+TRL, NeMo-RL, vLLM and SGLang write them; one file that has both may be given twice. Names what does not hold:
 responses, tokens, masks, weight versions, or what the log-probs mean (temperature, top-k and top-p, a shift, an entry
-of a dictionary). With -o DIR it writes DIR/{FILE}.
+of a dictionary).
+
+With ROLL and --trainer: ROLL is a step that msprobe.integrations.vllm recorded with task tensor. Compares the weights
+bit by bit, then runs the trainer's operators on the engine's own inputs and names the first that gives other results.
+
+With -o DIR it writes DIR/{FILE}. Exit status: 0 they agree; 1 something does not hold; 2 bad input, or nothing found
+where not all could be read.
 """
 
 
@@ -31,15 +40,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
+    parser.add_argument("roll", nargs="?", metavar="ROLL", help="a recorded step of the engine (with --trainer)")
+    parser.add_argument("--trainer", metavar="MODEL", help="folder of the trainer's model, as transformers saves it")
     parser.add_argument(
         "--log-probs",
         nargs=2,
-        required=True,
         metavar=("ENGINE", "TRAINER"),
         help="log-probs of the engine that generated, and of the trainer for the same tokens",
     )
     parser.add_argument(
         "--prefill", metavar="FILE", help="the engine's log-probs of the same tokens in one pass (prompt_logprobs)"
+    )
+    parser.add_argument(
+        "--operators", action="store_true", help="show for each module the share of equal bits and its rounding"
     )
     parser.add_argument("-o", "--output_path", metavar="DIR", help=f"write {FILE} there")
     parser.add_argument(
@@ -61,25 +74,52 @@ def execute(args: argparse.Namespace) -> int:
 def _execute(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.parser import refuse_unused
-    from msprobe.paths import make_folder, write_atomically
-    from msprobe.rollout.contract import hold
-    from msprobe.rollout.texts import lines
 
     if args.json is not None:
-        refuse_unused({"-o": args.output_path}, "--json - prints the result and writes no file")
+        unused = {"-o": args.output_path, "--operators": args.operators or None}
+        refuse_unused(unused, "--json - prints the whole result and writes no file")
     folder = usable_output(args.output_path, [FILE]) if args.output_path is not None else None
-    engine, trainer, prefill = _read(args)
-    contract = hold(engine, trainer, prefill)
+    if args.log_probs is None:
+        if args.roll is None or args.trainer is None:
+            raise InvalidInputError("give --log-probs ENGINE TRAINER, or ROLL and --trainer MODEL.")
+        refuse_unused({"--prefill": args.prefill}, "it goes with --log-probs")
+        shown, tree, status = _operators(args)
+    else:
+        unused = {"ROLL": args.roll, "--trainer": args.trainer, "--operators": args.operators or None}
+        refuse_unused(unused, "--log-probs compares two files")
+        shown, tree, status = _contract(args)
+    text = json.dumps(tree, indent=1, ensure_ascii=False, default=str)
     if args.json is not None:
-        say(_text(contract, engine, trainer))
-        return contract.exit_code
-    shown = lines(contract, engine, trainer)
+        say(text)
+        return status
     if folder is not None:
         make_folder(folder)
-        write_atomically(folder / FILE, _text(contract, engine, trainer).encode() + b"\n", fsync=False)
+        write_atomically(folder / FILE, text.encode() + b"\n", fsync=False)
         shown.append(f"  written: {folder / FILE}")
     say("\n".join(shown))
-    return contract.exit_code
+    return status
+
+
+def _contract(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], int]:
+    from msprobe.rollout.contract import hold
+    from msprobe.rollout.texts import as_json, lines
+
+    engine, trainer, prefill = _read(args)
+    contract = hold(engine, trainer, prefill)
+    return lines(contract, engine, trainer), as_json(contract, engine, trainer), contract.exit_code
+
+
+def _operators(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], int]:
+    from msprobe.rollout.texts import compared_json, compared_lines
+
+    try:
+        from msprobe.rollout.torch.comparing import compare_engine
+    except ModuleNotFoundError as problem:
+        if problem.name != "torch":
+            raise
+        raise NotAvailableError("--trainer runs the trainer's operators; pip install torch transformers.") from problem
+    compared = compare_engine(args.roll, args.trainer)
+    return compared_lines(compared, args.operators), compared_json(compared), compared.exit_code
 
 
 def _read(args: argparse.Namespace) -> tuple[Responses, Responses, Responses | None]:
@@ -99,9 +139,3 @@ def _read(args: argparse.Namespace) -> tuple[Responses, Responses, Responses | N
     if problems:
         raise type(problems[0])(" ".join(one.message for one in problems)) from problems[0]
     return found[0], found[1], found[2] if len(found) > 2 else None
-
-
-def _text(contract: Contract, engine: Responses, trainer: Responses) -> str:
-    from msprobe.rollout.texts import as_json
-
-    return json.dumps(as_json(contract, engine, trainer), indent=1, ensure_ascii=False, default=str)

@@ -8,9 +8,10 @@
     with recording(llm, dump_path="./rollout", task="tensor", level="L0"):
         llm.generate(prompts, SamplingParams(logprobs=0))
 
-One folder for each ``generate``: the dump of ``PrecisionDebugger`` that each worker writes, and ``responses.jsonl``,
-with tokens, log-probs and sampling settings of each request, which ``msprobe rollout`` reads. What vLLM runs to
-measure memory before it generates is not recorded. Nothing of vLLM is imported here.
+One folder for each ``generate``: the dump of ``PrecisionDebugger`` that each worker writes; ``responses.jsonl``, with
+tokens, log-probs and sampling settings of each request; ``engine.json``: whose rows each forward pass had, settings of
+the modules, and digests of their weights. ``msprobe rollout`` reads all three. What vLLM runs to measure memory before
+it generates is not recorded. Nothing of vLLM is imported here.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 from msprobe import log
 from msprobe.errors import InvalidInputError
 from msprobe.paths import make_folder, write_atomically
+from msprobe.rollout.engine_file import write_engine
 
 __all__ = ["RESPONSES", "WORKER", "Probe", "recording"]
 
@@ -45,17 +47,43 @@ class Probe:
         if getattr(self, "_msprobe", None) is None:
             PrecisionDebugger.make_way("msprobe.integrations.vllm")
             self._msprobe = PrecisionDebugger(config_path=config_path, **settings)
+        self._msprobe_steps: list[dict[str, Any]] = []
+        execute = getattr(runner, "execute_model", None)
+        if execute is not None:
+            runner.execute_model = self._noting(execute)
         self._msprobe.start(runner.model)
         config = getattr(runner, "model_config", None)
         return bool(getattr(config, "enforce_eager", True))
 
-    def msprobe_end(self) -> str:
-        """End the step; the folder of all its ranks."""
+    def msprobe_forget(self) -> None:
+        """The next step is recorded with the settings that it is given."""
+        self._msprobe = None
+
+    def _noting(self, execute: Any) -> Any:
+        """``execute_model`` that notes whose tokens a forward pass has, in the order of its rows."""
+
+        def noting(scheduled: Any, *arguments: Any, **options: Any) -> Any:
+            answer = execute(scheduled, *arguments, **options)
+            counts = getattr(scheduled, "num_scheduled_tokens", None)
+            batch = getattr(self.model_runner, "input_batch", None)  # type: ignore[attr-defined]
+            if counts and batch is not None:
+                rows = [[str(name), int(counts[name])] for name in batch.req_ids if name in counts]
+                self._msprobe_steps.append({"call": len(self._msprobe_steps), "rows": rows})
+            return answer
+
+        return noting
+
+    def msprobe_end(self) -> dict[str, Any]:
+        """End the step: the folder of all its ranks, whose rows each pass had, and what the modules hold."""
+        from msprobe.rollout.torch.engine_weights import held
+
+        runner: Any = self.model_runner  # type: ignore[attr-defined]
+        vars(runner).pop("execute_model", None)
         session = self._msprobe.recorder.session
         folder = os.path.join(str(session.settings.dump_path), f"step{session.step}")
         self._msprobe.stop()
         self._msprobe.step()
-        return folder
+        return {"folder": folder, "steps": self._msprobe_steps, "modules": held(runner.model)}
 
 
 @contextmanager
@@ -77,8 +105,9 @@ def recording(llm: Any, config_path: str | None = None, **settings: Any) -> Iter
         try:
             outputs = generate(*arguments, **options)
         finally:
-            folders = _asked(llm, "msprobe_end")
-        _write(folders[0], outputs, _sampling(arguments, options))
+            ended = _asked(llm, "msprobe_end")
+        _write(ended[0]["folder"], outputs, _sampling(arguments, options))
+        write_engine(ended[0]["folder"], {key: ended[0][key] for key in ("steps", "modules")})
         return outputs
 
     llm.generate = recorded

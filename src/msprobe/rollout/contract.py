@@ -30,6 +30,8 @@ _NEAR_ONE = 0.01
 #: A response or the place where differences begin stands out by this factor.
 _STANDS_OUT = 10.0
 _SHARE_OF_ONE_WAY = 0.99
+#: Less of a trainer's mass is not what anybody keeps.
+_LEAST_KEPT = 0.3
 #: A token that is kept alone has the log-prob 0, and is the most likely one: no less than this in the trainer's.
 _LEAST_ALONE = -1.0
 _SHOWN = 5
@@ -372,10 +374,19 @@ def _one_way(pairs: Sequence[Pair], measures: Measures) -> Finding | None:
     larger = float((difference[clear] > 0).mean()) if clear.any() else 0.0
     settings = _settings(pairs)
     is_below = 1 - measures.ratio > max(_SURE * measures.ratio_error, _NEAR_ONE)
-    if larger < _SHARE_OF_ONE_WAY or not is_below:
+    if larger < _SHARE_OF_ONE_WAY or not is_below or not _may_cut(settings, measures.ratio):
         return None
     known: dict[str, Any] = {key: settings[key] for key in ("top_k", "top_p", "min_p") if key in settings}
     return Finding("renormalised", (), {"kept": measures.ratio, "larger": larger, **known, **_numbers(measures)})
+
+
+def _may_cut(settings: dict[str, float], kept: float) -> bool:
+    """Could so much have been cut off? By settings where they are known; greedy tokens are larger by their choice."""
+    if settings.get("temperature") == 0.0:
+        return False
+    if "top_p" in settings or "top_k" in settings:
+        return settings.get("top_p", 1.0) < 1 or settings.get("top_k", 0) > 0 or settings.get("min_p", 0.0) > 0
+    return kept >= _LEAST_KEPT
 
 
 def _standing_out(pairs: Sequence[Pair]) -> list[Finding]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msprobe.rollout.compared import Compared
 from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, Finding, Measures
 from msprobe.rollout.responses import Responses
+
+_MOST_FINDINGS = 8
 
 #: Code -> (what was found, what to do); fields are the arguments of the finding.
 TEXTS: Mapping[str, tuple[str, str]] = {
@@ -74,6 +77,23 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "the engine's log-probs are normalised over fewer tokens{settings}: {kept:.1%} of the trainer's mass",
         "sample with top_p = 1 and no top_k, or normalise the trainer's over the same tokens",
     ),
+    "weights-differ": (
+        "the engine holds other weights: {differ} of {rows} rows of {module}.{weight}",
+        "look at the synchronisation: a name that is missing, an older step, a shard, an adapter that is not merged",
+    ),
+    "weights-exchanged": (
+        "the parts of the engine's {module}.{weight} have changed places",
+        "put them together in the order of the engine's layer",
+    ),
+    "weight-rows-exchanged": (
+        "the rows of the engine's {module}.{weight} are the trainer's in another order",
+        "look at how heads are ordered where the weights are converted",
+    ),
+    "operator-differs": (
+        "{module} gives other results for the same inputs: {wrong} of {rows} rows of pass {call}{where}, by {units:.3g} "
+         "units of rounding (limit {limit:.3g}){causes}",
+        "run this operator of both sides on these inputs; the settings above come first",
+    ),
     "responses-stand-out": (
         "{count} responses differ by {mean:.2g} on average, the others by {usual:.2g}",
         "look at what these have in common: a cached prefix, another adapter, older weights",
@@ -95,6 +115,10 @@ def sentence(finding: Finding) -> str:
     values["how"] = _how(values)
     kept = [f"{name} = {values[name]:g}" for name in ("top_k", "top_p", "min_p") if name in values]
     values["settings"] = f" ({', '.join(kept)})" if kept else ""
+    values["where"] = f", first at position {values['position']}" if "position" in values else ""
+    values["causes"] = "".join(
+        f"; {name} is {one:g}, the trainer's {other:g}" for name, (one, other) in values.get("settings", {}).items()
+    )
     values.setdefault("position", 0)
     return TEXTS[finding.code][0].format(**values)
 
@@ -112,17 +136,83 @@ def _how(values: Mapping[str, Any]) -> str:
 
 def lines(contract: Contract, engine: Responses, trainer: Responses) -> list[str]:
     """For the console: the verdict, what was found, the measures."""
-    done = [headline(contract)]
-    for place, finding in enumerate(contract.findings):
-        names = finding.responses
-        shown = f" (responses {', '.join(names[:5])}{', ...' if len(names) > 5 else ''})" if names else ""
-        # The first stands in the headline.
-        done += [f"  {finding.code}{f': {sentence(finding)}' if place else ''}{shown}", f"    {advice(finding)}"]
+    done = [headline(contract), *_found(contract.findings)]
     done.append(f"  engine {engine.path} ({engine.field}), trainer {trainer.path} ({trainer.field})")
     done.append(f"  {_measures('engine - trainer', contract.measures)}")
     if contract.decode is not None:
         done.append(f"  {_measures('decode - prefill', contract.decode)}")
     return done
+
+
+def _found(findings: Sequence[Finding]) -> list[str]:
+    done = []
+    for place, finding in enumerate(findings):
+        names = finding.responses
+        shown = f" (responses {', '.join(names[:5])}{', ...' if len(names) > 5 else ''})" if names else ""
+        # The first stands in the headline.
+        done += [f"  {finding.code}{f': {sentence(finding)}' if place else ''}{shown}", f"    {advice(finding)}"]
+    return done
+
+
+def compared_lines(compared: Compared, shows_operators: bool = False) -> list[str]:
+    """For the console: a recorded engine against a trainer's model."""
+    findings = compared.all_findings
+    done = [compared_headline(compared), *_found(findings[:_MOST_FINDINGS])]
+    if len(findings) > _MOST_FINDINGS:
+        done.append(f"  and {len(findings) - _MOST_FINDINGS} more (rollout.json with -o)")
+    if compared.contract is not None:
+        done.append(f"  {_measures('log-probs, engine - trainer', compared.contract.measures)}")
+    if shows_operators:
+        done += _operators(compared)
+    return done
+
+
+def compared_headline(compared: Compared) -> str:
+    """The verdict in one line, with what was not judged."""
+    read = compared.coverage.read
+    if compared.all_findings:
+        first = f"DIVERGED: {sentence(compared.all_findings[0])}."
+    elif not read.get("calls"):
+        first = "NOT JUDGED: no call of the engine could be run by the trainer."
+    else:
+        first = (
+            f"AGREE: {read['weights']} weights are equal, and {read['calls']} calls ({read['rows']} rows) give what "
+            "the trainer gives for the same inputs."
+        )
+    return f"{first} {compared.coverage.sentence('judged')}".rstrip()
+
+
+def _operators(compared: Compared) -> list[str]:
+    width = max((len(path) for path in compared.operators), default=0)
+    done = [f"  {'module':<{width}}  calls  rows  wrong  equal bits  units  trainer's units"]
+    for path, line in compared.operators.items():
+        done.append(
+            f"  {path:<{width}}  {line['calls']:>5} {line['rows']:>5}  {line['wrong']:>5}  {line['bits']:>10.1%} "
+            f"{line['units']:>6.3g}  {line['trainer_units']:>15.3g}"
+        )
+    return done
+
+
+def compared_json(compared: Compared) -> dict[str, Any]:
+    """For ``rollout.json`` and ``--json``."""
+    return {
+        "status": compared.status,
+        "headline": compared_headline(compared),
+        "findings": [_as_json(one) for one in compared.all_findings],
+        "measures": None if compared.contract is None else vars(compared.contract.measures),
+        "operators": compared.operators,
+        "coverage": compared.coverage.as_json(),
+    }
+
+
+def _as_json(one: Finding) -> dict[str, Any]:
+    return {
+        "code": one.code,
+        "responses": list(one.responses),
+        "arguments": one.arguments,
+        "message": sentence(one),
+        "advice": advice(one),
+    }
 
 
 def headline(contract: Contract) -> str:
@@ -157,16 +247,7 @@ def as_json(contract: Contract, engine: Responses, trainer: Responses) -> dict[s
     return {
         "status": contract.status,
         "headline": headline(contract),
-        "findings": [
-            {
-                "code": one.code,
-                "responses": list(one.responses),
-                "arguments": one.arguments,
-                "message": sentence(one),
-                "advice": advice(one),
-            }
-            for one in contract.findings
-        ],
+        "findings": [_as_json(one) for one in contract.findings],
         "measures": vars(contract.measures),
         "decode_against_prefill": None if contract.decode is None else vars(contract.decode),
         "engine": {"file": engine.path, "field": engine.field},

@@ -1,0 +1,1 @@
+"""Planted mismatches between vLLM on the CPU and a trainer, and what msprobe rollout names."""

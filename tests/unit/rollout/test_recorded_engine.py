@@ -1,0 +1,171 @@
+"""A recorded engine (vLLM, stored) against its trainer's model, healthy and with mismatches of public threads."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("safetensors")
+
+from command_line import call  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from msprobe.rollout.torch.comparing import compare_engine  # noqa: E402
+
+STORED = Path(__file__).parents[2] / "data" / "rollout" / "engine.zip"
+LAYER = "model.layers.0"
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    with zipfile.ZipFile(STORED) as archive:
+        archive.extractall(tmp_path)
+    return tmp_path
+
+
+def weights(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    file = folder / "model" / "model.safetensors"
+    tensors = load_file(file)
+    change(tensors)
+    save_file({name: one.contiguous() for name, one in tensors.items()}, file, {"format": "pt"})
+
+
+def config(folder: Path, **changes: Any) -> None:
+    file = folder / "model" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def exchange(tensors: dict[str, Any]) -> None:
+    gate, up = f"{LAYER}.mlp.gate_proj.weight", f"{LAYER}.mlp.up_proj.weight"
+    tensors[gate], tensors[up] = tensors[up], tensors[gate]
+
+
+def heads(tensors: dict[str, Any]) -> None:
+    name = f"{LAYER}.self_attn.q_proj.weight"
+    tensors[name] = tensors[name].reshape(2, 32, 64)[[1, 0]].reshape(64, 64)
+
+
+def one_unit(tensors: dict[str, Any]) -> None:
+    weight = tensors[f"{LAYER}.self_attn.v_proj.weight"]
+    weight[3, 5] = torch.nextafter(weight[3, 5], torch.tensor(9.0))
+
+
+def turned(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda tensors: tensors.update({name: tensors[name].t().contiguous()})
+
+
+def scaled(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda tensors: tensors.update({name: tensors[name] * 1.02})
+
+
+def theta(base: float) -> dict[str, Any]:
+    return {"rope_theta": base, "rope_parameters": {"rope_theta": base, "rope_type": "default"}}
+
+
+def test_a_healthy_engine_agrees_and_all_of_it_was_looked_at(stored: Path) -> None:
+    found = compare_engine(str(stored / "roll"), str(stored / "model"))
+    assert (found.status, found.exit_code, found.coverage.is_complete) == ("AGREE", 0, True)
+    assert found.weights == 9
+    assert {path.rpartition(".")[2] for path in found.operators} >= {"attn", "rotary_emb", "qkv_proj", "act_fn"}
+    assert all(line["wrong"] == 0 and line["rows"] for line in found.operators.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "module"),
+    [
+        (one_unit, "weights-differ", "qkv_proj"),
+        (scaled(f"{LAYER}.mlp.down_proj.weight"), "weights-differ", "down_proj"),
+        (turned(f"{LAYER}.self_attn.o_proj.weight"), "weights-differ", "o_proj"),
+        (scaled("lm_head.weight"), "weights-differ", "lm_head"),
+        (scaled("model.norm.weight"), "weights-differ", "model.norm"),
+        (exchange, "weights-exchanged", "gate_up_proj"),
+        (heads, "weight-rows-exchanged", "qkv_proj"),
+    ],
+)
+def test_other_weights_are_named(stored: Path, change: Any, code: str, module: str) -> None:
+    weights(stored, change)
+    found = compare_engine(str(stored / "roll"), str(stored / "model")).all_findings[0]
+    assert (found.code, found.arguments["module"].endswith(module)) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "module"),
+    [
+        ({"rms_norm_eps": 1e-2}, "input_layernorm"),
+        (theta(500.0), "rotary_emb"),
+        ({"hidden_act": "gelu"}, "act_fn"),
+    ],
+)
+def test_another_operator_is_named_with_its_setting(stored: Path, changes: dict[str, Any], module: str) -> None:
+    config(stored, **changes)
+    found = compare_engine(str(stored / "roll"), str(stored / "model")).all_findings[0]
+    assert (found.code, found.arguments["module"].endswith(module)) == ("operator-differs", True)
+    if "rms_norm_eps" in changes:
+        assert found.arguments["settings"] == {"variance_epsilon": [1e-6, 1e-2]}
+
+
+def replace(folder: Path, pattern: str, change: Callable[[Any], Any]) -> None:
+    """Change recorded values of the engine: the values of each file that matches."""
+    files = [one for one in (folder / "roll").rglob("*.pt") if re.search(pattern, one.name)]
+    assert files
+    for file in files:
+        torch.save(change(torch.load(file)), file)
+
+
+def no_last_head(values: Any) -> Any:
+    values[:, 32:] = 0
+    return values
+
+
+@pytest.mark.parametrize(
+    ("pattern", "change", "module"),
+    [
+        (r"attn\.Attention\.forward\.\d+\.output\.0", no_last_head, "self_attn.attn"),
+        (r"attn\.Attention\.forward\.1\.output\.0", lambda values: values * 1.02, "self_attn.attn"),
+        (r"rotary_emb.*forward\.0\.output\.1", lambda values: values.roll(1, 0), "rotary_emb"),
+        (r"post_attention_layernorm.*output\.1", lambda values: values * 2, "post_attention_layernorm"),
+        (r"embed_tokens.*output\.0", lambda values: values.roll(1, 1), "embed_tokens"),
+        (r"logits_processor.*output\.0", lambda values: values + 0.1, "logits_processor"),
+    ],
+)
+def test_a_wrong_result_of_the_engine_is_named(stored: Path, pattern: str, change: Any, module: str) -> None:
+    replace(stored, pattern, change)
+    found = compare_engine(str(stored / "roll"), str(stored / "model"))
+    first = found.all_findings[0]
+    assert (first.code, first.arguments["module"].endswith(module)) == ("operator-differs", True)
+    assert first.responses
+
+
+def test_keys_of_a_cached_prefix_are_not_judged_and_it_is_said(stored: Path) -> None:
+    file = stored / "roll" / "engine.json"
+    engine = json.loads(file.read_text())
+    file.write_text(json.dumps({**engine, "steps": engine["steps"][1:]}))
+    found = compare_engine(str(stored / "roll"), str(stored / "model"))
+    assert (found.status, found.exit_code) == ("AGREE", 2)
+    assert any("self_attn.attn" in one.what for one in found.coverage.not_read)
+
+
+def test_the_command_and_bad_input(stored: Path) -> None:
+    words = ["rollout", stored / "roll", "--trainer", stored / "model"]
+    assert call(*words).returncode == 0
+    assert "self_attn.attn" in call(*words, "--operators").stdout
+    assert json.loads(call(*words, "--json", "-").stdout)["status"] == "AGREE"
+    for bad in (
+        ["rollout"],
+        ["rollout", stored / "roll"],
+        ["rollout", stored / "roll", "--trainer", stored / "none"],
+        ["rollout", stored / "none", "--trainer", stored / "model"],
+        [*words, "--prefill", "x"],
+    ):
+        ended = call(*bad)
+        assert (ended.returncode, ended.stdout) == (2, "")
+    (stored / "roll" / "engine.json").write_text('{"steps": 3}')
+    assert call(*words).returncode == 2
