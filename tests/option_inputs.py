@@ -341,7 +341,11 @@ def _logs(folder: Path) -> dict[str, Path]:
         rows = [{"id": place, "token_ids": [3, 5], "log_probs": [-1.0, -2.0 - further]} for place in range(2)]
         return _write(folder / name, "".join(json.dumps(one) + "\n" for one in rows))
 
+    with zipfile.ZipFile(Path(__file__).parent / "data" / "rollout" / "engine.zip") as archive:
+        archive.extractall(folder / "rollout")
     return {
+        "roll": folder / "rollout" / "roll",
+        "trainer_model": folder / "rollout" / "model",
         "engine_log_probs": log_probs("engine.jsonl", 0.0),
         "trainer_log_probs": log_probs("trainer.jsonl", 1e-7),
         "other_log_probs": log_probs("other.jsonl", 0.5),

@@ -112,6 +112,7 @@ _LINES = "-i {graph_file} -o out"
 _GRAPH = "-tp {renumbered} -gp {one} -o out"
 _MERGED = "-tp {longer} -o out --rank_size 2 --tp 1 --pp 2"
 _BUILD = "msprobe.graph.build:build_graphs"
+_ROLL = "{roll} --trainer {trainer_model}"
 _SHEET = "-tp {longer}/step1/rank0/dump.json -gp {apart}/step1/rank0/dump.json -o out"
 _TWO = "{apart} {healthy}"
 _TOY = "-f mindspore compare -tp {toy}/target/dump.json -gp {toy}/bench/dump.json -o out"
@@ -404,6 +405,9 @@ TABLES: dict[str, Table] = {
             "--prefill": "--prefill {other_log_probs}",
             "-o": "-o out",
             "--json": "--json -",
+            "roll": Row(instead=_ROLL),
+            "--trainer": Row(instead=_ROLL),
+            "--operators": Row("--operators", base=_ROLL),
         },
     ),
     "run": Table(

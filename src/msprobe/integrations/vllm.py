@@ -46,7 +46,7 @@ class Probe:
         runner: Any = self.model_runner  # type: ignore[attr-defined]
         if getattr(self, "_msprobe", None) is None:
             PrecisionDebugger.make_way("msprobe.integrations.vllm")
-            self._msprobe = PrecisionDebugger(config_path=config_path, **settings)
+            self._msprobe: Any = PrecisionDebugger(config_path=config_path, **settings)
         self._msprobe_steps: list[dict[str, Any]] = []
         execute = getattr(runner, "execute_model", None)
         if execute is not None:
