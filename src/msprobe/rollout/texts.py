@@ -74,7 +74,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "apply the temperature on both sides or on none (logprobs_mode of vLLM)",
     ),
     "renormalised": (
-        "the engine's log-probs are normalised over fewer tokens{settings}: {kept:.1%} of the trainer's mass",
+        "the engine's log-probs are normalised over fewer tokens{kept_by}: {kept:.1%} of the trainer's mass",
         "sample with top_p = 1 and no top_k, or normalise the trainer's over the same tokens",
     ),
     "weights-differ": (
@@ -90,8 +90,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "look at how heads are ordered where the weights are converted",
     ),
     "operator-differs": (
-        "{module} gives other results for the same inputs: {wrong} of {rows} rows of pass {call}{where}, by {units:.3g} "
-         "units of rounding (limit {limit:.3g}){causes}",
+        "{module} gives other results for the same inputs: {wrong} of {rows} rows of pass {call}{where}{by}{causes}",
         "run this operator of both sides on these inputs; the settings above come first",
     ),
     "responses-stand-out": (
@@ -114,8 +113,11 @@ def sentence(finding: Finding) -> str:
     values = dict(finding.arguments)
     values["how"] = _how(values)
     kept = [f"{name} = {values[name]:g}" for name in ("top_k", "top_p", "min_p") if name in values]
-    values["settings"] = f" ({', '.join(kept)})" if kept else ""
+    values["kept_by"] = f" ({', '.join(kept)})" if kept else ""
     values["where"] = f", first at position {values['position']}" if "position" in values else ""
+    values["by"] = (
+        ", by {units:.3g} units of rounding (limit {limit:.3g})".format(**values) if "units" in values else ""
+    )
     values["causes"] = "".join(
         f"; {name} is {one:g}, the trainer's {other:g}" for name, (one, other) in values.get("settings", {}).items()
     )
