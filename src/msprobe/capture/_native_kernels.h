@@ -15,6 +15,10 @@
 #include <math.h>
 #include <string.h>
 
+/* Of so many elements at a time the rows are made that come with them. */
+enum { MSP_FED = 2048 };
+static void msp_row_feed(MspRowState *row, const void *elements, Py_ssize_t count);
+
 /* ---- one element at a time: the tails of the vector loops, and everything where there are no vectors ---- */
 
 static inline float msp_bfloat16_value(uint16_t bits)
@@ -327,7 +331,8 @@ enum { MSP_LANES = 16 };
             while (i + MSP_LANES <= count) {                                                                        \
                 /* counters of zeros are as wide as the lanes: emptied in time */                                   \
                 const Py_ssize_t rest = (count - i) / MSP_LANES;                                                    \
-                const Py_ssize_t stop = i + (rest < (1 << 28) ? rest : (1 << 28)) * MSP_LANES;                      \
+                const Py_ssize_t most = s->row == NULL ? 1 << 28 : MSP_FED / MSP_LANES, from = i;                   \
+                const Py_ssize_t stop = i + (rest < most ? rest : most) * MSP_LANES;                                \
                 MASK zeros = {0};                                                                                   \
                 for (; i < stop; i += MSP_LANES) {                                                                  \
                     MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                                \
@@ -350,6 +355,9 @@ enum { MSP_LANES = 16 };
                 for (int lane = 0; lane < EACH; lane++) {                                                           \
                     s->zeros += zeros[lane];                                                                        \
                 }                                                                                                   \
+                if (s->row != NULL) {                                                                               \
+                    msp_row_feed(s->row, p + from, i - from);                                                       \
+                }                                                                                                   \
             }                                                                                                       \
             for (int k = 0; k < VECTORS; k++) {                                                                 \
                 for (int lane = 0; lane < EACH; lane++) {                                                           \
@@ -369,6 +377,9 @@ enum { MSP_LANES = 16 };
             s->sum += sums[0];                                                                                      \
             s->squares += squared[0];                                                                               \
         }                                                                                                           \
+        if (s->row != NULL && i < count) {                                                                          \
+            msp_row_feed(s->row, p + i, count - i);                                                                 \
+        }                                                                                                           \
         for (; i < count; i++) {                                                                                    \
             ADD(s, VALUE(p[i]));                                                                                    \
         }                                                                                                           \
@@ -382,6 +393,9 @@ enum { MSP_LANES = 16 };
     static void name(const void *elements, Py_ssize_t count, MspSummary *s)                                         \
     {                                                                                                               \
         const TYPE *p = elements;                                                                                   \
+        if (s->row != NULL) {                                                                                       \
+            msp_row_feed(s->row, elements, count);                                                                  \
+        }                                                                                                           \
         for (Py_ssize_t i = 0; i < count; i++) {                                                                    \
             ADD(s, VALUE(p[i]));                                                                                    \
         }                                                                                                           \
