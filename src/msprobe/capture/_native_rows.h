@@ -11,8 +11,18 @@
 #include "_native_gather.h"
 #include "_native_kernels.h"
 
+#if !defined(__GNUC__)
+enum { MSP_LANES = 16 };
+#endif
 enum { MSP_ROW_SUMS = 8, MSP_ROW_BLOCKS = 8, MSP_ROW_CHUNK = 512, MSP_ROW_WORD = 64, MSP_ROW_LANES = 128 };
 #define MSP_ROW_LARGEST 1e18
+#if defined(__GNUC__)
+#define MSP_ALIGNED __attribute__((aligned(64)))
+#define MSP_ROW_INLINE MSP_INLINE
+#else
+#define MSP_ALIGNED
+#define MSP_ROW_INLINE static
+#endif
 
 typedef struct {
     double sum, squares, signed_sums[MSP_ROW_SUMS];
@@ -32,8 +42,9 @@ struct MspRowState {
     Py_ssize_t done, held, block;
     int extremes_only;
     MspRowExtremes found;
-    double lanes[MSP_ROW_LANES], sums[MSP_ROW_BLOCKS], squares[MSP_ROW_BLOCKS];
-    double values[MSP_ROW_CHUNK];
+    double sums[MSP_ROW_BLOCKS], squares[MSP_ROW_BLOCKS];
+    MSP_ALIGNED double lanes[MSP_ROW_LANES];
+    MSP_ALIGNED double values[MSP_ROW_CHUNK];
 };
 
 /* +1 or -1 for each lane and sum. */
@@ -86,49 +97,107 @@ static void msp_row_note_extremes(MspRowState *row)
     row->held = 0;
 }
 
-/* The kernels for one instruction set: the sums of one chunk, and elements of each type to chunks. */
-#define MSP_ROW_KERNELS(SUFFIX, ATTRIBUTE)                                                                         \
-    ATTRIBUTE static void msp_row_sums_##SUFFIX(const double *values, Py_ssize_t count, double *sum, double *squares) \
-    {                                                                                                              \
-        double sums[MSP_LANES] = {0}, squared[MSP_LANES] = {0};                                                    \
-        Py_ssize_t i = 0;                                                                                          \
-        for (; i + MSP_LANES <= count; i += MSP_LANES) {                                                           \
-            for (int lane = 0; lane < MSP_LANES; lane++) {                                                         \
-                sums[lane] += values[i + lane];                                                                    \
-                squared[lane] += values[i + lane] * values[i + lane];                                              \
-            }                                                                                                      \
-        }                                                                                                          \
-        for (int lane = 0; i + lane < count; lane++) {                                                             \
-            sums[lane] += values[i + lane];                                                                        \
-            squared[lane] += values[i + lane] * values[i + lane];                                                  \
-        }                                                                                                          \
-        for (int width = MSP_LANES / 2; width > 0; width /= 2) {                                                   \
-            for (int lane = 0; lane < width; lane++) {                                                             \
-                sums[lane] += sums[lane + width];                                                                  \
-                squared[lane] += squared[lane + width];                                                            \
-            }                                                                                                      \
-        }                                                                                                          \
-        *sum = sums[0];                                                                                            \
-        *squares = squared[0];                                                                                     \
-    }                                                                                                              \
-                                                                                                                   \
-    ATTRIBUTE static void msp_row_words_##SUFFIX(MspRowState *row, const double *values, Py_ssize_t count)         \
-    {                                                                                                              \
-        uint64_t word = (uint64_t)(row->done / MSP_ROW_WORD);                                                      \
-        for (Py_ssize_t i = 0; i < count; i += MSP_ROW_WORD, word++) {                                             \
-            const uint64_t signs = msp_row_hash(word);                                                             \
-            double *lanes = row->lanes + msp_row_shift(word);                                                      \
-            for (int k = 0; k < MSP_ROW_WORD; k++) {                                                               \
-                uint64_t bits;                                                                                     \
-                double value;                                                                                      \
-                memcpy(&bits, values + i + k, sizeof(bits));                                                       \
-                bits ^= (signs >> k) << 63;                                                                        \
-                memcpy(&value, &bits, sizeof(value));                                                              \
-                lanes[k] += value;                                                                                 \
-            }                                                                                                      \
-        }                                                                                                          \
-    }                                                                                                              \
-                                                                                                                   \
+/* The rest of a piece, fewer elements than lanes; and all lanes in one. */
+MSP_ROW_INLINE void msp_row_fold(const double *rest, Py_ssize_t count, double *sums, double *squares)
+{
+    for (Py_ssize_t lane = 0; lane < count; lane++) {
+        sums[lane] += rest[lane];
+        squares[lane] += rest[lane] * rest[lane];
+    }
+    for (int width = MSP_LANES / 2; width > 0; width /= 2) {
+        for (int lane = 0; lane < width; lane++) {
+            sums[lane] += sums[lane + width];
+            squares[lane] += squares[lane + width];
+        }
+    }
+}
+
+#if defined(__GNUC__)
+
+/* The sums of one piece of a chunk, and the words of a chunk to the lanes. Both take so many lanes on every machine. */
+#define MSP_ROW_LOOPS(SUFFIX, ATTRIBUTE, W)                                                                          \
+    ATTRIBUTE static void msp_row_sums_##SUFFIX(const double *values, Py_ssize_t count, double *sum, double *square) \
+    {                                                                                                                \
+        enum { EACH = W / 8, VECTORS = MSP_LANES / EACH };                                                           \
+        MspDoubles##W added[VECTORS], squared[VECTORS];                                                              \
+        double sums[MSP_LANES], squares[MSP_LANES];                                                                  \
+        Py_ssize_t i = 0;                                                                                            \
+        MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                                                 \
+        {                                                                                                            \
+            added[k] = squared[k] = (MspDoubles##W){0};                                                              \
+        }                                                                                                            \
+        for (; i + MSP_LANES <= count; i += MSP_LANES) {                                                             \
+            MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                                             \
+            {                                                                                                        \
+                MspDoubles##W v;                                                                                     \
+                memcpy(&v, values + i + k * EACH, W);                                                                \
+                added[k] += v;                                                                                       \
+                squared[k] += v * v;                                                                                 \
+            }                                                                                                        \
+        }                                                                                                            \
+        memcpy(sums, added, sizeof(sums));                                                                           \
+        memcpy(squares, squared, sizeof(squares));                                                                   \
+        msp_row_fold(values + i, count - i, sums, squares);                                                          \
+        *sum = sums[0];                                                                                              \
+        *square = squares[0];                                                                                        \
+    }                                                                                                                \
+                                                                                                                     \
+    ATTRIBUTE static void msp_row_words_##SUFFIX(double *lanes, uint64_t word, const double *values, Py_ssize_t count) \
+    {                                                                                                                \
+        enum { EACH = W / 8, VECTORS = MSP_ROW_WORD / EACH };                                                        \
+        MspLongWords##W last;                                                                                        \
+        for (int lane = 0; lane < EACH; lane++) {                                                                    \
+            last[lane] = (uint64_t)(63 - lane);                                                                      \
+        }                                                                                                            \
+        for (Py_ssize_t i = 0; i < count; i += MSP_ROW_WORD, word++) {                                               \
+            const uint64_t signs = msp_row_hash(word);                                                               \
+            double *to = lanes + msp_row_shift(word);                                                                \
+            MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                                             \
+            {                                                                                                        \
+                MspLongWords##W v;                                                                                   \
+                MspDoubles##W sum;                                                                                   \
+                memcpy(&v, values + i + k * EACH, W);                                                                \
+                memcpy(&sum, to + k * EACH, W);                                                                      \
+                v ^= ((((MspLongWords##W){0} + (signs >> (k * EACH))) << last) & 0x8000000000000000ull);             \
+                sum += (MspDoubles##W)v;                                                                             \
+                memcpy(to + k * EACH, &sum, W);                                                                      \
+            }                                                                                                        \
+        }                                                                                                            \
+    }
+
+#else
+
+#define MSP_ROW_LOOPS(SUFFIX, ATTRIBUTE, W)                                                                          \
+    static void msp_row_sums_##SUFFIX(const double *values, Py_ssize_t count, double *sum, double *square)           \
+    {                                                                                                                \
+        double sums[MSP_LANES] = {0}, squares[MSP_LANES] = {0};                                                      \
+        Py_ssize_t i = 0;                                                                                            \
+        for (; i + MSP_LANES <= count; i += MSP_LANES) {                                                             \
+            for (int lane = 0; lane < MSP_LANES; lane++) {                                                           \
+                sums[lane] += values[i + lane];                                                                      \
+                squares[lane] += values[i + lane] * values[i + lane];                                                \
+            }                                                                                                        \
+        }                                                                                                            \
+        msp_row_fold(values + i, count - i, sums, squares);                                                          \
+        *sum = sums[0];                                                                                              \
+        *square = squares[0];                                                                                        \
+    }                                                                                                                \
+                                                                                                                     \
+    static void msp_row_words_##SUFFIX(double *lanes, uint64_t word, const double *values, Py_ssize_t count)         \
+    {                                                                                                                \
+        for (Py_ssize_t i = 0; i < count; i += MSP_ROW_WORD, word++) {                                               \
+            const uint64_t signs = msp_row_hash(word);                                                               \
+            double *to = lanes + msp_row_shift(word);                                                                \
+            for (int k = 0; k < MSP_ROW_WORD; k++) {                                                                 \
+                to[k] += (signs >> k) & 1 ? -values[i + k] : values[i + k];                                          \
+            }                                                                                                        \
+        }                                                                                                            \
+    }
+
+#endif
+
+/* What is made of a chunk. */
+#define MSP_ROW_KERNELS(SUFFIX)                                                                                    \
     static int msp_row_blocks_##SUFFIX(MspRowState *row, double *sums, double *squares)                            \
     {                                                                                                              \
         const Py_ssize_t end = row->done + row->held;                                                              \
@@ -162,7 +231,7 @@ static void msp_row_note_extremes(MspRowState *row)
         while (filled % MSP_ROW_WORD != 0) {                                                                       \
             row->values[filled++] = 0;                                                                             \
         }                                                                                                          \
-        msp_row_words_##SUFFIX(row, row->values, filled);                                                          \
+        msp_row_words_##SUFFIX(row->lanes, (uint64_t)(row->done / MSP_ROW_WORD), row->values, filled);                                                          \
         row->done += row->held;                                                                                    \
         row->held = 0;                                                                                             \
     }
@@ -210,7 +279,8 @@ static void msp_row_note_extremes(MspRowState *row)
 #endif
 
 #define MSP_ROW_FEEDS(SUFFIX, ATTRIBUTE, W)                                                                      \
-    MSP_ROW_KERNELS(SUFFIX, ATTRIBUTE)                                                                           \
+    MSP_ROW_LOOPS(SUFFIX, ATTRIBUTE, W)                                                                          \
+    MSP_ROW_KERNELS(SUFFIX)                                                                           \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, float32, float, MSP_ROW_EACH(p[i]))                                          \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, float64, double, MSP_ROW_EACH(p[i]))                                         \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, float16, uint16_t, MSP_ROW_HALVES(W, msp_load_float16_##W, msp_float16_value)) \
