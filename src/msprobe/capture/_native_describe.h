@@ -73,25 +73,16 @@ static void msp_read_with_row(const MspMemo *memo, const MspFacts *facts, const 
     const char *address = (const char *)(uintptr_t)facts->address;
     if (!contiguous) {
         msp_read_numbers(type->kind, address, layout, table, memo->further, NULL, &reading->summary);
+        msp_row_take_extremes(type->kind, &reading->summary, &reading->extremes);
         msp_row_of(type->kind, address, facts->sizes, facts->strides, facts->dimensions, layout->count, table,
-                   &reading->summary, NULL, &reading->extremes, &reading->row);
+                   &reading->extremes, &reading->row);
         return;
     }
-    const int itemsize = msp_kinds[type->kind].itemsize;
-    double bytes[256];
     MspRowState state;
-    if (itemsize == 1) {
-        msp_row_bytes(type->kind, table, bytes);
-    }
-    msp_row_begin(&state, type->kind, layout->count, bytes);
+    msp_row_begin(&state, layout->count);
     msp_read_numbers(type->kind, address, layout, table, memo->further, &state, &reading->summary);
-    msp_row_feeds()->finish(&state);
-    msp_row_take_extremes(&state, type->kind, &reading->summary);
-    if (state.found.left_out > 0) {
-        msp_row_find_extremes(&state, address, facts->sizes, facts->strides, facts->dimensions, itemsize);
-    }
-    reading->extremes = state.found;
-    msp_row_end(&state, &reading->row);
+    msp_row_after(type->kind, address, layout->count, table, &reading->summary, &state, &reading->extremes,
+                  &reading->row);
 }
 
 /* Read the elements; needs no GIL. -1 when there is no memory for a copy. */
@@ -118,9 +109,12 @@ static int msp_read_elements(const MspMemo *memo, const MspFacts *facts, const M
     } else if (with_row) {
         if (extremes == NULL) {
             msp_summarise(type->kind, address, layout, table, NULL, &reading->summary);
+            msp_row_take_extremes(type->kind, &reading->summary, &reading->extremes);
+        } else {
+            reading->extremes = *extremes;
         }
         msp_row_of(type->kind, address, facts->sizes, facts->strides, facts->dimensions, layout->count, table,
-                   &reading->summary, extremes, &reading->extremes, &reading->row);
+                   &reading->extremes, &reading->row);
     } else if (memo->mode == MSP_STATISTICS && !numbers_known && layout->count > 0) {
         msp_read_numbers(type->kind, address, layout, table, memo->further, NULL, &reading->summary);
     }

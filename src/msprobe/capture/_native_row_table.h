@@ -104,7 +104,8 @@ static PyObject *msp_row_table_read(MspRowTable *rows, PyObject *const *args, Py
     MspRowExtremes found;
     PyThreadState *released = layout.count > MSP_GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
     msp_summarise((MspKind)kind, address, &layout, table, NULL, &summary);
-    msp_row_of((MspKind)kind, address, sizes, strides, dimensions, layout.count, table, &summary, NULL, &found, &row);
+    msp_row_take_extremes((MspKind)kind, &summary, &found);
+    msp_row_of((MspKind)kind, address, sizes, strides, dimensions, layout.count, table, &found, &row);
     if (released != NULL) {
         PyEval_RestoreThread(released);
     }

@@ -11,18 +11,7 @@
 #include "_native_gather.h"
 #include "_native_kernels.h"
 
-#if !defined(__GNUC__)
-enum { MSP_LANES = 16 };
-#endif
-enum { MSP_ROW_SUMS = 8, MSP_ROW_BLOCKS = 8, MSP_ROW_CHUNK = 512, MSP_ROW_WORD = 64, MSP_ROW_LANES = 128 };
 #define MSP_ROW_LARGEST 1e18
-#if defined(__GNUC__)
-#define MSP_ALIGNED __attribute__((aligned(64)))
-#define MSP_ROW_INLINE MSP_INLINE
-#else
-#define MSP_ALIGNED
-#define MSP_ROW_INLINE static
-#endif
 
 typedef struct {
     double sum, squares, signed_sums[MSP_ROW_SUMS];
@@ -30,36 +19,18 @@ typedef struct {
     uint32_t zeros, left_out;
 } MspRow;
 
-/* What is the same for all orders of the elements. */
-typedef struct {
-    double greatest, least;
-    int64_t zeros, left_out;
-} MspRowExtremes;
-
-struct MspRowState {
-    void (*feed)(MspRowState *row, const void *elements, Py_ssize_t count);
+/* Elements on their way to a row, in double. */
+typedef struct MspRowReader {
+    MspRowState *row;
+    void (*feed)(struct MspRowReader *reader, const void *elements, Py_ssize_t count);
     const double *table; /* of one-byte types: the values of the bytes */
-    Py_ssize_t done, held, block;
-    int extremes_only;
-    MspRowExtremes found;
-    double sums[MSP_ROW_BLOCKS], squares[MSP_ROW_BLOCKS];
-    MSP_ALIGNED double lanes[MSP_ROW_LANES];
+    Py_ssize_t done, held;
+    int choosy; /* some are left out; the extremes of the others are not known */
     MSP_ALIGNED double values[MSP_ROW_CHUNK];
-};
+} MspRowReader;
 
 /* +1 or -1 for each lane and sum. */
 static double msp_row_lane_signs[MSP_ROW_LANES][MSP_ROW_SUMS];
-
-static inline uint64_t msp_row_hash(uint64_t number)
-{
-    uint64_t mixed = (number + 1) * 0x9E3779B97F4A7C15ull;
-    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ull;
-    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBull;
-    return mixed ^ (mixed >> 31);
-}
-
-/* By how many lanes a word of elements is shifted. */
-static inline int msp_row_shift(uint64_t word) { return (int)((word * 0x9E3779B97F4A7C15ull) >> 61) * 8; }
 
 static void msp_rows_begin(void)
 {
@@ -71,185 +42,127 @@ static void msp_rows_begin(void)
     }
 }
 
-/* Take what is not summed out of a chunk; how many that is. */
-static int msp_row_leave_out(double *values, Py_ssize_t count)
+/* Take what is in no sum out of a chunk, and note the extremes of the rest. */
+static void msp_row_leave_out(MspRowReader *reader)
 {
-    int found = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (!(fabs(values[i]) <= MSP_ROW_LARGEST)) {
-            values[i] = 0;
-            found++;
-        }
-    }
-    return found;
-}
-
-static void msp_row_note_extremes(MspRowState *row)
-{
-    for (Py_ssize_t i = 0; i < row->held; i++) {
-        const double value = row->values[i];
+    MspRowExtremes *found = &reader->row->found;
+    for (Py_ssize_t i = 0; i < reader->held; i++) {
+        const double value = reader->values[i];
         if (fabs(value) <= MSP_ROW_LARGEST) {
-            row->found.greatest = value > row->found.greatest ? value : row->found.greatest;
-            row->found.least = value < row->found.least ? value : row->found.least;
-        }
-    }
-    row->done += row->held;
-    row->held = 0;
-}
-
-/* The rest of a piece, fewer elements than lanes; and all lanes in one. */
-MSP_ROW_INLINE void msp_row_fold(const double *rest, Py_ssize_t count, double *sums, double *squares)
-{
-    for (Py_ssize_t lane = 0; lane < count; lane++) {
-        sums[lane] += rest[lane];
-        squares[lane] += rest[lane] * rest[lane];
-    }
-    for (int width = MSP_LANES / 2; width > 0; width /= 2) {
-        for (int lane = 0; lane < width; lane++) {
-            sums[lane] += sums[lane + width];
-            squares[lane] += squares[lane + width];
+            found->greatest = value > found->greatest ? value : found->greatest;
+            found->least = value < found->least ? value : found->least;
+        } else {
+            reader->values[i] = 0;
+            found->left_out++;
         }
     }
 }
 
 #if defined(__GNUC__)
 
-/* The sums of one piece of a chunk, and the words of a chunk to the lanes. Both take so many lanes on every machine. */
-#define MSP_ROW_LOOPS(SUFFIX, ATTRIBUTE, W)                                                                          \
-    ATTRIBUTE static void msp_row_sums_##SUFFIX(const double *values, Py_ssize_t count, double *sum, double *square) \
-    {                                                                                                                \
-        enum { EACH = W / 8, VECTORS = MSP_LANES / EACH };                                                           \
-        MspDoubles##W added[VECTORS], squared[VECTORS];                                                              \
-        double sums[MSP_LANES], squares[MSP_LANES];                                                                  \
-        Py_ssize_t i = 0;                                                                                            \
-        MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                                                 \
-        {                                                                                                            \
-            added[k] = squared[k] = (MspDoubles##W){0};                                                              \
-        }                                                                                                            \
-        for (; i + MSP_LANES <= count; i += MSP_LANES) {                                                             \
-            MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                                             \
-            {                                                                                                        \
-                MspDoubles##W v;                                                                                     \
-                memcpy(&v, values + i + k * EACH, W);                                                                \
-                added[k] += v;                                                                                       \
-                squared[k] += v * v;                                                                                 \
-            }                                                                                                        \
-        }                                                                                                            \
-        memcpy(sums, added, sizeof(sums));                                                                           \
-        memcpy(squares, squared, sizeof(squares));                                                                   \
-        msp_row_fold(values + i, count - i, sums, squares);                                                          \
-        *sum = sums[0];                                                                                              \
-        *square = squares[0];                                                                                        \
-    }                                                                                                                \
-                                                                                                                     \
-    ATTRIBUTE static void msp_row_words_##SUFFIX(double *lanes, uint64_t word, const double *values, Py_ssize_t count) \
-    {                                                                                                                \
-        enum { EACH = W / 8, VECTORS = MSP_ROW_WORD / EACH };                                                        \
-        MspLongWords##W last;                                                                                        \
-        for (int lane = 0; lane < EACH; lane++) {                                                                    \
-            last[lane] = (uint64_t)(63 - lane);                                                                      \
-        }                                                                                                            \
-        for (Py_ssize_t i = 0; i < count; i += MSP_ROW_WORD, word++) {                                               \
-            const uint64_t signs = msp_row_hash(word);                                                               \
-            double *to = lanes + msp_row_shift(word);                                                                \
-            MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                                             \
-            {                                                                                                        \
-                MspLongWords##W v;                                                                                   \
-                MspDoubles##W sum;                                                                                   \
-                memcpy(&v, values + i + k * EACH, W);                                                                \
-                memcpy(&sum, to + k * EACH, W);                                                                      \
-                v ^= ((((MspLongWords##W){0} + (signs >> (k * EACH))) << last) & 0x8000000000000000ull);             \
-                sum += (MspDoubles##W)v;                                                                             \
-                memcpy(to + k * EACH, &sum, W);                                                                      \
-            }                                                                                                        \
-        }                                                                                                            \
+/* Whole words of one block. */
+#define MSP_ROW_WORDS(SUFFIX, ATTRIBUTE, W)                                                                           \
+    ATTRIBUTE static void msp_row_words_##SUFFIX(MspRowState *row, Py_ssize_t first, const double *values,            \
+                                                 Py_ssize_t count)                                                    \
+    {                                                                                                                 \
+        enum { EACH = W / 8, STEPS = MSP_LANES / EACH };                                                              \
+        static const double nothing[MSP_LANES] = {0};                                                                 \
+        MspDoubles##W sum[STEPS], squares[STEPS];                                                                     \
+        double sums[MSP_LANES], squared[MSP_LANES];                                                                   \
+        uint64_t word = (uint64_t)(first / MSP_ROW_WORD);                                                             \
+        MSP_UNROLL for (int k = 0; k < STEPS; k++)                                                                    \
+        {                                                                                                             \
+            sum[k] = squares[k] = (MspDoubles##W){0};                                                                 \
+        }                                                                                                             \
+        for (Py_ssize_t i = 0; i < count; i += MSP_ROW_WORD, word++) {                                                \
+            const uint64_t signs = msp_row_hash(word);                                                                \
+            double *const lanes = row->lanes + msp_row_shift(word);                                                   \
+            for (int at = 0; at < MSP_ROW_WORD; at += MSP_LANES) {                                                    \
+                MSP_UNROLL for (int k = 0; k < STEPS; k++)                                                            \
+                {                                                                                                     \
+                    MspDoubles##W wide;                                                                               \
+                    memcpy(&wide, values + i + at + k * EACH, W);                                                     \
+                    sum[k] += wide;                                                                                   \
+                    squares[k] += wide * wide;                                                                        \
+                    msp_row_add_##W(lanes + at + k * EACH, signs >> (at + k * EACH), &wide);                          \
+                }                                                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+        memcpy(sums, sum, sizeof(sums));                                                                              \
+        memcpy(squared, squares, sizeof(squared));                                                                    \
+        row->sum += msp_row_between(sums, nothing);                                                                   \
+        row->block_squares[first / row->block] += msp_row_between(squared, nothing);                                  \
     }
 
 #else
 
-#define MSP_ROW_LOOPS(SUFFIX, ATTRIBUTE, W)                                                                          \
-    static void msp_row_sums_##SUFFIX(const double *values, Py_ssize_t count, double *sum, double *square)           \
-    {                                                                                                                \
-        double sums[MSP_LANES] = {0}, squares[MSP_LANES] = {0};                                                      \
-        Py_ssize_t i = 0;                                                                                            \
-        for (; i + MSP_LANES <= count; i += MSP_LANES) {                                                             \
-            for (int lane = 0; lane < MSP_LANES; lane++) {                                                           \
-                sums[lane] += values[i + lane];                                                                      \
-                squares[lane] += values[i + lane] * values[i + lane];                                                \
-            }                                                                                                        \
-        }                                                                                                            \
-        msp_row_fold(values + i, count - i, sums, squares);                                                          \
-        *sum = sums[0];                                                                                              \
-        *square = squares[0];                                                                                        \
-    }                                                                                                                \
-                                                                                                                     \
-    static void msp_row_words_##SUFFIX(double *lanes, uint64_t word, const double *values, Py_ssize_t count)         \
-    {                                                                                                                \
-        for (Py_ssize_t i = 0; i < count; i += MSP_ROW_WORD, word++) {                                               \
-            const uint64_t signs = msp_row_hash(word);                                                               \
-            double *to = lanes + msp_row_shift(word);                                                                \
-            for (int k = 0; k < MSP_ROW_WORD; k++) {                                                                 \
-                to[k] += (signs >> k) & 1 ? -values[i + k] : values[i + k];                                          \
-            }                                                                                                        \
-        }                                                                                                            \
+#define MSP_ROW_WORDS(SUFFIX, ATTRIBUTE, W)                                                                           \
+    static void msp_row_words_##SUFFIX(MspRowState *row, Py_ssize_t first, const double *values, Py_ssize_t count)    \
+    {                                                                                                                 \
+        for (Py_ssize_t i = 0; i < count; i++) {                                                                      \
+            const uint64_t word = (uint64_t)((first + i) / MSP_ROW_WORD);                                             \
+            const int place = (int)(i % MSP_ROW_WORD);                                                                \
+            row->lanes[msp_row_shift(word) + place] += msp_row_signed(msp_row_hash(word), place, values[i]);          \
+            row->sum += values[i];                                                                                    \
+            row->block_squares[first / row->block] += values[i] * values[i];                                          \
+        }                                                                                                             \
     }
 
 #endif
 
+/* The eight sums of the lanes. */
+#define MSP_ROW_SUM(SUFFIX, ATTRIBUTE)                                                                                \
+    ATTRIBUTE static void msp_row_sum_##SUFFIX(const double *lanes, double *signed_sums)                              \
+    {                                                                                                                 \
+        double sums[4][MSP_ROW_SUMS] = {{0}};                                                                         \
+        for (int lane = 0; lane < MSP_ROW_LANES; lane += 4) {                                                         \
+            for (int part = 0; part < 4; part++) {                                                                    \
+                for (int k = 0; k < MSP_ROW_SUMS; k++) {                                                              \
+                    sums[part][k] += lanes[lane + part] * msp_row_lane_signs[lane + part][k];                         \
+                }                                                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+        for (int k = 0; k < MSP_ROW_SUMS; k++) {                                                                      \
+            signed_sums[k] = (sums[0][k] + sums[1][k]) + (sums[2][k] + sums[3][k]);                                   \
+        }                                                                                                             \
+    }
+
 /* What is made of a chunk. */
-#define MSP_ROW_KERNELS(SUFFIX)                                                                                    \
-    static int msp_row_blocks_##SUFFIX(MspRowState *row, double *sums, double *squares)                            \
-    {                                                                                                              \
-        const Py_ssize_t end = row->done + row->held;                                                              \
-        int good = 1;                                                                                              \
-        for (Py_ssize_t from = row->done; from < end;) {                                                           \
-            const Py_ssize_t number = from / row->block, rest = (number + 1) * row->block;                         \
-            const Py_ssize_t to = rest < end ? rest : end;                                                         \
-            msp_row_sums_##SUFFIX(row->values + (from - row->done), to - from, &sums[number], &squares[number]);   \
-            good = good && squares[number] < MSP_ROW_LARGEST * MSP_ROW_LARGEST;                                    \
-            from = to;                                                                                             \
-        }                                                                                                          \
-        return good;                                                                                               \
-    }                                                                                                              \
-                                                                                                                   \
-    static void msp_row_chunk_##SUFFIX(MspRowState *row)                                                           \
-    {                                                                                                              \
-        double sums[MSP_ROW_BLOCKS] = {0}, squares[MSP_ROW_BLOCKS] = {0};                                          \
-        if (row->extremes_only) {                                                                                  \
-            msp_row_note_extremes(row);                                                                            \
-            return;                                                                                                \
-        }                                                                                                          \
-        if (!msp_row_blocks_##SUFFIX(row, sums, squares)) {                                                        \
-            row->found.left_out += msp_row_leave_out(row->values, row->held);                                      \
-            msp_row_blocks_##SUFFIX(row, sums, squares);                                                           \
-        }                                                                                                          \
-        for (int block = 0; block < MSP_ROW_BLOCKS; block++) {                                                     \
-            row->sums[block] += sums[block];                                                                       \
-            row->squares[block] += squares[block];                                                                 \
-        }                                                                                                          \
-        Py_ssize_t filled = row->held;                                                                             \
-        while (filled % MSP_ROW_WORD != 0) {                                                                       \
-            row->values[filled++] = 0;                                                                             \
-        }                                                                                                          \
-        msp_row_words_##SUFFIX(row->lanes, (uint64_t)(row->done / MSP_ROW_WORD), row->values, filled);                                                          \
-        row->done += row->held;                                                                                    \
-        row->held = 0;                                                                                             \
+#define MSP_ROW_CHUNKS(SUFFIX)                                                                                        \
+    static void msp_row_chunk_##SUFFIX(MspRowReader *reader)                                                          \
+    {                                                                                                                 \
+        MspRowState *const row = reader->row;                                                                         \
+        if (reader->choosy) {                                                                                         \
+            msp_row_leave_out(reader);                                                                                \
+        }                                                                                                             \
+        Py_ssize_t filled = reader->held;                                                                             \
+        while (filled % MSP_ROW_WORD != 0) {                                                                          \
+            reader->values[filled++] = 0;                                                                             \
+        }                                                                                                             \
+        for (Py_ssize_t from = 0; from < filled;) {                                                                   \
+            const Py_ssize_t rest = row->block - (reader->done + from) % row->block;                                  \
+            const Py_ssize_t count = rest < filled - from ? rest : filled - from;                                     \
+            msp_row_words_##SUFFIX(row, reader->done + from, reader->values + from, count);                           \
+            from += count;                                                                                            \
+        }                                                                                                             \
+        reader->done += reader->held;                                                                                 \
+        reader->held = 0;                                                                                             \
     }
 
 /* Elements of one type into chunks. WIDEN: `count` elements at p to doubles at `to`. */
 #define MSP_ROW_FEED(SUFFIX, ATTRIBUTE, name, TYPE, WIDEN)                                                    \
-    ATTRIBUTE static void msp_row_feed_##name##_##SUFFIX(MspRowState *row, const void *elements, Py_ssize_t count) \
+    ATTRIBUTE static void msp_row_feed_##name##_##SUFFIX(MspRowReader *reader, const void *elements, Py_ssize_t count) \
     {                                                                                                         \
         const TYPE *p = elements;                                                                             \
         while (count > 0) {                                                                                   \
-            const Py_ssize_t room = MSP_ROW_CHUNK - row->held, part = count < room ? count : room;            \
-            double *to = row->values + row->held;                                                             \
+            const Py_ssize_t room = MSP_ROW_CHUNK - reader->held, part = count < room ? count : room;            \
+            double *to = reader->values + reader->held;                                                             \
             WIDEN;                                                                                            \
-            row->held += part;                                                                                \
+            reader->held += part;                                                                                \
             p += part;                                                                                        \
             count -= part;                                                                                    \
-            if (row->held == MSP_ROW_CHUNK) {                                                                 \
-                msp_row_chunk_##SUFFIX(row);                                                                  \
+            if (reader->held == MSP_ROW_CHUNK) {                                                                 \
+                msp_row_chunk_##SUFFIX(reader);                                                                  \
             }                                                                                                 \
         }                                                                                                     \
     }
@@ -279,39 +192,35 @@ MSP_ROW_INLINE void msp_row_fold(const double *rest, Py_ssize_t count, double *s
 #endif
 
 #define MSP_ROW_FEEDS(SUFFIX, ATTRIBUTE, W)                                                                      \
-    MSP_ROW_LOOPS(SUFFIX, ATTRIBUTE, W)                                                                          \
-    MSP_ROW_KERNELS(SUFFIX)                                                                           \
+    MSP_ROW_WORDS(SUFFIX, ATTRIBUTE, W)                                                                          \
+    MSP_ROW_SUM(SUFFIX, ATTRIBUTE)                                                                               \
+    MSP_ROW_CHUNKS(SUFFIX)                                                                                       \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, float32, float, MSP_ROW_EACH(p[i]))                                          \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, float64, double, MSP_ROW_EACH(p[i]))                                         \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, float16, uint16_t, MSP_ROW_HALVES(W, msp_load_float16_##W, msp_float16_value)) \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, bfloat16, uint16_t,                                                          \
                  MSP_ROW_HALVES(W, msp_load_bfloat16_##W, msp_bfloat16_value))                                   \
-    MSP_ROW_FEED(SUFFIX, ATTRIBUTE, byte, uint8_t, MSP_ROW_EACH(row->table[p[i]]))                               \
+    MSP_ROW_FEED(SUFFIX, ATTRIBUTE, byte, uint8_t, MSP_ROW_EACH(reader->table[p[i]]))                               \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, int16, int16_t, MSP_ROW_EACH(p[i]))                                          \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, uint16, uint16_t, MSP_ROW_EACH(p[i]))                                        \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, int32, int32_t, MSP_ROW_EACH(p[i]))                                          \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, uint32, uint32_t, MSP_ROW_EACH(p[i]))                                        \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, int64, int64_t, MSP_ROW_EACH(p[i]))                                          \
     MSP_ROW_FEED(SUFFIX, ATTRIBUTE, uint64, uint64_t, MSP_ROW_EACH(p[i]))                                        \
-    static void msp_row_finish_##SUFFIX(MspRowState *row)                                                        \
-    {                                                                                                            \
-        if (row->held > 0) {                                                                                     \
-            msp_row_chunk_##SUFFIX(row);                                                                         \
-        }                                                                                                        \
-    }                                                                                                            \
     static const MspRowFeeds msp_row_feeds_##SUFFIX = {                                                          \
         {msp_row_feed_float32_##SUFFIX, msp_row_feed_float64_##SUFFIX, msp_row_feed_float16_##SUFFIX,            \
          msp_row_feed_bfloat16_##SUFFIX, msp_row_feed_byte_##SUFFIX, msp_row_feed_byte_##SUFFIX,                 \
          msp_row_feed_int16_##SUFFIX, msp_row_feed_int32_##SUFFIX, msp_row_feed_int64_##SUFFIX,                  \
          msp_row_feed_byte_##SUFFIX, msp_row_feed_uint16_##SUFFIX, msp_row_feed_uint32_##SUFFIX,                 \
          msp_row_feed_uint64_##SUFFIX, msp_row_feed_byte_##SUFFIX, NULL, NULL},                                  \
-        msp_row_finish_##SUFFIX,                                                                                 \
+        msp_row_chunk_##SUFFIX, msp_row_sum_##SUFFIX,                                                                           \
     };
 
 /* By MspKind; none of complex types, which come as twice as many floats. */
 typedef struct {
-    void (*feed[MSP_KIND_COUNT])(MspRowState *row, const void *elements, Py_ssize_t count);
-    void (*finish)(MspRowState *row);
+    void (*feed[MSP_KIND_COUNT])(MspRowReader *reader, const void *elements, Py_ssize_t count);
+    void (*chunk)(MspRowReader *reader);
+    void (*sum)(const double *lanes, double *signed_sums);
 } MspRowFeeds;
 
 MSP_ROW_FEEDS(baseline, , 16)
@@ -333,18 +242,7 @@ static const MspRowFeeds *msp_row_feeds(void)
     return &msp_row_feeds_baseline;
 }
 
-static void msp_row_feed(MspRowState *row, const void *elements, Py_ssize_t count) { row->feed(row, elements, count); }
-
 static int msp_has_rows(MspKind kind) { return !msp_is_complex(kind); }
-
-/* `table`: 256 doubles that live as long as the state, for one-byte types. */
-static void msp_row_begin(MspRowState *row, MspKind kind, Py_ssize_t count, const double *table)
-{
-    memset(row, 0, offsetof(MspRowState, values));
-    row->feed = msp_row_feeds()->feed[kind];
-    row->table = table;
-    row->block = (count + MSP_ROW_BLOCKS - 1) / MSP_ROW_BLOCKS;
-}
 
 static void msp_row_bytes(MspKind kind, const float *table, double *values)
 {
@@ -354,8 +252,8 @@ static void msp_row_bytes(MspKind kind, const float *table, double *values)
 }
 
 /* All elements in logical order. */
-static void msp_row_feed_all(MspRowState *row, const char *address, const Py_ssize_t *sizes, const Py_ssize_t *strides,
-                             int dimensions, int itemsize)
+static void msp_row_read_all(MspRowReader *reader, const char *address, const Py_ssize_t *sizes,
+                             const Py_ssize_t *strides, int dimensions, int itemsize)
 {
     MspLayout layout = {.dimensions = 1, .count = 1, .size = {1}, .stride = {1}};
     Py_ssize_t index[MSP_MAX_DIMENSIONS] = {0};
@@ -373,15 +271,15 @@ static void msp_row_feed_all(MspRowState *row, const char *address, const Py_ssi
         layout.stride[kept++] = strides[i];
     }
     layout.dimensions = kept > 0 ? kept : 1;
-    char gathered[MSP_ROW_BYTES];
-    const Py_ssize_t room = MSP_ROW_BYTES / itemsize, step = layout.stride[0] * itemsize;
+    uint64_t buffer[MSP_ROW_BYTES / 8];
+    char *const gathered = (char *)buffer;
+    const Py_ssize_t room = MSP_ROW_BYTES / itemsize, step = layout.stride[0] * itemsize, length = layout.size[0];
     Py_ssize_t held = 0;
     do {
-        const Py_ssize_t length = layout.size[0];
         if (step == itemsize && length >= room) {
-            row->feed(row, gathered, held);
+            reader->feed(reader, gathered, held);
             held = 0;
-            row->feed(row, address, length);
+            reader->feed(reader, address, length);
             continue;
         }
         for (Py_ssize_t done = 0; done < length;) {
@@ -394,52 +292,45 @@ static void msp_row_feed_all(MspRowState *row, const char *address, const Py_ssi
             done += part;
             held += part;
             if (held == room) {
-                row->feed(row, gathered, held);
+                reader->feed(reader, gathered, held);
                 held = 0;
             }
         }
     } while (msp_next_row(&layout, index, &address, itemsize));
-    row->feed(row, gathered, held);
-    msp_row_feeds()->finish(row);
+    reader->feed(reader, gathered, held);
+    if (reader->held > 0) {
+        msp_row_feeds()->chunk(reader);
+    }
 }
 
-/* What the first pass has found. */
-static void msp_row_take_extremes(MspRowState *row, MspKind kind, const MspSummary *s)
+/* What a first pass has found; -1 in `left_out`: some elements are in no sum. */
+static void msp_row_take_extremes(MspKind kind, const MspSummary *s, MspRowExtremes *found)
 {
-    row->found.zeros = s->zeros;
+    found->zeros = s->zeros;
     if (kind == MSP_UINT64) {
-        row->found.greatest = (double)s->uint_greatest;
-        row->found.least = (double)s->uint_least;
+        found->greatest = (double)s->uint_greatest;
+        found->least = (double)s->uint_least;
     } else if (msp_is_float(kind) || kind == MSP_FLOAT8) {
-        row->found.greatest = s->greatest;
-        row->found.least = s->least;
+        found->greatest = s->greatest;
+        found->least = s->least;
     } else {
-        row->found.greatest = (double)s->int_greatest;
-        row->found.least = (double)s->int_least;
+        found->greatest = (double)s->int_greatest;
+        found->least = (double)s->int_least;
     }
+    const int all = s->nans == 0 && found->greatest <= MSP_ROW_LARGEST && found->least >= -MSP_ROW_LARGEST;
+    found->left_out = all ? 0 : -1;
 }
 
 static uint32_t msp_row_saturated(int64_t count) { return count > UINT32_MAX ? UINT32_MAX : (uint32_t)count; }
 
-/* After all elements; `found` is known. */
-static void msp_row_end(const MspRowState *state, MspRow *row)
+/* After all elements. */
+static void msp_row_end(MspRowState *state, MspRow *row)
 {
-    double sums[4][MSP_ROW_SUMS] = {{0}};
-    for (int lane = 0; lane < MSP_ROW_LANES; lane += 4) {
-        for (int part = 0; part < 4; part++) {
-            for (int k = 0; k < MSP_ROW_SUMS; k++) {
-                sums[part][k] += state->lanes[lane + part] * msp_row_lane_signs[lane + part][k];
-            }
-        }
-    }
-    for (int k = 0; k < MSP_ROW_SUMS; k++) {
-        row->signed_sums[k] = (sums[0][k] + sums[1][k]) + (sums[2][k] + sums[3][k]);
-    }
-    row->sum = row->squares = 0;
+    msp_row_feeds()->sum(state->lanes, row->signed_sums);
+    row->sum = state->sum;
+    row->squares = state->squares;
     for (int block = 0; block < MSP_ROW_BLOCKS; block++) {
-        row->sum += state->sums[block];
-        row->squares += state->squares[block];
-        row->blocks[block] = (float)sqrt(state->squares[block]);
+        row->blocks[block] = (float)sqrt(state->block_squares[block]);
     }
     const int any = state->found.least <= state->found.greatest;
     row->greatest = any ? (float)state->found.greatest : NAN;
@@ -448,40 +339,50 @@ static void msp_row_end(const MspRowState *state, MspRow *row)
     row->left_out = msp_row_saturated(state->found.left_out);
 }
 
-/* The extremes of what was not left out, in a pass of its own. */
-static void msp_row_find_extremes(MspRowState *state, const char *address, const Py_ssize_t *sizes,
-                                  const Py_ssize_t *strides, int dimensions, int itemsize)
-{
-    state->extremes_only = 1;
-    state->done = state->held = 0;
-    state->found.greatest = -INFINITY;
-    state->found.least = INFINITY;
-    msp_row_feed_all(state, address, sizes, strides, dimensions, itemsize);
-}
-
-/* The row of elements of which a first pass was made (`s`), or whose extremes are known (`known`). Needs no GIL. */
+/* The row of elements of which a first pass was made (`found`, which is completed). Needs no GIL. */
 static void msp_row_of(MspKind kind, const char *address, const Py_ssize_t *sizes, const Py_ssize_t *strides,
-                       int dimensions, Py_ssize_t count, const float *table, const MspSummary *s,
-                       const MspRowExtremes *known, MspRowExtremes *found, MspRow *row)
+                       int dimensions, Py_ssize_t count, const float *table, MspRowExtremes *found, MspRow *row)
 {
     double bytes[256];
     MspRowState state;
-    const int itemsize = msp_kinds[kind].itemsize;
-    if (itemsize == 1) {
+    MspRowReader reader;
+    if (msp_kinds[kind].itemsize == 1) {
         msp_row_bytes(kind, table, bytes);
     }
-    msp_row_begin(&state, kind, count, bytes);
-    msp_row_feed_all(&state, address, sizes, strides, dimensions, itemsize);
-    if (known != NULL) {
-        state.found = *known;
-    } else {
-        msp_row_take_extremes(&state, kind, s);
-        if (state.found.left_out > 0) {
-            msp_row_find_extremes(&state, address, sizes, strides, dimensions, itemsize);
-        }
+    msp_row_begin(&state, count);
+    state.found = *found;
+    reader.row = &state;
+    reader.feed = msp_row_feeds()->feed[kind];
+    reader.table = bytes;
+    reader.done = reader.held = 0;
+    reader.choosy = found->left_out != 0;
+    if (reader.choosy) {
+        state.found.left_out = 0;
+        state.found.greatest = -INFINITY;
+        state.found.least = INFINITY;
+    }
+    msp_row_read_all(&reader, address, sizes, strides, dimensions, msp_kinds[kind].itemsize);
+    for (int block = 0; block < MSP_ROW_BLOCKS; block++) {
+        state.squares += state.block_squares[block];
     }
     *found = state.found;
     msp_row_end(&state, row);
+}
+
+/* The same after a pass over adjacent elements in logical order that went to the row as well. */
+static void msp_row_after(MspKind kind, const char *address, Py_ssize_t count, const float *table, const MspSummary *s,
+                          MspRowState *state, MspRowExtremes *found, MspRow *row)
+{
+    static const Py_ssize_t step = 1;
+    msp_row_take_extremes(kind, s, found);
+    if (found->left_out != 0 || s->scale != 1 || msp_kinds[kind].itemsize == 1) {
+        msp_row_of(kind, address, &count, &step, 1, count, table, found, row);
+        return;
+    }
+    state->found = *found;
+    state->sum = s->sum;
+    state->squares = s->squares;
+    msp_row_end(state, row);
 }
 
 #endif

@@ -32,7 +32,8 @@ static void msp_sum_bytes(MspKind kind, const float *table, MspSummary *s)
     s->int_greatest = kind == MSP_FLOAT8 ? 0 : (int64_t)s->greatest;
 }
 
-/* Needs no GIL. `row`: one that gets all elements, which are adjacent and in logical order, or NULL. */
+/* Needs no GIL. `row`: one that gets all elements but those of one byte, adjacent ones in logical order; or
+ * NULL. */
 static void msp_summarise(MspKind kind, const char *address, const MspLayout *layout, const float *table,
                           MspRowState *row, MspSummary *s)
 {
@@ -53,9 +54,6 @@ static void msp_summarise(MspKind kind, const char *address, const MspLayout *la
     msp_run_kernel(msp_kernels[kind], address, layout, itemsize, s);
     s->row = NULL;
     if (itemsize == 1) {
-        if (row != NULL) {
-            msp_row_feed(row, address, layout->count);
-        }
         msp_sum_bytes(kind, table, s);
         return;
     }

@@ -118,7 +118,7 @@ class TensorRows:
 
 def row_of(pieces: Iterable[Floats], count: int) -> bytes:
     """The row of ``count`` elements, which come in double, row-major, ``PIECE`` at a time."""
-    block = -(-count // 8)
+    block = row_format.block_of(count)
     lanes, sums, squares = np.zeros(row_signs.LANES), np.zeros(8), np.zeros(8)
     least, greatest = float("inf"), float("-inf")
     zeros = left_out = done = 0

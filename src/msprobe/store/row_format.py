@@ -38,6 +38,11 @@ LARGEST = 1e18
 MOST_COUNTED = 0xFFFFFFFF
 
 
+def block_of(count: int) -> int:
+    """How many elements of ``count`` are in a block: an eighth, in whole words of 64 (of signs)."""
+    return 64 * -(-count // 512)
+
+
 def header() -> bytes:
     """All that stands before the first row."""
     start = 4 * ROW_BYTES

@@ -58,10 +58,11 @@ class Row:
 
     ``max``, ``min``: of those in the sums, rounded to float32 (exact for types up to that; those of ``dump.json`` are
     exact, and of all elements); NaN where there are none. ``sum`` and ``squares``: their sum, and that of their
-    squares. ``blocks``: the norms of eight blocks of ``ceil(count / 8)`` neighbours in row-major order, the last ones
-    shorter or empty; rounded to float32. ``signed``: eight sums with random signs (:mod:`msprobe.store.row_signs`); NaN
-    where the recorder did not compute them. ``zero``: how many elements are zero. ``left_out``: how many are in no sum.
-    ``nan`` and ``inf``: how many of them are NaN and infinite, where ``dump.json`` says so; 0 for a row by its number.
+    squares. ``blocks``: the norms of eight blocks of neighbours in row-major order, rounded to float32: each has
+    ``64 * ceil(count / 512)`` elements, the last ones fewer or none (:func:`msprobe.store.row_format.block_of`).
+    ``signed``: eight sums with random signs (:mod:`msprobe.store.row_signs`); NaN where the recorder did not compute
+    them. ``zero``: how many elements are zero. ``left_out``: how many are in no sum. ``nan`` and ``inf``: how many of
+    them are NaN and infinite, where ``dump.json`` says so; 0 for a row by its number.
     """
 
     max: float
