@@ -36,7 +36,9 @@ static Py_ssize_t msp_row_table_add(MspRowTable *table, const MspRow *row)
 
 static PyObject *msp_row_table_take(MspRowTable *table, PyObject *nothing)
 {
-    PyObject *taken = PyBytes_FromStringAndSize((const char *)table->rows, table->pending * (Py_ssize_t)sizeof(MspRow));
+    PyObject *taken = Py_BuildValue("ny#", table->made - table->pending,
+                                    table->rows == NULL ? "" : (const char *)table->rows,
+                                    table->pending * (Py_ssize_t)sizeof(MspRow));
     if (taken != NULL) {
         table->pending = 0;
     }
@@ -123,7 +125,7 @@ static PyMethodDef msp_row_table_methods[] = {
     {"add", (PyCFunction)(void (*)(void))msp_row_table_read, METH_FASTCALL,
      "add(address, shape, stride, kind, table) -> the number of the row of these elements, of which there are some"},
     {"put", (PyCFunction)msp_row_table_put, METH_O, "put(bytes) -> the number of a row that was made elsewhere"},
-    {"take", (PyCFunction)msp_row_table_take, METH_NOARGS, "take() -> the rows since the last time, in their order"},
+    {"take", (PyCFunction)msp_row_table_take, METH_NOARGS, "take() -> the number of the first row since the last time, and the rows"},
     {"clear", (PyCFunction)msp_row_table_clear, METH_NOARGS, "clear(): the next row has the number 0"},
     {NULL, NULL, 0, NULL},
 };

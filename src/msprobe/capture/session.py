@@ -41,14 +41,21 @@ class ModulePass(Protocol):
 
 
 class RowSource(Protocol):
-    """Rows of tensors on their way to the files of a step."""
+    """Rows of tensors on their way to the files of a step. ``table.pending``: how many there are that :meth:`take_new`
+    gives.
+    """
+
+    table: Any
 
     @property
     def pending(self) -> int:
         """How many there are that :meth:`take` gives."""
 
+    def take_new(self) -> tuple[int, bytes]:
+        """Those since the last time: the number of the first, and the rows."""
+
     def take(self) -> list[tuple[int, bytes]]:
-        """Those since the last time, in pieces: the number of the first, and the rows."""
+        """The same in pieces, with those whose place was kept and that have come."""
 
 
 class ThreadState(threading.local):
@@ -386,8 +393,8 @@ class Session:
             writer = self._writer or self._open()
             self.records_in_step += 1
             number = None
-            if self.rows is not None and self.rows.pending:
-                self._put_rows(writer)
+            rows = self.rows
+            fresh = rows.take_new() if rows is not None and rows.table.pending else None
             if stack is not None and self.with_stacks:
                 number = self._stack_numbers.get(stack)
                 if number is None:
@@ -397,9 +404,11 @@ class Session:
             if not self.with_construct:
                 parent = False
             if not is_known and (self.late.waiting or self.has_late()):
-                self._put_late(writer, name, tree, number, parent)
-            else:
+                self._put_late(writer, name, tree, number, parent, fresh)
+            elif fresh is None:
                 writer.put_call(name, tree, number, parent)
+            else:
+                writer.put_call(name, tree, number, parent, fresh)
             if self.end_after_record:
                 self.outcome.is_enough = True
                 self.end()
@@ -424,15 +433,25 @@ class Session:
             elif check(name, tree):
                 self.put(name, tree, stack, parent)
 
-    def _put_late(self, writer: StepSink, name: str, tree: Any, number: int | None, parent: Any) -> None:
+    def _put_late(
+        self,
+        writer: StepSink,
+        name: str,
+        tree: Any,
+        number: int | None,
+        parent: Any,
+        rows: tuple[int, bytes] | None,
+    ) -> None:
         """A record while numbers are on their way."""
         if not self._writes_early:
+            if rows is not None:
+                writer.put_rows(*rows)
             self.late.add(name, tree, number, parent, None)
             self._receive_late()
             return
         # Where it stands now it stays, so the order is that of the program; a process that is killed has written it,
         # without numbers at worst.
-        writer.put_call(name, tree, number, parent)
+        writer.put_call(name, tree, number, parent, rows)
         if is_late(tree):
             self.late.add(name, tree, number, parent, None)
         self._receive_late()

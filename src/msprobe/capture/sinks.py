@@ -48,10 +48,17 @@ class StepSink(Protocol):
     def count(self) -> int:
         """How many records there are."""
 
-    def put_call(self, name: str, tree: object, stack_id: int | None, parent: str | list[object] | bool | None) -> None:
+    def put_call(
+        self,
+        name: str,
+        tree: object,
+        stack_id: int | None,
+        parent: str | list[object] | bool | None,
+        rows: tuple[int, bytes] | None = None,
+    ) -> None:
         """A finished record; a later one of the same name replaces it and keeps its place. ``tree``: see
         :mod:`msprobe.capture.records`; it is as it is now only until this returns. ``parent`` False: it has no place
-        in the hierarchy.
+        in the hierarchy. ``rows``: those of its tensors, as :meth:`put_rows` takes them; None if there are none.
         """
 
     def put_rows(self, first: int, data: bytes) -> None:

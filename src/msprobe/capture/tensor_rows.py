@@ -40,10 +40,11 @@ class PythonRowTable:
         self.made += 1
         return self.made - 1
 
-    def take(self) -> bytes:
-        """The rows since the last time."""
-        rows, self._rows = self._rows, []
-        return b"".join(rows)
+    def take(self) -> tuple[int, bytes]:
+        """The number of the first row since the last time, and the rows."""
+        first, rows = self.made - len(self._rows), self._rows
+        self._rows = []
+        return first, b"".join(rows)
 
     def clear(self) -> None:
         """The next row has the number 0."""
@@ -100,13 +101,17 @@ class TensorRows:
             if step == self.step:
                 self._late.append((number, row))
 
+    def take_new(self) -> tuple[int, bytes]:
+        """Rows since the last time: the number of the first, and the rows."""
+        first, data = self.table.take()
+        return first, data
+
     def take(self) -> list[tuple[int, bytes]]:
-        """Rows since the last time, in pieces: the number of the first, and the rows."""
+        """The same in pieces, with those whose place was kept and that have come."""
         with self._lock:
             late, self._late = self._late, []
-            made, data = self.table.made, self.table.take()
-        # Another thread may have added some in between: what was taken ends where it says.
-        return [*([(made - len(data) // row_format.ROW_BYTES, data)] if data else ()), *late]
+        fresh = [self.take_new()] if self.table.pending else []
+        return fresh + late
 
     def clear(self) -> None:
         """The next row has the number 0."""

@@ -243,6 +243,9 @@ class DumpPart:
                 self._places.add(str(json_index.parse(key, path)), number, content + 2, end)
             elif kind == entries.CALL:
                 self._read_call(reader, number, str(json_index.parse(key, path)), content, end)
+            elif kind == entries.CALL_WITH_ROWS:
+                rest = self._read_rows_behind(reader, content, end)
+                self._read_call(reader, number, str(json_index.parse(key, path)), content, rest)
             elif kind == entries.HEADER and not self.header:
                 self.header = json_index.parse(reader.read(content, end), path)
                 ours = self.header.pop("msprobe", {})
@@ -263,6 +266,18 @@ class DumpPart:
         if start < end:
             (first,) = entries.ROW_NUMBER.unpack(reader.read(content, start))
             self.rows.add_run(first, reader.data, start, end)
+
+    def _read_rows_behind(self, reader: JournalReader, content: int, end: int) -> int:
+        """Take the rows behind a call; where the call ends."""
+        tail = end - entries.ROWS_TAIL.size
+        if tail < content:
+            return content
+        first, length = entries.ROWS_TAIL.unpack(reader.read(tail, end))
+        begin = tail - int(length)
+        if begin < content:
+            return content
+        self.rows.add_run(first, reader.data, begin, tail)
+        return begin
 
     def _read_call(self, reader: JournalReader, number: int, name: str, content: int, end: int) -> None:
         tail = end - entries.CALL_TAIL.size

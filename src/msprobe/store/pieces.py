@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from msprobe.store import journal, row_format
-from msprobe.store.entries import KEY_BYTES, ROW_NUMBER
+from msprobe.store.entries import KEY_BYTES
 
 # Where a record stands in the journal: position and length in one number.
 LENGTH_BITS = 32
@@ -68,12 +68,9 @@ def stack_pieces(stack_of: dict[bytes, int], frames: dict[int, bytes]) -> Iterat
 
 
 def row_pieces(source: journal.Journal, rows: list[tuple[int, int]]) -> Iterator[bytes]:
-    """The file of the rows that stand in the frames at these places, each with the number of its first row."""
+    """The file of the rows that stand at these places, each with the number of its first row."""
     yield row_format.header()
-    places = [
-        ((place >> LENGTH_BITS) + KEY_BYTES + ROW_NUMBER.size, (place >> LENGTH_BITS) + (place & LENGTH))
-        for _, place in rows
-    ]
+    places = [(place >> LENGTH_BITS, (place >> LENGTH_BITS) + (place & LENGTH)) for _, place in rows]
     end = 0
     if all(first == (end := end + size) - size for first, size in _sizes(rows, places)):
         for begin in range(0, len(places), _BATCH):
@@ -88,6 +85,6 @@ def row_pieces(source: journal.Journal, rows: list[tuple[int, int]]) -> Iterator
 
 
 def _sizes(rows: list[tuple[int, int]], places: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Of each frame the number of the first row, and how many there are."""
+    """Of each place the number of the first row, and how many there are."""
     for (first, _), (start, end) in zip(rows, places, strict=True):
         yield first, (end - start) // row_format.ROW_BYTES
