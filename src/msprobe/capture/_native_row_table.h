@@ -64,13 +64,13 @@ static PyObject *msp_row_table_put(MspRowTable *table, PyObject *bytes)
     return number < 0 ? NULL : PyLong_FromSsize_t(number);
 }
 
-/* add(address, shape, stride, kind, table) -> number of the row */
-static PyObject *msp_row_table_read(MspRowTable *rows, PyObject *const *args, Py_ssize_t nargs)
+/* make(address, shape, stride, kind, table) -> the row */
+static PyObject *msp_row_table_make(PyObject *nothing, PyObject *const *args, Py_ssize_t nargs)
 {
     Py_ssize_t sizes[MSP_MAX_DIMENSIONS], strides[MSP_MAX_DIMENSIONS];
     MspLayout layout;
     if (nargs != 5) {
-        PyErr_SetString(PyExc_TypeError, "add() takes address, shape, stride, kind and table");
+        PyErr_SetString(PyExc_TypeError, "make() takes address, shape, stride, kind and table");
         return NULL;
     }
     const char *address = PyLong_AsVoidPtr(args[0]);
@@ -111,8 +111,7 @@ static PyObject *msp_row_table_read(MspRowTable *rows, PyObject *const *args, Py
     if (released != NULL) {
         PyEval_RestoreThread(released);
     }
-    const Py_ssize_t number = msp_row_table_add(rows, &row);
-    return number < 0 ? NULL : PyLong_FromSsize_t(number);
+    return PyBytes_FromStringAndSize((const char *)&row, sizeof(row));
 }
 
 static void msp_row_table_dealloc(MspRowTable *table)
@@ -122,9 +121,9 @@ static void msp_row_table_dealloc(MspRowTable *table)
 }
 
 static PyMethodDef msp_row_table_methods[] = {
-    {"add", (PyCFunction)(void (*)(void))msp_row_table_read, METH_FASTCALL,
-     "add(address, shape, stride, kind, table) -> the number of the row of these elements, of which there are some"},
-    {"put", (PyCFunction)msp_row_table_put, METH_O, "put(bytes) -> the number of a row that was made elsewhere"},
+    {"make", (PyCFunction)(void (*)(void))msp_row_table_make, METH_FASTCALL | METH_STATIC,
+     "make(address, shape, stride, kind, table) -> the row of these elements, of which there are some; it is not added"},
+    {"put", (PyCFunction)msp_row_table_put, METH_O, "put(row) -> the number of a row that is added"},
     {"take", (PyCFunction)msp_row_table_take, METH_NOARGS, "take() -> the number of the first row since the last time, and the rows"},
     {"clear", (PyCFunction)msp_row_table_clear, METH_NOARGS, "clear(): the next row has the number 0"},
     {NULL, NULL, 0, NULL},

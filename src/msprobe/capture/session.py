@@ -513,6 +513,9 @@ class Session:
             self._write_late(not self.has_late())
 
     def _write_late(self, all_of_them: bool) -> None:
+        writer = self._writer
+        if writer is not None and self.rows is not None and self.rows.pending:
+            self._attempt("rows of tensors", self._put_rows, writer)
         for name, tree, stack, parent, check, _ in self.late.ready(all_of_them):
             if check is None:
                 writer = self._writer or self._open()
@@ -529,8 +532,6 @@ class Session:
                 self._attempt("the dump", self._open)
             self._write_late(True)
             writer, files = self._writer, self._files
-            if writer is not None and self.rows is not None and self.rows.pending:
-                self._attempt("rows of tensors", self._put_rows, writer)
             self.recorded_anything |= self.records_in_step > 0
             if writer is not None:
                 if files is not None:

@@ -63,6 +63,7 @@ class TensorRows:
         self.table: Any = PythonRowTable() if native.RowTable is None else native.RowTable()
         # Rows whose numbers came after their place was kept.
         self._late: list[tuple[int, bytes]] = []
+        self._known: dict[bytes, int] = {}
         self._lock = threading.Lock()
         # Whoever fills a place of an earlier step comes too late.
         self.step = 0
@@ -81,15 +82,16 @@ class TensorRows:
         """How many rows :meth:`take` gives."""
         return int(self.table.pending) + len(self._late)
 
-    def add_memory(
-        self, address: int, shape: Sequence[int], stride: Sequence[int], kind: int, table: bytes | None
-    ) -> int:
-        """The number of the row of elements in memory, of which there are some; the extension must be there."""
-        return int(self.table.add(address, tuple(shape), tuple(stride), kind, table))
+    def add(self, row: bytes) -> int:
+        """The number of a row that is added."""
+        return int(self.table.put(row))
 
-    def add_values(self, pieces: Iterable[Floats], count: int) -> int:
-        """The number of the row of ``count`` elements, which come in double, row-major, ``PIECE`` at a time."""
-        return int(self.table.put(row_of(pieces, count)))
+    def add_or_find(self, row: bytes) -> int:
+        """The same, or the number of an equal one that was added in this way."""
+        found = self._known.get(row)
+        if found is None:
+            found = self._known[row] = self.add(row)
+        return found
 
     def keep_place(self) -> int:
         """The number of a row that :meth:`fill` gets later."""
@@ -119,6 +121,12 @@ class TensorRows:
             self.step += 1
             self.table.clear()
             self._late.clear()
+            self._known.clear()
+
+
+def row_of_memory(address: int, shape: Sequence[int], stride: Sequence[int], kind: int, table: bytes | None) -> bytes:
+    """The row of elements in memory, of which there are some; ``native.RowTable`` must be there."""
+    return bytes(native.RowTable.make(address, tuple(shape), tuple(stride), kind, table))
 
 
 def row_of(pieces: Iterable[Floats], count: int) -> bytes:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from msprobe.capture import native  # noqa: E402
-from msprobe.capture.tensor_rows import PIECE, TensorRows, pieces_of, row_of  # noqa: E402
+from msprobe.capture.tensor_rows import PIECE, TensorRows, pieces_of, row_of, row_of_memory  # noqa: E402
 from msprobe.capture.torch.statistics import TensorStatistics  # noqa: E402
 from msprobe.store import row_format, row_signs  # noqa: E402
 from msprobe.store.rows import Row, Rows, distance  # noqa: E402
@@ -154,7 +154,7 @@ def test_all_instruction_sets_make_the_same_row(kernels: str) -> None:
         for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int32):
             values = (10 * tensor).to(dtype)
             kind = native.KINDS[str(dtype).removeprefix("torch.")]
-            table.add_memory(values.data_ptr(), values.shape, values.stride(), kind, None)
+            table.add(row_of_memory(values.data_ptr(), values.shape, values.stride(), kind, None))
         found.append(table.take())
     for best in ("avx512", "avx2", "baseline"):
         if _native.choose_kernels(best):
@@ -169,7 +169,7 @@ def test_differences_of_one_part_in_ten_million_are_measured(tmp_path: Path) -> 
     other = one + 1e-7 * torch.randn(100_000, generator=generator)
     rows = TensorRows()
     for tensor in (one, other):
-        rows.add_values(pieces_of(tensor.double().numpy(), lambda piece: piece), tensor.numel())
+        rows.add(row_of(pieces_of(tensor.double().numpy(), lambda piece: piece), tensor.numel()))
     ((_, data),) = rows.take()
     true = float((one.double() - other.double()).norm())
     assert distance(*read(data, tmp_path)) == pytest.approx(true, rel=0.8)

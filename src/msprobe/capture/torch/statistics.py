@@ -16,7 +16,7 @@ import torch
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.statistics_text import SEPARATOR, StatisticsText
-from msprobe.capture.tensor_rows import TensorRows, pieces_of
+from msprobe.capture.tensor_rows import TensorRows, pieces_of, row_of, row_of_memory
 from msprobe.capture.torch import digest, private, remembered
 from msprobe.capture.torch.device_chunks import is_capturing
 from msprobe.capture.torch.device_statistics import (
@@ -395,10 +395,11 @@ class TensorStatistics:
             values = torch.view_as_real(values)
         kind = self._types.get(values.dtype)
         if kind is not None and native.RowTable is not None:
-            found = rows.add_memory(digest.address_of(values), values.shape, values.stride(), kind[1], kind[3])
+            made = row_of_memory(digest.address_of(values), values.shape, values.stride(), kind[1], kind[3])
         else:
             flat = values.detach().reshape(-1)
-            found = rows.add_values(pieces_of(flat, digest.widened), flat.numel())
+            made = row_of(pieces_of(flat, digest.widened), flat.numel())
+        found = rows.add(made)
         if known is not None:
             known[place] = found
         return found
