@@ -97,7 +97,7 @@ class TensorRows:
         """The number of a row that :meth:`fill` gets later."""
         return int(self.table.put(row_format.MISSING))
 
-    def fill(self, number: int, row: bytes, step: int) -> None:
+    def fill(self, number: int, step: int, row: bytes) -> None:
         """The row of a place that was kept in that ``step``."""
         with self._lock:
             if step == self.step:

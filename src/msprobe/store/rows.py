@@ -347,7 +347,7 @@ def _row(found: dict[str, tuple[Any, ...]], nan: int, inf: int, zero: int) -> Ro
         squares=one("squares"),
         blocks=tuple(map(float, found.get("blocks", (_NAN,) * BLOCKS))),
         signed=tuple(map(float, found.get("signed", (_NAN,) * SUMS))),
-        zero=zero or count("zero"),
+        zero=max(zero, count("zero")) if count("zero") == row_format.MOST_COUNTED else count("zero"),
         left_out=count("left_out"),
         nan=nan,
         inf=inf,

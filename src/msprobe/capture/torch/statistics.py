@@ -8,6 +8,7 @@ themselves, and from what happened since: see :mod:`msprobe.capture.torch.rememb
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -352,7 +353,8 @@ class TensorStatistics:
         hashed = wants_digest or self._crc or self._xor
         if late:
             copied = self._device.copy(stored, self._crc, wants_digest, self._xor) if hashed else None
-            return self.late.add(LateInfo(frame, self._absent().middle, numbers, copied, comparison, written))
+            row = self._late_row_of(found, values, numbers, rows, place)
+            return self.late.add(LateInfo(frame, self._absent().middle, numbers, copied, comparison, written, row))
         assert not isinstance(numbers, LateNumbers)
         raw = digest.of_tensor(stored) if hashed else b""
         crc = digest.crc32(digest.widen(stored.dtype, raw)) if self._crc else b""
@@ -384,9 +386,7 @@ class TensorStatistics:
         may share. Of a sparse tensor none: other elements than those that are stored are zero.
         """
         rows = self.rows
-        if rows is None or not rows.on or not values.numel() or whole.sparse is not None:
-            return None
-        if any(key == "layout" for key, _ in whole.behind):
+        if rows is None or not self._has_row(whole, values):
             return None
         found = None if known is None else known.get(place)
         if found is not None:
@@ -400,6 +400,33 @@ class TensorStatistics:
             flat = values.detach().reshape(-1)
             made = row_of(pieces_of(flat, digest.widened), flat.numel())
         found = rows.add(made)
+        if known is not None:
+            known[place] = found
+        return found
+
+    def _has_row(self, whole: Unwrapped, values: torch.Tensor) -> bool:
+        if self.rows is None or not self.rows.on or not values.numel() or whole.sparse is not None:
+            return False
+        return all(key != "layout" for key, _ in whole.behind)
+
+    def _late_row_of(
+        self, whole: Unwrapped, values: torch.Tensor | None, numbers: Any, known: dict[Any, int] | None, place: Any
+    ) -> int | None:
+        """The same of a tensor on a device: a place is kept for what will come."""
+        rows = self.rows
+        if rows is None or values is None or not isinstance(numbers, LateNumbers) or not self._has_row(whole, values):
+            return None
+        found = None if known is None else known.get(place)
+        if found is not None:
+            return found
+        try:
+            late = self._device.launch_row(values, numbers)
+        except (NotImplementedError, RuntimeError) as error:
+            # The statistics are on their way.
+            log.debug(f"No row for a tensor of {values.dtype} on {values.device}: {reason(error)}")
+            return None
+        found = rows.keep_place()
+        late.whenever = functools.partial(rows.fill, found, rows.step)
         if known is not None:
             known[place] = found
         return found
