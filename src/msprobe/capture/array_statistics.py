@@ -17,6 +17,7 @@ from msprobe.capture import native
 from msprobe.capture.array_numbers import Numbers, numbers_of
 from msprobe.capture.native import encode
 from msprobe.capture.statistics_text import SEPARATOR, StatisticsText, statistics_in
+from msprobe.capture.tensor_rows import TensorRows, pieces_of, row_of, row_of_memory
 from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
 
 # The text of a description whose values have not come.
@@ -114,6 +115,8 @@ class ArrayStatistics:
         self._digest_all = summary_mode == "xxh3"
         self._high = high_precision
         self.text = StatisticsText(names)
+        #: Where tensors get rows: whoever records them says so.
+        self.rows: TensorRows | None = None
         self._prefixes: dict[Any, bytes] = {}
 
     def describe(
@@ -149,6 +152,8 @@ class ArrayStatistics:
         ):
             digest = xxhash.xxh3_64_hexdigest(_bytes(values.stored)).encode()
             extra += b',\n "digest": "xxh3:%s"' % digest
+        if self.rows is not None and self.rows.on and not self._xor and values.stored.size:
+            behind += b',\n "row": %d' % self.rows.add_or_find(_row(values))
         return ArrayInfo(head + extra + behind + b"\n}", len(head), nonfinite)
 
     def absent(self, type_name: str, dtype: str, shape: tuple[int, ...], reason: str) -> ArrayInfo:
@@ -217,6 +222,18 @@ def _numbers(values: HostArray, high_precision: bool, needs: Set[str]) -> Number
             if name in numbers:
                 numbers[name] = _round(numbers[name], values.kind, high_precision)
     return numbers
+
+
+def _row(values: HostArray) -> bytes:
+    """The row of an array with elements; a complex one counts as its real and imaginary parts."""
+    stored = values.stored
+    kind = native.KINDS.get(values.kind)
+    if native.RowTable is not None and kind is not None and stored.dtype.kind != "c" and stored.flags.c_contiguous:
+        return row_of_memory(stored.ctypes.data, (stored.size,), (1,), kind, None)
+    flat = np.ascontiguousarray(values.meant).reshape(-1)
+    if flat.dtype.kind == "c":
+        flat = flat.view(flat.real.dtype)
+    return row_of(pieces_of(flat, lambda piece: piece), flat.size)
 
 
 def _leave_single(array: Array, numbers: Numbers) -> None:

@@ -117,7 +117,7 @@ class MemoryStep(Mapping[str, Record]):
         """How many records there are."""
         return len(self)
 
-    def put_call(self, name: str, tree: object, stack_id: int | None, parent: Any) -> None:
+    def put_call(self, name: str, tree: object, stack_id: int | None, parent: Any, rows: Any = None) -> None:
         """See :class:`msprobe.capture.sinks.StepSink`."""
         text = native.encode(tree, 0)
         with self._lock:

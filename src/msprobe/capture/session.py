@@ -40,6 +40,24 @@ class ModulePass(Protocol):
     module: Any
 
 
+class RowSource(Protocol):
+    """Rows of tensors on their way to the files of a step. ``table.pending``: how many there are that :meth:`take_new`
+    gives.
+    """
+
+    table: Any
+
+    @property
+    def pending(self) -> int:
+        """How many there are that :meth:`take` gives."""
+
+    def take_new(self) -> tuple[int, bytes]:
+        """Those since the last time: the number of the first, and the rows."""
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """The same in pieces, with those whose place was kept and that have come."""
+
+
 class ThreadState(threading.local):
     """What one thread is in the middle of."""
 
@@ -124,6 +142,8 @@ class Session:
         # True while descriptions wait for numbers that are still on a device; and the records that have them.
         self.has_late: Callable[[], bool] = lambda: False
         self.late = LateRecords()
+        # The rows of tensors that are described.
+        self.rows: RowSource | None = None
 
         # The first step of this run; what earlier runs left of it and of later steps goes when recording begins.
         self.first_step = 0
@@ -373,6 +393,8 @@ class Session:
             writer = self._writer or self._open()
             self.records_in_step += 1
             number = None
+            rows = self.rows
+            fresh = rows.take_new() if rows is not None and rows.table.pending else None
             if stack is not None and self.with_stacks:
                 number = self._stack_numbers.get(stack)
                 if number is None:
@@ -382,12 +404,23 @@ class Session:
             if not self.with_construct:
                 parent = False
             if not is_known and (self.late.waiting or self.has_late()):
-                self._put_late(writer, name, tree, number, parent)
-            else:
+                self._put_late(writer, name, tree, number, parent, fresh)
+            elif fresh is None:
                 writer.put_call(name, tree, number, parent)
+            else:
+                writer.put_call(name, tree, number, parent, fresh)
             if self.end_after_record:
                 self.outcome.is_enough = True
                 self.end()
+
+    def wants_rows(self) -> bool:
+        """Whether tensors get rows in this step."""
+        return self.settings.task in ("statistics", "tensor") and bool(getattr(self.sink, "takes_rows", False))
+
+    def _put_rows(self, writer: StepSink) -> None:
+        assert self.rows is not None
+        for first, data in self.rows.take():
+            writer.put_rows(first, data)
 
     def put_checked(
         self, name: str, tree: dict[str, Any], check: Check, stack: CallStack | None = None, parent: Any = False
@@ -400,15 +433,25 @@ class Session:
             elif check(name, tree):
                 self.put(name, tree, stack, parent)
 
-    def _put_late(self, writer: StepSink, name: str, tree: Any, number: int | None, parent: Any) -> None:
+    def _put_late(
+        self,
+        writer: StepSink,
+        name: str,
+        tree: Any,
+        number: int | None,
+        parent: Any,
+        rows: tuple[int, bytes] | None,
+    ) -> None:
         """A record while numbers are on their way."""
         if not self._writes_early:
+            if rows is not None:
+                writer.put_rows(*rows)
             self.late.add(name, tree, number, parent, None)
             self._receive_late()
             return
         # Where it stands now it stays, so the order is that of the program; a process that is killed has written it,
         # without numbers at worst.
-        writer.put_call(name, tree, number, parent)
+        writer.put_call(name, tree, number, parent, rows)
         if is_late(tree):
             self.late.add(name, tree, number, parent, None)
         self._receive_late()
@@ -470,6 +513,9 @@ class Session:
             self._write_late(not self.has_late())
 
     def _write_late(self, all_of_them: bool) -> None:
+        writer = self._writer
+        if writer is not None and self.rows is not None and self.rows.pending:
+            self._attempt("rows of tensors", self._put_rows, writer)
         for name, tree, stack, parent, check, _ in self.late.ready(all_of_them):
             if check is None:
                 writer = self._writer or self._open()

@@ -48,11 +48,21 @@ class StepSink(Protocol):
     def count(self) -> int:
         """How many records there are."""
 
-    def put_call(self, name: str, tree: object, stack_id: int | None, parent: str | list[object] | bool | None) -> None:
+    def put_call(
+        self,
+        name: str,
+        tree: object,
+        stack_id: int | None,
+        parent: str | list[object] | bool | None,
+        rows: tuple[int, bytes] | None = None,
+    ) -> None:
         """A finished record; a later one of the same name replaces it and keeps its place. ``tree``: see
         :mod:`msprobe.capture.records`; it is as it is now only until this returns. ``parent`` False: it has no place
-        in the hierarchy.
+        in the hierarchy. ``rows``: those of its tensors, as :meth:`put_rows` takes them; None if there are none.
         """
+
+    def put_rows(self, first: int, data: bytes) -> None:
+        """Rows of tensors, which come before the records that name them; asked for by ``takes_rows`` of the sink."""
 
     def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
         """What a call stack is: its frames, innermost first. Comes before the first record that has it."""
@@ -100,7 +110,10 @@ class TensorSink(Protocol):
 
 
 class Sink(Protocol):
-    """Where the records of a run go."""
+    """Where the records of a run go.
+
+    ``takes_rows``: whether tensors get rows (:mod:`msprobe.store.rows`); none if a sink does not say.
+    """
 
     @property
     def place(self) -> str | None:
@@ -118,6 +131,8 @@ class Sink(Protocol):
 
 class DumpFolder:
     """The folder that ``dump_path`` names, in the format of :mod:`msprobe.store`."""
+
+    takes_rows = True
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         # As they are now: a part of a recording may have a folder of its own.

@@ -48,6 +48,7 @@ from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
 from msprobe.capture.targets import Passes, Targets
+from msprobe.capture.tensor_rows import TensorRows
 from msprobe.capture.units import UnitRecorder
 from msprobe.config.settings import Settings
 
@@ -130,6 +131,8 @@ class MindSporeRecorder:
         self._attached = False
         self._paused = 0
         session.has_late = tensors.has_late
+        session.rows = self.statistics.rows = self._rows = TensorRows()
+        self._rows.on = session.wants_rows()
         session.before_publish.append(self._finish_records)
         session.at_step_end.append(self._forget_step)
         leave_to_parents(self)
@@ -157,6 +160,7 @@ class MindSporeRecorder:
         if session.recording:
             return True
         is_dumped = dumps and session.start(rank)
+        self._rows.on = session.wants_rows()
         if not session.listen(rank, bus.begin):
             return False
         self._started = model, named, rank
@@ -428,6 +432,7 @@ class MindSporeRecorder:
         self.tensors.flush()
 
     def _forget_step(self) -> None:
+        self._rows.clear()
         self.bus.end_step()
         self._heard_gradients.forget_step()
         self._heard_parameters.begin_step()

@@ -56,7 +56,7 @@ class Chunk:
         self.waiting: list[Waiting] = []
         self.copies: list[Copied] = []
         self.bytes = 0
-        self._results: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
+        self._results: dict[tuple[torch.device, torch.dtype, torch.Size], list[torch.Tensor]] = {}
         self._streams: dict[torch.device, set[Any]] = {}
         # On the host, or (without streams) still on the device: the results of each list, by its id.
         self._sent: dict[int, torch.Tensor] = {}
@@ -77,7 +77,7 @@ class Chunk:
 
     def place(self, result: torch.Tensor) -> tuple[list[torch.Tensor], int]:
         """Keep a result; where it is: a list, and the index in it."""
-        results = self._results.setdefault((result.device, result.dtype), [])
+        results = self._results.setdefault((result.device, result.dtype, result.shape), [])
         results.append(result)
         return results, len(results) - 1
 
@@ -86,7 +86,7 @@ class Chunk:
     def send(self, sides: SideStreams) -> None:
         """Start to copy everything to the host. Never raises: what fails shows in :meth:`receive`."""
         try:
-            for device in {device for device, _ in self._results} | set(self._streams):
+            for device in {device for device, _, _ in self._results} | set(self._streams):
                 self._send_from(device, sides)
         except Exception as error:
             self._error = error
@@ -95,7 +95,7 @@ class Chunk:
         side = None if device.type == "cpu" else sides.of(device)
         if side is None:
             self._asks |= device.type != "cpu"
-            for (place, _), results in self._results.items():
+            for (place, _, _), results in self._results.items():
                 if place == device:
                     self._sent[id(results)] = torch.stack(results)
             return
@@ -103,9 +103,9 @@ class Chunk:
         with module.stream(side):
             for stream in self._streams.get(device, ()):
                 side.wait_stream(stream)
-            for (place, dtype), results in self._results.items():
+            for (place, dtype, shape), results in self._results.items():
                 if place == device:
-                    host = host_memory((len(results),), dtype, device)
+                    host = host_memory((len(results), *shape), dtype, device)
                     host.copy_(torch.stack(results), non_blocking=True)
                     self._sent[id(results)] = host
             event = module.Event()

@@ -16,6 +16,7 @@ import torch
 
 from msprobe.capture.torch import digest
 from msprobe.capture.torch.device_chunks import Chunk, SideStreams, host_memory
+from msprobe.capture.torch.device_rows import LateRow, SignMatrices, launch_row
 from msprobe.capture.torch.statistics_framework import Numbers, launch_further, round_to, widest
 
 # Elements that tell whether a tensor is still what it was.
@@ -125,6 +126,7 @@ class DeviceStatistics:
         self._needs = needs
         self._chunk = Chunk()
         self._sides = SideStreams()
+        self._signs = SignMatrices()
         self._lock = threading.RLock()
 
     @property
@@ -204,6 +206,16 @@ class DeviceStatistics:
 
     def _keep(self, late: LateNumbers, name: str, result: torch.Tensor) -> None:
         late.places[name] = self._chunk.place(result)
+
+    def launch_row(self, values: torch.Tensor, numbers: LateNumbers) -> LateRow:
+        """Start the reductions for the row of a plain tensor with elements, whose ``numbers`` were launched before.
+        Raises what torch raises.
+        """
+        with self._lock:
+            self._chunk.note_stream(values.device)
+            late = LateRow(*launch_row(values, self._signs, self._chunk.place), numbers)
+            self._chunk.waiting.append(late)
+        return late
 
     def compare(self, before: torch.Tensor, now: torch.Tensor) -> LateComparison:
         """Start to compare what :func:`some_elements` gave at two times."""

@@ -126,6 +126,11 @@ def digest_key(xxh3: bytes) -> bytes:
     return b',\n "digest": "%s"' % xxh3 if xxh3 else b""
 
 
+def row_key(row: int | None) -> bytes:
+    """The number of a row as it stands in a description."""
+    return b"" if row is None else b',\n "row": %d' % row
+
+
 class Frame(NamedTuple):
     """A description without its content."""
 
@@ -179,19 +184,27 @@ class LateInfo(TensorInfo):
 
     ``numbers``, ``copied``: what they will be made of. ``comparison``: tells then whether the elements still were those
     that ``numbers`` are of; None where they were read for this description. ``written``: tells whether memory that
-    ``empty`` or its like gave was written.
+    ``empty`` or its like gave was written. ``row``: the number of the row that comes with them.
     """
 
-    __slots__ = ("_frame", "_named", "comparison", "copied", "late", "numbers", "written")
+    __slots__ = ("_frame", "_named", "_row", "comparison", "copied", "late", "numbers", "written")
 
     def __init__(
-        self, frame: Frame, middle: bytes, numbers: Any, copied: Any, comparison: Any = None, written: Any = None
+        self,
+        frame: Frame,
+        middle: bytes,
+        numbers: Any,
+        copied: Any,
+        comparison: Any = None,
+        written: Any = None,
+        row: int | None = None,
     ) -> None:
         text, cut = frame._replace(behind=frame.behind + keys([("unsupported", "not read back")])).text(
             Content(middle, b"", b"", None)
         )
         super().__init__(text, cut, None)
         self._frame = frame
+        self._row = row
         self._named: list[NamedInfo] = []
         self.late = True
         self.numbers = numbers
@@ -201,7 +214,7 @@ class LateInfo(TensorInfo):
 
     def again(self, middle: bytes, comparison: Any) -> LateInfo:
         """The same description, if ``comparison`` will find the same elements."""
-        return LateInfo(self._frame, middle, self.numbers, self.copied, comparison)
+        return LateInfo(self._frame, middle, self.numbers, self.copied, comparison, row=self._row)
 
     def with_file(self, data_name: str) -> TensorInfo:
         named = NamedInfo(self, data_name)
@@ -210,14 +223,17 @@ class LateInfo(TensorInfo):
 
     def fill(self, content: Content, unsupported: str | None = None) -> None:
         """Put the numbers in, also where a file was named meanwhile. ``unsupported``: why there are none."""
-        self._fill(content, [] if unsupported is None else [("unsupported", unsupported)])
+        if unsupported is None:
+            self._fill(content, row_key(self._row))
+        else:
+            self._fill(content, keys([("unsupported", unsupported)]))
 
     def leave_unset(self, absent: Content) -> None:
         """Nobody has written the memory."""
-        self._fill(absent, [("unset", True)])
+        self._fill(absent, keys([("unset", True)]))
 
-    def _fill(self, content: Content, behind: Sequence[tuple[str, Any]]) -> None:
-        frame = self._frame._replace(behind=self._frame.behind + keys(behind))
+    def _fill(self, content: Content, behind: bytes) -> None:
+        frame = self._frame._replace(behind=self._frame.behind + behind)
         self.text, self.cut = frame.text(content)
         self.nonfinite = content.nonfinite
         self.late = False

@@ -162,7 +162,7 @@ class StreamStep:
         """One frame of this step."""
         self._stream.put(Frame(what, self._step, self._rank, content, data))
 
-    def put_call(self, name: str, tree: object, stack_id: int | None, parent: Any) -> None:
+    def put_call(self, name: str, tree: object, stack_id: int | None, parent: Any, rows: Any = None) -> None:
         """See :class:`msprobe.capture.sinks.StepSink`."""
         self.count += 1
         self.send("record", native.encode(tree, 0), name=name, stack=stack_id, parent=parent)

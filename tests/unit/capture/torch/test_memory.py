@@ -49,6 +49,13 @@ def iterate(place: Path, into: Memory | None, **settings: Any) -> None:
     PrecisionDebugger.reset()
 
 
+def without_rows(record: Any) -> Any:
+    """A record without the numbers of rows, which lie in a file of the folder."""
+    if isinstance(record, dict):
+        return {key: without_rows(value) for key, value in record.items() if key != "row"}
+    return [without_rows(value) for value in record] if isinstance(record, list) else record
+
+
 @pytest.mark.parametrize("side", ["native", "python"])
 @pytest.mark.parametrize("settings", [{}, {"level": "L0"}, {"level": "L1"}, {"task": "tensor"}], ids=str)
 def test_memory_has_what_reading_the_dump_gives(
@@ -68,7 +75,9 @@ def test_memory_has_what_reading_the_dump_gives(
         data = json.loads((folder / "dump.json").read_text())["data"]
         # NaN is not equal to itself: compared as text.
         assert list(records) == list(data)
-        assert json.dumps([records[name].data for name in records]) == json.dumps(list(data.values()))
+        assert json.dumps([records[name].data for name in records]) == json.dumps(
+            [without_rows(record) for record in data.values()]
+        )
         construct = json.loads((folder / "construct.json").read_text())
         assert records.parents == construct
         assert {name: records[name].parent for name in records if name in construct} == {
