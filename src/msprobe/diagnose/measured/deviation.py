@@ -29,6 +29,9 @@ class Deviation:
     count: int = 0
     largest: float = 0.0
     least: float = 0.0
+    #: As many elements of one size would have the sums of squares that the blocks have: fewer than ``count`` where a
+    #: few blocks hold most of it, and errors average out less.
+    alike: float = 0.0
 
     @property
     def is_known(self) -> bool:
@@ -53,7 +56,9 @@ def between(one: Row | None, other: Row | None) -> Deviation:
     distance = _rms([a - b for a, b in zip(one.signed, other.signed, strict=True)])
     differences = [one.norm - other.norm, (one.total - other.total) / math.sqrt(count)]
     differences += [math.sqrt(a) - math.sqrt(b) for a, b in zip(one.blocks, other.blocks, strict=True)]
-    return Deviation("estimate", distance, _rms(differences), norm, count, largest, least)
+    whole, parts = math.fsum(one.blocks), math.fsum(block * block for block in one.blocks)
+    alike = count * whole * whole / (len(one.blocks) * parts) if parts else float(count)
+    return Deviation("estimate", distance, _rms(differences), norm, count, largest, least, alike)
 
 
 def _rms(values: list[float]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe.compare.entry_names import operation
@@ -17,12 +17,20 @@ from msprobe.diagnose.one_step import Paired
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance.effective import kind_of
+from msprobe.diagnose.tolerance.units import common_unit
 
 #: The row of a tensor: of a record, of a slot of ``in``, ``out`` or ``parameters``.
 Rows = Callable[[Event, str, str, Any], "Row | None"]
 #: What TF32 keeps of a mantissa is this much.
 TF32 = 2.0**-10
 _SINGLE = 2.0**-22
+#: How far two results are apart that are both rounded once, in units (the distance of 1 to the next number): each is off
+#: by a number between half a unit and minus that, root mean square 1 / sqrt(12), over a mantissa m between 1 and 2, of
+#: which as many lie between m and m * c anywhere: the mean of 1 / m**2 is 3 / (8 ln 2). sqrt(2 / 12 * 3 / (8 ln 2)).
+ROUNDED_ONCE = 0.3003
+#: Kernels compute in single precision: of half types the result alone is rounded to the type, in single precision all
+#: that is inside, too. Taken for eleven roundings, 0.3003 * sqrt(11), which makes it one unit.
+ROUNDED_INSIDE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,10 @@ class Result:
     count: int
     is_bad: bool
     units: float = 1.0
+    #: How many of its elements are rounded by themselves: what a norm divides a row by is rounded once for all of it.
+    alone: int = 1
+    #: See :class:`msprobe.diagnose.measured.deviation.Deviation`.
+    alike: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +79,12 @@ class Node:
         for one in self.results:
             if one.is_bad:
                 return math.inf, math.inf
-            floor = unit * one.units
+            floor = (ROUNDED_INSIDE if unit <= _SINGLE else ROUNDED_ONCE) * unit * one.units
             if one.distance:
                 worst = max(worst, math.log2(one.distance / math.hypot(one.given, floor)))
             if one.coherent and not is_moved:
                 # What knows nothing of each other shows in sums as well, by the root of the count less.
-                floor = math.hypot(one.given, floor) / math.sqrt(max(one.count, 1))
+                floor = math.hypot(one.given / math.sqrt(max(one.alike, 1.0)), floor / math.sqrt(max(one.alone, 1)))
                 coherent = max(coherent, math.log2(one.coherent / math.hypot(one.given_coherent, floor)))
         return worst, coherent
 
@@ -82,11 +94,14 @@ def nodes(paired: Paired, candidate: Rows, reference: Rows) -> Iterator[Node]:
     stands for it.
     """
     pairing = paired.pairing
+    of_run = max(map(common_unit, (pairing.candidate, pairing.reference)))
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
         if partner is None or not event.is_call or event.direction == "gradient":
             continue
-        yield _node(paired, event, partner, candidate, reference)
+        found = _node(paired, event, partner, candidate, reference)
+        # Autocast lets them compute in half types though they take and give single precision.
+        yield replace(found, unit=max(found.unit, of_run)) if found.operation in operators.RECURRENT else found
 
 
 def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, reference: Rows) -> Node:
@@ -147,6 +162,8 @@ def _result(name: str, direction: str, slot: str, made: Deviation, floating: lis
         made.count,
         bad,
         max(1.0, scales.units_of_rounding(name, floating)),
+        scales.rounded_alone(name, made, floating),
+        made.alike,
     )
 
 

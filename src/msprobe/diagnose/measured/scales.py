@@ -88,6 +88,17 @@ def units_of_rounding(operation: str, given: Sequence[Deviation]) -> float:
     return max(sizes)
 
 
+def rounded_alone(operation: str, result: Deviation, given: Sequence[Deviation]) -> int:
+    """How many elements of a result are rounded by themselves. What a norm subtracts and divides by is rounded once for a
+    row, or for a channel: of the weight's size or as many as the result has times that, whichever are fewer.
+    """
+    whole = max(int(result.alike), 1)
+    if operation not in operators.CENTRING and not operation.endswith("_norm"):
+        return whole
+    sizes = [one.count for one in given if 1 < one.count < result.count]
+    return min((min(size, max(result.count // size, 1)) for size in sizes), default=whole)
+
+
 def chosen_otherwise(operation: str, direction: str, given: Sequence[Deviation]) -> float:
     """How far the gradients of a call are apart where elements within the deviation of a boundary change sides: of
     elements that lie about it, a share as large as the deviation, whose gradients differ by all they are.
