@@ -15,6 +15,7 @@
 #include "_native_memo.h"
 #include "_native_below.h"
 #include "_native_numbers.h"
+#include "_native_row_table.h"
 #include "_native_squares.h"
 #include "_native_text.h"
 
@@ -143,10 +144,10 @@ static PyObject *msp_native_numbers(PyObject *self, PyObject *const *args, Py_ss
     }
     if (layout.count > MSP_GIL_WORTH_RELEASING) {
         Py_BEGIN_ALLOW_THREADS;
-        msp_read_numbers((MspKind)kind, address, &layout, table, further, &summary);
+        msp_read_numbers((MspKind)kind, address, &layout, table, further, NULL, &summary);
         Py_END_ALLOW_THREADS;
     } else if (layout.count > 0) {
-        msp_read_numbers((MspKind)kind, address, &layout, table, further, &summary);
+        msp_read_numbers((MspKind)kind, address, &layout, table, further, NULL, &summary);
     }
     return msp_statistic_numbers_of((MspKind)kind, (int)flags, layout.count, further, &summary);
 }
@@ -178,7 +179,7 @@ static PyObject *msp_native_norm(PyObject *self, PyObject *const *args, Py_ssize
     if (msp_has_squares((MspKind)kind)) {
         norm = sqrt(msp_sum_squares((MspKind)kind, address, count));
     } else {
-        msp_summarise((MspKind)kind, address, &layout, NULL, &summary);
+        msp_summarise((MspKind)kind, address, &layout, NULL, NULL, &summary);
         norm = msp_norm_of((MspKind)kind, MSP_UNROUNDED, &summary);
     }
     if (released != NULL) {
@@ -387,7 +388,8 @@ static int msp_execute(PyObject *module)
         return -1;
     }
     if (msp_memo_begin() < 0 || PyModule_AddType(module, &MspInfoType) < 0 ||
-        PyModule_AddType(module, &MspMemoType) < 0 || PyModule_AddType(module, &MspAroundType) < 0) {
+        PyModule_AddType(module, &MspMemoType) < 0 ||
+        PyModule_AddType(module, &MspRowTableType) < 0 || PyModule_AddType(module, &MspAroundType) < 0) {
         return -1;
     }
     Py_XSETREF(msp_name_text, PyUnicode_InternFromString("text"));
@@ -404,6 +406,7 @@ static int msp_execute(PyObject *module)
     msp_numbers_begin();
     msp_hash_begin();
     msp_statistics_begin();
+    msp_rows_begin();
     msp_fingerprint_begin();
     return 0;
 }

@@ -62,11 +62,33 @@ typedef struct {
     MspSummary summary;
     uint64_t words, fingerprint;
     uint32_t crc;
+    MspRow row;
+    MspRowExtremes extremes;
 } MspReading;
+
+/* The numbers of the elements, and their row: in one pass where they are adjacent and in logical order. */
+static void msp_read_with_row(const MspMemo *memo, const MspFacts *facts, const MspType *type, const MspLayout *layout,
+                              int contiguous, const float *table, MspReading *reading)
+{
+    const char *address = (const char *)(uintptr_t)facts->address;
+    if (!contiguous) {
+        msp_read_numbers(type->kind, address, layout, table, memo->further, NULL, &reading->summary);
+        msp_row_take_extremes(type->kind, &reading->summary, &reading->extremes);
+        msp_row_of(type->kind, address, facts->sizes, facts->strides, facts->dimensions, layout->count, table,
+                   &reading->extremes, &reading->row);
+        return;
+    }
+    MspRowState state;
+    msp_row_begin(&state, layout->count);
+    msp_read_numbers(type->kind, address, layout, table, memo->further, &state, &reading->summary);
+    msp_row_after(type->kind, address, layout->count, table, &reading->summary, &state, &reading->extremes,
+                  &reading->row);
+}
 
 /* Read the elements; needs no GIL. -1 when there is no memory for a copy. */
 static int msp_read_elements(const MspMemo *memo, const MspFacts *facts, const MspType *type, const MspLayout *layout,
-                             int contiguous, int numbers_known, int remember, MspReading *reading)
+                             int contiguous, int numbers_known, int remember, int with_row,
+                             const MspRowExtremes *extremes, MspReading *reading)
 {
     const char *address = (const char *)(uintptr_t)facts->address, *ordered = address;
     const int itemsize = msp_kinds[type->kind].itemsize;
@@ -81,9 +103,20 @@ static int msp_read_elements(const MspMemo *memo, const MspFacts *facts, const M
         }
         msp_gather_elements(address, facts->sizes, facts->strides, facts->dimensions, itemsize, copy);
     }
-    if (memo->mode == MSP_STATISTICS && !numbers_known && layout->count > 0) {
-        const float *table = type->table == NULL ? NULL : (const float *)(const void *)PyBytes_AS_STRING(type->table);
-        msp_read_numbers(type->kind, address, layout, table, memo->further, &reading->summary);
+    const float *table = type->table == NULL ? NULL : (const float *)(const void *)PyBytes_AS_STRING(type->table);
+    if (with_row && !numbers_known) {
+        msp_read_with_row(memo, facts, type, layout, contiguous, table, reading);
+    } else if (with_row) {
+        if (extremes == NULL) {
+            msp_summarise(type->kind, address, layout, table, NULL, &reading->summary);
+            msp_row_take_extremes(type->kind, &reading->summary, &reading->extremes);
+        } else {
+            reading->extremes = *extremes;
+        }
+        msp_row_of(type->kind, address, facts->sizes, facts->strides, facts->dimensions, layout->count, table,
+                   &reading->extremes, &reading->row);
+    } else if (memo->mode == MSP_STATISTICS && !numbers_known && layout->count > 0) {
+        msp_read_numbers(type->kind, address, layout, table, memo->further, NULL, &reading->summary);
     }
     if (memo->mode == MSP_XOR) {
         reading->words = msp_xor_words(ordered, (size_t)(layout->count * itemsize));
@@ -159,9 +192,12 @@ static PyObject *msp_put_together(const MspMemo *memo, const MspFacts *facts, co
                                   const MspContent *content)
 {
     PyObject *bytes = NULL, *cut = NULL, *info = NULL;
-    char md5[32];
+    char md5[32], row[MSP_NUMBER_ROOM];
     MspText text;
-    md5[0] = 0;
+    md5[0] = row[0] = 0;
+    if (content->row >= 0) {
+        PyOS_snprintf(row, sizeof(row), MSP_SEPARATOR "\"row\": %zd", content->row);
+    }
     if (content->has_crc) {
         PyOS_snprintf(md5, sizeof(md5), MSP_SEPARATOR "\"md5\": \"%08x\"", (unsigned)content->crc);
     }
@@ -184,7 +220,7 @@ static PyObject *msp_put_together(const MspMemo *memo, const MspFacts *facts, co
                                       msp_text_put(&text, content->counts, (size_t)content->counts_size) < 0)) ||
         (content->digest != NULL && (MSP_TEXT_LITERAL(&text, MSP_SEPARATOR "\"digest\": \"") < 0 ||
                                      msp_put_bytes(&text, content->digest) < 0 || MSP_TEXT_LITERAL(&text, "\"") < 0)) ||
-        MSP_TEXT_LITERAL(&text, "\n}") < 0) {
+        msp_text_put(&text, row, strlen(row)) < 0 || MSP_TEXT_LITERAL(&text, "\n}") < 0) {
         goto done;
     }
     bytes = PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.size);
@@ -262,6 +298,19 @@ static int msp_is_shared(const MspMemo *memo, PyObject *tensor, const MspFacts *
     return resizable < 0 ? -1 : !resizable;
 }
 
+/* The row of elements that were known. */
+static int msp_note_row(MspEntry *entry, const MspFacts *facts, const MspLayout *layout, int contiguous,
+                        const MspContent *content)
+{
+    MspBlock *block = msp_find_block(entry, facts, layout);
+    if (block != NULL) {
+        block->row = contiguous ? content->row : block->row;
+        block->extremes = content->extremes;
+        block->has_extremes = 1;
+    }
+    return 0;
+}
+
 /* A new description; NULL, with or without an error set, where the tensor is not an everyday one. */
 static PyObject *msp_describe_new(MspMemo *memo, PyObject *tensor, MspFacts *facts, int remember)
 {
@@ -289,7 +338,10 @@ static PyObject *msp_describe_new(MspMemo *memo, PyObject *tensor, MspFacts *fac
     const int contiguous = msp_is_contiguous(facts);
     MspContent content;
     memset(&content, 0, offsetof(MspContent, text));
+    content.row = -1;
     MspEntry *entry = msp_memo_find(memo, facts->cell);
+    MspRowTable *rows = (MspRowTable *)memo->rows;
+    const int with_row = rows != NULL && rows->on && memo->mode == MSP_STATISTICS && layout.count > 0;
     int known = 0;
     if (memo->mode == MSP_STATISTICS && entry != NULL && msp_entry_is_current(memo, entry, facts->version) &&
         msp_entry_lives(memo, entry, tensor) && (entry = msp_memo_find(memo, facts->cell)) != NULL) {
@@ -305,6 +357,9 @@ static PyObject *msp_describe_new(MspMemo *memo, PyObject *tensor, MspFacts *fac
             content.text_size = block->text_size;
             content.counts_size = block->counts_size;
             content.answer = block->answer;
+            content.row = contiguous && with_row ? block->row : -1;
+            content.extremes = block->extremes;
+            content.has_extremes = block->has_extremes;
             memcpy(content.text, block->text, (size_t)block->text_size);
             memcpy(content.counts, block->text + block->text_size, (size_t)block->counts_size);
             if (contiguous && block->ordered) {
@@ -314,11 +369,13 @@ static PyObject *msp_describe_new(MspMemo *memo, PyObject *tensor, MspFacts *fac
             }
         }
     }
-    if (memo->mode != MSP_STRUCTURE && (!known || content.has_crc != memo->crc)) {
+    const int new_row = with_row && content.row < 0, hashes = content.has_crc != memo->crc;
+    if (memo->mode != MSP_STRUCTURE && (!known || hashes || new_row)) {
         MspReading reading;
-        memo->reads++;
+        memo->reads += !known || hashes;
         PyThreadState *released = layout.count > MSP_GIL_WORTH_RELEASING ? PyEval_SaveThread() : NULL;
-        const int failed = msp_read_elements(memo, facts, type, &layout, contiguous, known, remember, &reading);
+        const int failed = msp_read_elements(memo, facts, type, &layout, contiguous, known, remember, new_row,
+                                             content.has_extremes ? &content.extremes : NULL, &reading);
         if (released != NULL) {
             PyEval_RestoreThread(released);
         }
@@ -326,7 +383,13 @@ static PyObject *msp_describe_new(MspMemo *memo, PyObject *tensor, MspFacts *fac
             Py_XDECREF(content.digest);
             return PyErr_NoMemory();
         }
-        if (msp_write_reading(memo, facts, type, &layout, known, remember, &reading, &content) < 0) {
+        if (new_row) {
+            content.row = msp_row_table_add(rows, &reading.row);
+            content.extremes = reading.extremes;
+            content.has_extremes = 1;
+        }
+        if ((new_row && content.row < 0) ||
+            msp_write_reading(memo, facts, type, &layout, known, remember, &reading, &content) < 0) {
             Py_XDECREF(content.digest);
             return NULL;
         }
@@ -345,6 +408,7 @@ static PyObject *msp_describe_new(MspMemo *memo, PyObject *tensor, MspFacts *fac
         if (entry == NULL ||
             (!known && memo->mode == MSP_STATISTICS &&
              msp_keep_block(entry, facts, type, &layout, contiguous, &content) < 0) ||
+            (known && new_row && msp_note_row(entry, facts, &layout, contiguous, &content) < 0) ||
             msp_keep_view(entry, facts, type, content.fingerprint, info) < 0) {
             Py_CLEAR(info);
         }

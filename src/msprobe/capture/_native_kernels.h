@@ -9,9 +9,12 @@
 #ifndef MSPROBE_NATIVE_KERNELS_H
 #define MSPROBE_NATIVE_KERNELS_H
 
-#include "_native_kinds.h"
+#include "_native_row_state.h"
 
 #include <float.h>
+#if defined(__GNUC__) && defined(__x86_64__)
+#include <immintrin.h>
+#endif
 #include <math.h>
 #include <string.h>
 
@@ -169,9 +172,8 @@ static void msp_complex128_nonfinite(const void *elements, Py_ssize_t count, Msp
 
 #if defined(__GNUC__) /* GCC and Clang */
 
-/* Elements are taken sixteen at a time, whatever the width of the machine's vectors: lane n of the sums holds the
- * elements n, n + 16, n + 32, ... on every machine. */
-enum { MSP_LANES = 16 };
+/* Elements are taken sixteen at a time (MSP_LANES), whatever the width of the machine's vectors: lane n of the sums holds
+ * the elements n, n + 16, n + 32, ... on every machine. */
 
 #define MSP_INLINE static inline __attribute__((always_inline))
 #define MSP_UNROLL _Pragma("GCC unroll 8")
@@ -263,13 +265,6 @@ enum { MSP_LANES = 16 };
         *v = (MspFloats##W)((is_tiny & tiny) | (~is_tiny & normal) | ((wide & 0x8000) << 16));                    \
     }                                                                                                             \
                                                                                                                   \
-    MSP_INLINE void msp_widen_floats_##W(const MspFloats##W *v, int half, MspDoubles##W *wide)                    \
-    {                                                                                                             \
-        MspHalfFloats##W part;                                                                                    \
-        memcpy(&part, (const char *)v + half * (W / 2), W / 2);                                                   \
-        *wide = __builtin_convertvector(part, MspDoubles##W);                                                     \
-    }                                                                                                             \
-                                                                                                                  \
     MSP_INLINE void msp_widen_ints_##W(const MspInts##W *v, int half, MspDoubles##W *wide)                        \
     {                                                                                                             \
         MspHalfInts##W part;                                                                                      \
@@ -304,18 +299,72 @@ enum { MSP_LANES = 16 };
         *wide = ((MspDoubles##W)high - (0x1p84 + 0x1p52)) + (MspDoubles##W)low;                                   \
     }
 
-/* BYTES: of a lane; a vector of 4-byte lanes makes two of doubles. */
-#define MSP_VECTOR_KERNEL(name, ATTRIBUTE, W, BYTES, TYPE, LOAD, WIDEN, VECTOR, MASK, LEAST, GREATEST, TOP, BOTTOM, \
-                          ADD, VALUE)                                                                               \
+/* Half of a vector of floats as doubles. What compilers make of it is a way over the stack. */
+#define MSP_WIDEN_FLOATS(W)                                                                    \
+    MSP_INLINE void msp_widen_floats_##W(const MspFloats##W *v, int half, MspDoubles##W *wide) \
+    {                                                                                          \
+        MspHalfFloats##W part;                                                                 \
+        memcpy(&part, (const char *)v + half * (W / 2), W / 2);                                \
+        *wide = __builtin_convertvector(part, MspDoubles##W);                                  \
+    }
+
+/* Elements with their signs to lanes, which are aligned. */
+#define MSP_ROW_ADD(W) \
+    MSP_INLINE void msp_row_add_##W(double *lanes, uint64_t signs, const MspDoubles##W *wide) \
+    { \
+        static const uint64_t last[8] = {63, 62, 61, 60, 59, 58, 57, 56}; \
+        MspLongWords##W shift; \
+        MspDoubles##W sum; \
+        memcpy(&shift, last, W); \
+        memcpy(&sum, lanes, W); \
+        const MspLongWords##W flip = (((MspLongWords##W){0} + signs) << shift) & 0x8000000000000000ull; \
+        sum += (MspDoubles##W)((MspLongWords##W)*wide ^ flip); \
+        memcpy(lanes, &sum, W); \
+    }
+
+/* The extremes and zeros of a vector, NaN left out. */
+#define MSP_NOTE(VECTOR, MASK)                                                       \
+    {                                                                                \
+        const MASK below = (MASK)(v < least[k]), above = (MASK)(v > greatest[k]);    \
+        least[k] = MSP_CHOOSE(VECTOR, MASK, below, v, least[k]);                     \
+        greatest[k] = MSP_CHOOSE(VECTOR, MASK, above, v, greatest[k]);               \
+        zeros -= (MASK)(v == 0);                                                     \
+    }
+#define MSP_NOTE_FLOATS_16 MSP_NOTE
+
+/* Sixteen elements from `at` on. ROW: what is done with each vector of doubles besides, `place` of them behind `at`. */
+#define MSP_STEP(W, LOAD, WIDEN, VECTOR, MASK, NOTE, at, ROW)                        \
+    MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                     \
+    {                                                                                \
+        VECTOR v;                                                                    \
+        LOAD(p + (at) + k * EACH, &v);                                               \
+        NOTE(VECTOR, MASK)                                                           \
+        MSP_UNROLL for (int part = 0; part < PARTS; part++)                          \
+        {                                                                            \
+            enum { BEHIND = W / 8 };                                                 \
+            MspDoubles##W wide;                                                      \
+            WIDEN(&v, part, &wide);                                                  \
+            sum[k * PARTS + part] += wide;                                           \
+            squares[k * PARTS + part] += wide * wide;                                \
+            ROW;                                                                     \
+        }                                                                            \
+    }
+
+/* BYTES: of a lane; a vector of 4-byte lanes makes two of doubles. With a row the elements go to it word by word, and it
+ * learns at the end of each block what the squares were. */
+#define MSP_VECTOR_KERNEL(name, ATTRIBUTE, W, BYTES, TYPE, LOAD, WIDEN, VECTOR, MASK, NOTE, LEAST, GREATEST, TOP,   \
+                          BOTTOM, ADD, VALUE)                                                                               \
     ATTRIBUTE static void name(const void *elements, Py_ssize_t count, MspSummary *s)                               \
     {                                                                                                               \
-        enum { EACH = W / BYTES, VECTORS = MSP_LANES / EACH, PARTS = 8 / BYTES, WIDES = VECTORS * PARTS };  \
+        enum { EACH = W / BYTES, VECTORS = MSP_LANES / EACH, PARTS = 8 / BYTES, WIDES = VECTORS * PARTS };          \
         const TYPE *p = elements;                                                                                   \
-        Py_ssize_t i = 0;                                                                                           \
+        MspRowState *const row = s->row;                                                                            \
+        double before[MSP_LANES] = {0}, squared[MSP_LANES] = {0};                                                   \
+        Py_ssize_t i = 0, words = row == NULL ? 0 : count / MSP_ROW_WORD * MSP_ROW_WORD;                            \
         if (count >= MSP_LANES) {                                                                                   \
-            VECTOR least[VECTORS], greatest[VECTORS];                                                       \
+            VECTOR least[VECTORS], greatest[VECTORS];                                                               \
             MspDoubles##W sum[WIDES], squares[WIDES];                                                               \
-            MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                                        \
+            MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                                            \
             {                                                                                                       \
                 least[k] = (VECTOR){0} + TOP;                                                                       \
                 greatest[k] = (VECTOR){0} + BOTTOM;                                                                 \
@@ -326,40 +375,46 @@ enum { MSP_LANES = 16 };
             }                                                                                                       \
             while (i + MSP_LANES <= count) {                                                                        \
                 /* counters of zeros are as wide as the lanes: emptied in time */                                   \
-                const Py_ssize_t rest = (count - i) / MSP_LANES;                                                    \
-                const Py_ssize_t stop = i + (rest < (1 << 28) ? rest : (1 << 28)) * MSP_LANES;                      \
                 MASK zeros = {0};                                                                                   \
-                for (; i < stop; i += MSP_LANES) {                                                                  \
-                    MSP_UNROLL for (int k = 0; k < VECTORS; k++)                                                \
-                    {                                                                                               \
-                        VECTOR v;                                                                                   \
-                        LOAD(p + i + k * EACH, &v);                                                                 \
-                        const MASK below = (MASK)(v < least[k]), above = (MASK)(v > greatest[k]);                   \
-                        least[k] = MSP_CHOOSE(VECTOR, MASK, below, v, least[k]);                                    \
-                        greatest[k] = MSP_CHOOSE(VECTOR, MASK, above, v, greatest[k]);                              \
-                        zeros -= (MASK)(v == 0);                                                                    \
-                        MSP_UNROLL for (int part = 0; part < PARTS; part++)                                         \
-                        {                                                                                           \
-                            MspDoubles##W wide;                                                                     \
-                            WIDEN(&v, part, &wide);                                                                 \
-                            sum[k * PARTS + part] += wide;                                                          \
-                            squares[k * PARTS + part] += wide * wide;                                               \
+                if (i < words) {                                                                                    \
+                    const Py_ssize_t block = i / row->block, most = i + ((Py_ssize_t)1 << 32);                      \
+                    Py_ssize_t stop = (block + 1) * row->block;                                                     \
+                    stop = stop < words ? stop : words;                                                             \
+                    stop = stop < most ? stop : most;                                                               \
+                    for (; i < stop; i += MSP_ROW_WORD) {                                                           \
+                        const uint64_t word = (uint64_t)(i / MSP_ROW_WORD), signs = msp_row_hash(word);             \
+                        double *const lanes = row->lanes + msp_row_shift(word);                                     \
+                        for (int at = 0; at < MSP_ROW_WORD; at += MSP_LANES) {                                      \
+                            MSP_STEP(W, LOAD, WIDEN, VECTOR, MASK, NOTE, i + at,                                         \
+                                     msp_row_add_##W(lanes + at + k * EACH + part * BEHIND, signs >> (at + k * EACH + part * BEHIND), &wide))             \
                         }                                                                                           \
+                    }                                                                                               \
+                    memcpy(squared, squares, sizeof(squared));                                                      \
+                    row->block_squares[block] += msp_row_between(squared, before);                                  \
+                    memcpy(before, squared, sizeof(before));                                                        \
+                } else {                                                                                            \
+                    const Py_ssize_t rest = (count - i) / MSP_LANES;                                                \
+                    const Py_ssize_t stop = i + (rest < (1 << 28) ? rest : (1 << 28)) * MSP_LANES;                  \
+                    for (; i < stop; i += MSP_LANES) {                                                              \
+                        MSP_STEP(W, LOAD, WIDEN, VECTOR, MASK, NOTE, i, )                                                 \
                     }                                                                                               \
                 }                                                                                                   \
                 for (int lane = 0; lane < EACH; lane++) {                                                           \
                     s->zeros += zeros[lane];                                                                        \
                 }                                                                                                   \
             }                                                                                                       \
-            for (int k = 0; k < VECTORS; k++) {                                                                 \
+            for (int k = 0; k < VECTORS; k++) {                                                                     \
                 for (int lane = 0; lane < EACH; lane++) {                                                           \
                     s->LEAST = least[k][lane] < s->LEAST ? least[k][lane] : s->LEAST;                               \
                     s->GREATEST = greatest[k][lane] > s->GREATEST ? greatest[k][lane] : s->GREATEST;                \
                 }                                                                                                   \
             }                                                                                                       \
-            double sums[MSP_LANES], squared[MSP_LANES];                                                             \
+            double sums[MSP_LANES];                                                                                 \
             memcpy(sums, sum, sizeof(sums));                                                                        \
             memcpy(squared, squares, sizeof(squared));                                                              \
+            if (row != NULL && words < count) {                                                                     \
+                row->block_squares[words / row->block] += msp_row_between(squared, before);                         \
+            }                                                                                                       \
             for (int width = MSP_LANES / 2; width > 0; width /= 2) {                                                \
                 for (int lane = 0; lane < width; lane++) {                                                          \
                     sums[lane] += sums[lane + width];                                                               \
@@ -369,6 +424,15 @@ enum { MSP_LANES = 16 };
             s->sum += sums[0];                                                                                      \
             s->squares += squared[0];                                                                               \
         }                                                                                                           \
+        if (row != NULL) {                                                                                          \
+            double *const lanes = row->lanes + msp_row_shift((uint64_t)(words / MSP_ROW_WORD));                     \
+            const uint64_t signs = msp_row_hash((uint64_t)(words / MSP_ROW_WORD));                                  \
+            for (Py_ssize_t k = words; k < count; k++) {                                                            \
+                const double value = (double)VALUE(p[k]);                                                           \
+                lanes[k - words] += msp_row_signed(signs, (int)(k - words), value);                                 \
+                row->block_squares[words / row->block] += k < i ? 0 : value * value;                                \
+            }                                                                                                       \
+        }                                                                                                           \
         for (; i < count; i++) {                                                                                    \
             ADD(s, VALUE(p[i]));                                                                                    \
         }                                                                                                           \
@@ -377,13 +441,23 @@ enum { MSP_LANES = 16 };
 #else /* no compiler vectors */
 
 #define MSP_VECTORS(W)
-#define MSP_VECTOR_KERNEL(name, ATTRIBUTE, W, BYTES, TYPE, LOAD, WIDEN, VECTOR, MASK, LEAST, GREATEST, TOP, BOTTOM, \
-                          ADD, VALUE)                                                                               \
+#define MSP_WIDEN_FLOATS(W)
+#define MSP_ROW_ADD(W)
+#define MSP_VECTOR_KERNEL(name, ATTRIBUTE, W, BYTES, TYPE, LOAD, WIDEN, VECTOR, MASK, NOTE, LEAST, GREATEST, TOP,   \
+                          BOTTOM, ADD, VALUE)                                                                               \
     static void name(const void *elements, Py_ssize_t count, MspSummary *s)                                         \
     {                                                                                                               \
         const TYPE *p = elements;                                                                                   \
+        MspRowState *const row = s->row;                                                                            \
         for (Py_ssize_t i = 0; i < count; i++) {                                                                    \
             ADD(s, VALUE(p[i]));                                                                                    \
+        }                                                                                                           \
+        for (Py_ssize_t i = 0; row != NULL && i < count; i++) {                                                     \
+            const uint64_t word = (uint64_t)(i / MSP_ROW_WORD);                                                     \
+            const double value = (double)VALUE(p[i]);                                                               \
+            const int place = (int)(i % MSP_ROW_WORD);                                                              \
+            row->lanes[msp_row_shift(word) + place] += msp_row_signed(msp_row_hash(word), place, value);            \
+            row->block_squares[i / row->block] += value * value;                                                    \
         }                                                                                                           \
     }
 
@@ -391,15 +465,14 @@ enum { MSP_LANES = 16 };
 
 #define MSP_FLOAT_KERNEL(SUFFIX, ATTRIBUTE, W, name, TYPE, VALUE)                                                \
     MSP_VECTOR_KERNEL(msp_##name##_##SUFFIX, ATTRIBUTE, W, 4, TYPE, msp_load_##name##_##W, msp_widen_floats_##W, \
-                      MspFloats##W, MspInts##W, least, greatest, INFINITY, -INFINITY, msp_add_float, VALUE)
+                      MspFloats##W, MspInts##W, MSP_NOTE_FLOATS_##W, least, greatest, INFINITY, -INFINITY, msp_add_float, VALUE)
 
 #define MSP_INT_KERNEL(SUFFIX, ATTRIBUTE, W, name, TYPE)                                                       \
     MSP_VECTOR_KERNEL(msp_##name##_##SUFFIX, ATTRIBUTE, W, 4, TYPE, msp_load_##name##_##W, msp_widen_ints_##W, \
-                      MspInts##W, MspInts##W, int_least, int_greatest, INT32_MAX, INT32_MIN, msp_add_signed,   \
+                      MspInts##W, MspInts##W, MSP_NOTE, int_least, int_greatest, INT32_MAX, INT32_MIN, msp_add_signed,   \
                       MSP_ITSELF)
 
 #define MSP_KERNELS(SUFFIX, ATTRIBUTE, W)                                                                           \
-    MSP_VECTORS(W)                                                                                                  \
     MSP_FLOAT_KERNEL(SUFFIX, ATTRIBUTE, W, float32, float, MSP_ITSELF)                                              \
     MSP_FLOAT_KERNEL(SUFFIX, ATTRIBUTE, W, float16, uint16_t, msp_float16_value)                                    \
     MSP_FLOAT_KERNEL(SUFFIX, ATTRIBUTE, W, bfloat16, uint16_t, msp_bfloat16_value)                                  \
@@ -407,14 +480,14 @@ enum { MSP_LANES = 16 };
     MSP_INT_KERNEL(SUFFIX, ATTRIBUTE, W, uint16, uint16_t)                                                          \
     MSP_INT_KERNEL(SUFFIX, ATTRIBUTE, W, int32, int32_t)                                                            \
     MSP_VECTOR_KERNEL(msp_uint32_##SUFFIX, ATTRIBUTE, W, 4, uint32_t, msp_load_uint32_##W, msp_widen_words_##W,     \
-                      MspWords##W, MspInts##W, int_least, int_greatest, UINT32_MAX, 0u, msp_add_signed, MSP_ITSELF) \
+                      MspWords##W, MspInts##W, MSP_NOTE, int_least, int_greatest, UINT32_MAX, 0u, msp_add_signed, MSP_ITSELF) \
     MSP_VECTOR_KERNEL(msp_float64_##SUFFIX, ATTRIBUTE, W, 8, double, msp_load_float64_##W, msp_widen_doubles_##W,   \
-                      MspDoubles##W, MspLongs##W, least, greatest, INFINITY, -INFINITY, msp_add_float, MSP_ITSELF)  \
+                      MspDoubles##W, MspLongs##W, MSP_NOTE, least, greatest, INFINITY, -INFINITY, msp_add_float, MSP_ITSELF)  \
     MSP_VECTOR_KERNEL(msp_int64_##SUFFIX, ATTRIBUTE, W, 8, int64_t, msp_load_int64_##W, msp_widen_longs_##W,        \
-                      MspLongs##W, MspLongs##W, int_least, int_greatest, INT64_MAX, INT64_MIN, msp_add_signed,      \
+                      MspLongs##W, MspLongs##W, MSP_NOTE, int_least, int_greatest, INT64_MAX, INT64_MIN, msp_add_signed,      \
                       MSP_ITSELF)                                                                                   \
     MSP_VECTOR_KERNEL(msp_uint64_##SUFFIX, ATTRIBUTE, W, 8, uint64_t, msp_load_uint64_##W, msp_widen_longwords_##W, \
-                      MspLongWords##W, MspLongs##W, uint_least, uint_greatest, UINT64_MAX, 0u, msp_add_unsigned,    \
+                      MspLongWords##W, MspLongs##W, MSP_NOTE, uint_least, uint_greatest, UINT64_MAX, 0u, msp_add_unsigned,    \
                       MSP_ITSELF)                                                                                   \
     static const MspKernel msp_##SUFFIX##_kernels[MSP_KIND_COUNT] = {                                               \
         msp_float32_##SUFFIX, msp_float64_##SUFFIX, msp_float16_##SUFFIX, msp_bfloat16_##SUFFIX,                    \
@@ -423,12 +496,55 @@ enum { MSP_LANES = 16 };
         msp_uint64_##SUFFIX,  msp_bytes_kernel,     msp_complex64_kernel, msp_complex128_kernel,                    \
     };
 
+MSP_VECTORS(16)
+MSP_WIDEN_FLOATS(16)
+MSP_ROW_ADD(16)
 MSP_KERNELS(baseline, , 16)
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #define MSP_HAVE_X86_VERSIONS
-MSP_KERNELS(avx2, __attribute__((target("avx2,fma"))), 32)
-MSP_KERNELS(avx512, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), 64)
+#define MSP_AVX2 __attribute__((target("avx2,fma")))
+#define MSP_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
+MSP_VECTORS(32)
+MSP_VECTORS(64)
+
+/* As MSP_NOTE: of a NaN, and of two zeros, these instructions answer their second operand. */
+#define MSP_NOTE_FLOATS_32(VECTOR, MASK)                                             \
+    {                                                                                \
+        least[k] = (VECTOR)_mm256_min_ps((__m256)v, (__m256)least[k]);               \
+        greatest[k] = (VECTOR)_mm256_max_ps((__m256)v, (__m256)greatest[k]);         \
+        zeros -= (MASK)(v == 0);                                                     \
+    }
+#define MSP_NOTE_FLOATS_64(VECTOR, MASK)                                                                    \
+    {                                                                                                       \
+        const __mmask16 zero = _mm512_cmp_ps_mask((__m512)v, _mm512_setzero_ps(), _CMP_EQ_OQ);              \
+        least[k] = (VECTOR)_mm512_min_ps((__m512)v, (__m512)least[k]);                                      \
+        greatest[k] = (VECTOR)_mm512_max_ps((__m512)v, (__m512)greatest[k]);                                \
+        zeros = (MASK)_mm512_mask_add_epi32((__m512i)zeros, zero, (__m512i)zeros, _mm512_set1_epi32(1));    \
+    }
+
+MSP_AVX2 MSP_INLINE void msp_widen_floats_32(const MspFloats32 *v, int half, MspDoubles32 *wide)
+{
+    const __m256 all = (__m256)*v;
+    *wide = (MspDoubles32)_mm256_cvtps_pd(half ? _mm256_extractf128_ps(all, 1) : _mm256_castps256_ps128(all));
+}
+
+MSP_AVX512 MSP_INLINE void msp_widen_floats_64(const MspFloats64 *v, int half, MspDoubles64 *wide)
+{
+    const __m512 all = (__m512)*v;
+    *wide = (MspDoubles64)_mm512_cvtps_pd(half ? _mm512_extractf32x8_ps(all, 1) : _mm512_castps512_ps256(all));
+}
+
+MSP_ROW_ADD(32)
+
+MSP_AVX512 MSP_INLINE void msp_row_add_64(double *lanes, uint64_t signs, const MspDoubles64 *wide)
+{
+    const __m512d value = (__m512d)*wide, flipped = _mm512_mask_xor_pd(value, (__mmask8)signs, value, _mm512_set1_pd(-0.0));
+    _mm512_store_pd(lanes, _mm512_add_pd(_mm512_load_pd(lanes), flipped));
+}
+
+MSP_KERNELS(avx2, MSP_AVX2, 32)
+MSP_KERNELS(avx512, MSP_AVX512, 64)
 #endif
 
 static const MspKernel *msp_kernels = msp_baseline_kernels;

@@ -38,12 +38,15 @@ static const struct {
 enum { MSP_HIGH_PRECISION = 1, MSP_SCALAR = 2, MSP_UNROUNDED = 4 }; /* flags given */
 enum { MSP_HAS_NAN = 1, MSP_HAS_INF = 2 };       /* flags answered */
 
+typedef struct MspRowState MspRowState; /* see _native_row_state.h */
+
 typedef struct {
     double least, greatest; /* of floats, NaN left out; of magnitudes for complex kinds */
     int64_t int_least, int_greatest;
     uint64_t uint_least, uint_greatest;
     double sum, squares;
     int64_t zeros, nans, infs;
+    MspRowState *row; /* given what is read, which is all of a tensor in logical order; or NULL */
     double scale;                        /* second pass over float64 only: a power of two */
     double center, unit, second, fourth; /* see _native_deviations.h */
     int64_t bytes[256];                  /* one-byte kinds: how often each byte occurs */

@@ -244,15 +244,15 @@ static PyObject *msp_memo_new(PyTypeObject *class, PyObject *args, PyObject *kwa
     static char *words[] = {"ordinary",   "types",     "info_class", "address_of",  "digest",  "otherwise", "free_weak",
                             "is_expired", "parameter", "storage_of", "in_backward", "is_lazy", "exchange",  "flags",
                             "render",     "further",   "mode",       "crc",         "exact",   "limit",     "fault",
-                            NULL};
+                            "rows",       NULL};
     PyObject *ordinary, *types, *info_class, *address_of, *digest, *otherwise, *free_weak, *is_expired, *parameter,
-        *storage_of, *in_backward, *is_lazy, *exchange, *render, *fault;
+        *storage_of, *in_backward, *is_lazy, *exchange, *render, *fault, *rows;
     int flags, further, mode, crc, exact;
     Py_ssize_t limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOOOOOiOiippnO", words, &PyTuple_Type, &ordinary,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!O!OOOOOOOOOOOiOiippnOO", words, &PyTuple_Type, &ordinary,
                                      &PyDict_Type, &types, &info_class, &address_of, &digest, &otherwise, &free_weak,
                                      &is_expired, &parameter, &storage_of, &in_backward, &is_lazy, &exchange, &flags,
-                                     &render, &further, &mode, &crc, &exact, &limit, &fault)) {
+                                     &render, &further, &mode, &crc, &exact, &limit, &fault, &rows)) {
         return NULL;
     }
     if (mode < MSP_STATISTICS || mode > MSP_STRUCTURE) {
@@ -280,6 +280,7 @@ static PyObject *msp_memo_new(PyTypeObject *class, PyObject *args, PyObject *kwa
     }
     memo->flags = flags;
     memo->render = render == Py_None ? NULL : Py_NewRef(render);
+    memo->rows = Py_TYPE(rows) == &MspRowTableType ? Py_NewRef(rows) : NULL;
     memo->further = further;
     memo->exact = exact;
     memo->mode = (MspMode)mode;
@@ -304,6 +305,7 @@ static int msp_memo_traverse(MspMemo *memo, visitproc visit, void *arg)
     Py_VISIT(memo->otherwise);
     Py_VISIT(memo->fault);
     Py_VISIT(memo->render);
+    Py_VISIT(memo->rows);
     Py_VISIT(memo->free_weak);
     Py_VISIT(memo->is_expired);
     Py_VISIT(memo->parameter);
@@ -338,6 +340,7 @@ static void msp_memo_dealloc(MspMemo *memo)
     Py_CLEAR(memo->is_expired);
     Py_CLEAR(memo->parameter);
     Py_CLEAR(memo->render);
+    Py_CLEAR(memo->rows);
     Py_CLEAR(memo->storage_of);
     Py_CLEAR(memo->in_backward);
     Py_CLEAR(memo->is_lazy);

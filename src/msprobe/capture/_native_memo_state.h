@@ -7,6 +7,7 @@
 #include "_native_info.h"
 #include "_native_layout.h"
 #include "_native_numbers.h"
+#include "_native_row_table.h"
 
 typedef struct MspView {
     struct MspView *next;
@@ -28,6 +29,9 @@ typedef struct MspBlock {
     int ordered; /* the hashes below are known: those of the elements as they lie in memory */
     uint32_t crc;
     PyObject *digest; /* text, or NULL */
+    Py_ssize_t row; /* of the elements as they lie in memory, or -1 */
+    MspRowExtremes extremes; /* known where a row was made */
+    int has_extremes;
     int dimensions;
     Py_ssize_t *pattern; /* sizes and strides behind them; in the same piece of memory */
     int text_size, counts_size;
@@ -82,6 +86,7 @@ typedef struct {
     PyObject *digest;                 /* (address, shape, stride, itemsize, contiguous) -> text of the digest */
     PyObject *otherwise;              /* (tensor, remember) -> description */
     PyObject *fault;                  /* error -> whether nothing more is to be done here */
+    PyObject *rows;                   /* a RowTable, or NULL */
     PyObject *render;                 /* numbers -> (text, counts, answer); NULL: the usual statistics, written here */
     int further;                      /* which numbers it needs, beside those of the first pass */
     PyObject *free_weak, *is_expired; /* of torch's weak references */
@@ -159,7 +164,10 @@ typedef struct {
     int has_crc;
     uint32_t crc;
     uint64_t fingerprint;
-    PyObject *digest;                                           /* owned */
+    PyObject *digest; /* owned */
+    Py_ssize_t row;   /* or -1 */
+    MspRowExtremes extremes;
+    int has_extremes;
     char text[MSP_MOST_TEXT], counts[3 * MSP_NUMBER_ROOM + 64]; /* last: not to be cleared for each tensor */
 } MspContent;
 

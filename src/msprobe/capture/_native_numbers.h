@@ -94,9 +94,9 @@ static PyObject *msp_statistic_numbers_begin(void)
 
 /* The summary, and what the further passes over the elements find that are asked for. Needs no GIL. */
 static void msp_read_numbers(MspKind kind, const char *address, const MspLayout *layout, const float *table,
-                             int further, MspSummary *s)
+                             int further, MspRowState *row, MspSummary *s)
 {
-    msp_summarise(kind, address, layout, table, s);
+    msp_summarise(kind, address, layout, table, row, s);
     if (further & MSP_DEVIATIONS) {
         msp_sum_deviations(kind, address, layout, table, s);
     }

@@ -32,8 +32,10 @@ static void msp_sum_bytes(MspKind kind, const float *table, MspSummary *s)
     s->int_greatest = kind == MSP_FLOAT8 ? 0 : (int64_t)s->greatest;
 }
 
-/* Needs no GIL. */
-static void msp_summarise(MspKind kind, const char *address, const MspLayout *layout, const float *table, MspSummary *s)
+/* Needs no GIL. `row`: one that gets all elements but those of one byte, adjacent ones in logical order; or
+ * NULL. */
+static void msp_summarise(MspKind kind, const char *address, const MspLayout *layout, const float *table,
+                          MspRowState *row, MspSummary *s)
 {
     static const MspKernel again[MSP_KIND_COUNT] = {
         [MSP_FLOAT32] = msp_float32_nonfinite,     [MSP_FLOAT64] = msp_float64_again,
@@ -48,7 +50,9 @@ static void msp_summarise(MspKind kind, const char *address, const MspLayout *la
     s->int_greatest = INT64_MIN;
     s->uint_least = UINT64_MAX;
     s->scale = 1;
+    s->row = itemsize == 1 ? NULL : row;
     msp_run_kernel(msp_kernels[kind], address, layout, itemsize, s);
+    s->row = NULL;
     if (itemsize == 1) {
         msp_sum_bytes(kind, table, s);
         return;

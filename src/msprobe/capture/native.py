@@ -2,8 +2,8 @@
 
 ``MSPROBE_NATIVE=0`` in the environment chooses the Python versions. ``encode``, ``pattern`` and ``is_dense``,
 ``memory``, ``copy_memory`` and ``crc32`` exist in both, with identical results. ``numbers``, ``norm``,
-``count_below``, ``gather``, ``write_files`` and ``Memo`` are None without the extension: the framework's own operations
-and Python's take their place.
+``count_below``, ``gather``, ``write_files``, ``RowTable`` and ``Memo`` are None without the extension: the framework's
+own operations and Python's take their place.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ KINDS: dict[str, int] = {}
 # takes, as a bit.
 NUMBERS: dict[str, int] = {}
 Memo: Any = None
+# The rows of a step; without the extension numpy makes them.
+RowTable: Any = None
 # See around.py.
 Around: Any = None
 Info: Any = None
@@ -103,7 +105,7 @@ unused_because = ""
 PYTHON: dict[str, Any] = {
     name: globals()[name]
     for name in (
-        "Around Info Memo count_below crc32 encode gather is_dense memory norm numbers pattern write_files"
+        "Around Info Memo RowTable count_below crc32 encode gather is_dense memory norm numbers pattern write_files"
     ).split()
 }
 
@@ -120,6 +122,7 @@ else:
         KINDS = _native.KINDS
         NUMBERS = _native.NUMBERS
         Memo = _native.Memo
+        RowTable = _native.RowTable
         Around = _native.Around
         Info = _native.Info
         numbers = _native.numbers

@@ -40,6 +40,17 @@ class ModulePass(Protocol):
     module: Any
 
 
+class RowSource(Protocol):
+    """Rows of tensors on their way to the files of a step."""
+
+    @property
+    def pending(self) -> int:
+        """How many there are that :meth:`take` gives."""
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """Those since the last time, in pieces: the number of the first, and the rows."""
+
+
 class ThreadState(threading.local):
     """What one thread is in the middle of."""
 
@@ -124,6 +135,8 @@ class Session:
         # True while descriptions wait for numbers that are still on a device; and the records that have them.
         self.has_late: Callable[[], bool] = lambda: False
         self.late = LateRecords()
+        # The rows of tensors that are described.
+        self.rows: RowSource | None = None
 
         # The first step of this run; what earlier runs left of it and of later steps goes when recording begins.
         self.first_step = 0
@@ -373,6 +386,8 @@ class Session:
             writer = self._writer or self._open()
             self.records_in_step += 1
             number = None
+            if self.rows is not None and self.rows.pending:
+                self._put_rows(writer)
             if stack is not None and self.with_stacks:
                 number = self._stack_numbers.get(stack)
                 if number is None:
@@ -388,6 +403,15 @@ class Session:
             if self.end_after_record:
                 self.outcome.is_enough = True
                 self.end()
+
+    def wants_rows(self) -> bool:
+        """Whether tensors get rows in this step."""
+        return self.settings.task in ("statistics", "tensor") and bool(getattr(self.sink, "takes_rows", False))
+
+    def _put_rows(self, writer: StepSink) -> None:
+        assert self.rows is not None
+        for first, data in self.rows.take():
+            writer.put_rows(first, data)
 
     def put_checked(
         self, name: str, tree: dict[str, Any], check: Check, stack: CallStack | None = None, parent: Any = False
@@ -486,6 +510,8 @@ class Session:
                 self._attempt("the dump", self._open)
             self._write_late(True)
             writer, files = self._writer, self._files
+            if writer is not None and self.rows is not None and self.rows.pending:
+                self._attempt("rows of tensors", self._put_rows, writer)
             self.recorded_anything |= self.records_in_step > 0
             if writer is not None:
                 if files is not None:

@@ -54,6 +54,9 @@ class StepSink(Protocol):
         in the hierarchy.
         """
 
+    def put_rows(self, first: int, data: bytes) -> None:
+        """Rows of tensors, which come before the records that name them; asked for by ``takes_rows`` of the sink."""
+
     def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
         """What a call stack is: its frames, innermost first. Comes before the first record that has it."""
 
@@ -100,7 +103,10 @@ class TensorSink(Protocol):
 
 
 class Sink(Protocol):
-    """Where the records of a run go."""
+    """Where the records of a run go.
+
+    ``takes_rows``: whether tensors get rows (:mod:`msprobe.store.rows`); none if a sink does not say.
+    """
 
     @property
     def place(self) -> str | None:
@@ -118,6 +124,8 @@ class Sink(Protocol):
 
 class DumpFolder:
     """The folder that ``dump_path`` names, in the format of :mod:`msprobe.store`."""
+
+    takes_rows = True
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         # As they are now: a part of a recording may have a folder of its own.

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from msprobe.statistics_table import FURTHER, USUAL_KEYS, USUAL_WORDS, Statistic
+from msprobe.store.rows import number_of
 
 STATISTICS = USUAL_WORDS
 _MAX, _MIN, _MEAN, _NORM = USUAL_KEYS
@@ -42,8 +43,9 @@ class Columns:
     NaN and has its bit in ``nulls`` (1, 2, 4, 8 for max, min, mean, norm). Booleans are 0 and 1. A whole
     number that float64 cannot hold is in ``exact`` under ``(statistic, row)``. ``requires_grad`` is 1, 0, or
     -1 where nothing is said. ``md5`` is the digest that mindstudio-probe writes too, ``digest`` our own, with
-    its kind before a colon. ``value`` is what an argument that is no tensor holds, and None for tensors. ``further``:
-    the statistics beyond the usual ones that some tensor has, in the order of the table.
+    its kind before a colon. ``value`` is what an argument that is no tensor holds, and None for tensors. ``row``: the
+    number of the tensor's row (:mod:`msprobe.store.rows`), -1 where it has none. ``further``: the statistics beyond the
+    usual ones that some tensor has, in the order of the table.
     """
 
     entry: list[str]
@@ -61,6 +63,7 @@ class Columns:
     data_name: list[str | None]
     value: list[Any]
     exact: dict[tuple[str, int], int]
+    row: npt.NDArray[np.int64]
     further: tuple[FurtherColumn, ...] = ()
 
     def __len__(self) -> int:
@@ -179,6 +182,7 @@ class _Rows:
         self._data_name: list[str | None] = []
         self._value: list[Any] = []
         self._exact: dict[tuple[str, int], int] = {}
+        self._row_numbers = array("q")
         self._further = FurtherRows()
 
     def add_tensor(self, entry: str, slot: str, leaf: dict[str, Any]) -> None:
@@ -194,6 +198,7 @@ class _Rows:
         self._data_name.append(_text(get("data_name")))
         self._requires_grad.append(-1 if grad is None else int(grad is True))
         self._value.append(None)
+        self._row_numbers.append(number_of(leaf))
         self._further.add(len(self._entry), leaf)
         self._row(entry, slot, leaf["dtype"], sizes, get(_MAX), get(_MIN), get(_MEAN), get(_NORM))
 
@@ -206,6 +211,7 @@ class _Rows:
         self._data_name.append(None)
         self._requires_grad.append(-1)
         self._value.append(value)
+        self._row_numbers.append(-1)
         self._row(entry, slot, str(kind), None, number, number, number, number)
 
     def _row(self, entry: str, slot: str, dtype: str, shape: tuple[int, ...] | None, *statistics: Any) -> None:
@@ -255,6 +261,7 @@ class _Rows:
             data_name=self._data_name,
             value=self._value,
             exact=self._exact,
+            row=np.array(self._row_numbers, np.int64),
             further=self._further.finish(len(self._entry)),
         )
 

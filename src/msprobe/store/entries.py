@@ -18,6 +18,9 @@ PARENT = 4  # name; b": " and the parent at depth 1 of construct.json
 CALL = 5
 CALL_TAIL = struct.Struct("<qI")
 NO_PARENT = 0xFFFFFFFF
+# Rows of tensors: nothing; the number of the first (ROW_NUMBER), and the rows as msprobe.store.row_format has them.
+ROWS = 6
+ROW_NUMBER = struct.Struct("<Q")
 
 FORMAT = 1
 # The end of a file that may still grow and that of a finished one: of the same length, so that finishing is

@@ -17,6 +17,8 @@ DUMP_FILE = "dump.json"
 DEBUG_FILE = "debug.json"
 STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
+ROWS_FILE = "dump_rows.bin"
+DEBUG_ROWS_FILE = "debug_rows.bin"
 TENSOR_FOLDER = "dump_tensor_data"
 # Where a recording has two dumps (MindSpore): what ran step by step, and what was compiled.
 STEP_BY_STEP = "pynative"
@@ -40,7 +42,7 @@ _PROCESS_NUMBERS = 1 << 22
 _TEMPORARY = re.compile(r"\.msprobe-\d+-\d+\.tmp")
 # Processes on several machines may share a folder and a process number, so the numbers begin anywhere.
 _generations = itertools.count(int.from_bytes(os.urandom(6), "big") | 1)
-_JSON_FILES = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE)
+_NAMED_FILES = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, ROWS_FILE, DEBUG_ROWS_FILE)
 
 
 def step_folder(dump_path: StrPath, step: int) -> Path:
@@ -179,7 +181,7 @@ def _remove(files: Iterable[Path]) -> None:
 
 def _is_ours(name: str) -> bool:
     return (
-        name in (*_JSON_FILES, *BENCHMARK_FILES, ERROR_FILE)
+        name in (*_NAMED_FILES, *BENCHMARK_FILES, ERROR_FILE)
         or is_journal(name)
         or _TEMPORARY.fullmatch(name) is not None
     )

@@ -17,6 +17,7 @@ from msprobe.foreign.file_names import is_inside
 from msprobe.paths import MAX_NAME_LENGTH
 from msprobe.store import entries, json_index, layout
 from msprobe.store.journal_reader import JournalGone, JournalReader
+from msprobe.store.rows import Rows
 
 if TYPE_CHECKING:
     from msprobe.store.columns import Columns
@@ -69,6 +70,8 @@ class DumpPart:
         self._places = json_index.Places()
         self._index: json_index.JsonIndex | None = None
         self._sources: list[tuple[Path, Any]] = []
+        #: The rows of tensors, see :mod:`msprobe.store.rows`.
+        self.rows = Rows(self.folder / (layout.ROWS_FILE if self.kind == "dump" else layout.DEBUG_ROWS_FILE))
         self._stack_of: dict[str, Any] | None = None
         self._frames: dict[Any, list[str]] = {}
         self._parents: dict[str, Any] | None = None
@@ -202,6 +205,7 @@ class DumpPart:
                 text.close()
         self._index = None
         self._sources.clear()
+        self.rows.close()
 
     def _read(self) -> None:
         journals = [path for path in layout.journals(self.folder) if path.name.startswith(f"{self.kind}-")]
@@ -233,7 +237,9 @@ class DumpPart:
             kind, length = entries.KEY.unpack(head)
             content = start + entries.KEY_BYTES + length
             key = reader.read(start + entries.KEY_BYTES, content)
-            if kind == entries.RECORD:
+            if kind == entries.ROWS:
+                self._read_rows(reader, content, end)
+            elif kind == entries.RECORD:
                 self._places.add(str(json_index.parse(key, path)), number, content + 2, end)
             elif kind == entries.CALL:
                 self._read_call(reader, number, str(json_index.parse(key, path)), content, end)
@@ -251,6 +257,12 @@ class DumpPart:
                 name = str(json_index.parse(key, path))
                 self._journal_parents[name] = json_index.parse(reader.read(content + 2, end), path)
         self.lost += reader.damage.frames
+
+    def _read_rows(self, reader: JournalReader, content: int, end: int) -> None:
+        start = content + entries.ROW_NUMBER.size
+        if start < end:
+            (first,) = entries.ROW_NUMBER.unpack(reader.read(content, start))
+            self.rows.add_run(first, reader.data, start, end)
 
     def _read_call(self, reader: JournalReader, number: int, name: str, content: int, end: int) -> None:
         tail = end - entries.CALL_TAIL.size

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msprobe.store import journal
-from msprobe.store.entries import KEY_BYTES
+from msprobe.store import journal, row_format
+from msprobe.store.entries import KEY_BYTES, ROW_NUMBER
 
 # Where a record stands in the journal: position and length in one number.
 LENGTH_BITS = 32
@@ -65,3 +65,29 @@ def stack_pieces(stack_of: dict[bytes, int], frames: dict[int, bytes]) -> Iterat
         yield before + b'\n "%d": [\n  [\n   ' % number + names + b"\n  ],\n  " + text + b"\n ]"
         before = b","
     yield b"\n}" if groups else b"{}"
+
+
+def row_pieces(source: journal.Journal, rows: list[tuple[int, int]]) -> Iterator[bytes]:
+    """The file of the rows that stand in the frames at these places, each with the number of its first row."""
+    yield row_format.header()
+    places = [
+        ((place >> LENGTH_BITS) + KEY_BYTES + ROW_NUMBER.size, (place >> LENGTH_BITS) + (place & LENGTH))
+        for _, place in rows
+    ]
+    end = 0
+    if all(first == (end := end + size) - size for first, size in _sizes(rows, places)):
+        for begin in range(0, len(places), _BATCH):
+            yield b"".join(source.read_all(places[begin : begin + _BATCH]))
+        return
+    # Some came later than others that have greater numbers.
+    whole = bytearray(row_format.MISSING * max(first + size for first, size in _sizes(rows, places)))
+    for (first, _), data in zip(rows, source.read_all(places), strict=True):
+        start = first * row_format.ROW_BYTES
+        whole[start : start + len(data)] = data
+    yield bytes(whole)
+
+
+def _sizes(rows: list[tuple[int, int]], places: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Of each frame the number of the first row, and how many there are."""
+    for (first, _), (start, end) in zip(rows, places, strict=True):
+        yield first, (end - start) // row_format.ROW_BYTES

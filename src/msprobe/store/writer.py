@@ -30,7 +30,7 @@ from msprobe.store import (
 )
 from msprobe.store.encode import encode as _plain_encode
 from msprobe.store.encode import quote, strict
-from msprobe.store.pieces import LENGTH_BITS, object_pieces, parent_pieces, stack_pieces
+from msprobe.store.pieces import LENGTH_BITS, object_pieces, parent_pieces, row_pieces, stack_pieces
 
 _RECORD_DEPTH = 2
 _FRAMES_DEPTH = 2
@@ -44,6 +44,7 @@ _RECORD = entries.RECORD
 _STACK = entries.STACK
 _PARENT = entries.PARENT
 _CALL = entries.CALL
+_ROWS_HEAD = entries.body(entries.ROWS, b"", b"")
 _TAIL_BYTES = entries.CALL_TAIL.size
 _pack_tail = entries.CALL_TAIL.pack
 _READ_WRITE = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
@@ -90,6 +91,7 @@ class DumpWriter:
         self._encode = encode
         self._kind: layout.Kind = kind
         self._json_name = layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE
+        self._rows_name = layout.ROWS_FILE if kind == "dump" else layout.DEBUG_ROWS_FILE
         self._files: set[str] = set()
         self._with_stacks = with_stacks and kind == "dump"
         self._with_construct = with_construct and kind == "dump"
@@ -108,10 +110,13 @@ class DumpWriter:
         self._parents: dict[bytes, bytes] = {}
         self._stack_of: dict[bytes, int] = {}
         self._frames: dict[int, bytes] = {}
+        # Where rows stand in the journal: the number of the first, and the place.
+        self._rows: list[tuple[int, int]] = []
         # Journal size at the last publish; the stacks and parents known then.
         self._published_size = 0
         self._published_stacks = (-1, -1)
         self._published_parents = -1
+        self._published_rows = 0
         self._rewritten_parent = False
         self._error_bytes = -1
         _live.add(self)
@@ -214,6 +219,15 @@ class DumpWriter:
             if length != entries.NO_PARENT:
                 self._rewritten_parent |= key in self._parents
                 self._parents[key] = origin
+
+    def put_rows(self, first: int, data: bytes) -> None:
+        """Rows of tensors (see :mod:`msprobe.store.row_format`) from the number ``first`` on, before the records that
+        name them; later ones of a number count.
+        """
+        with self._lock:
+            place = self._append(_ROWS_HEAD + entries.ROW_NUMBER.pack(first) + data)
+            if place:
+                self._rows.append((first, place))
 
     def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
         """Say what the stack ``stack_id`` is: its frames, innermost first. The first definition counts."""
@@ -362,6 +376,9 @@ class DumpWriter:
             unchanged.write(self._path(layout.CONSTRUCT_FILE), parent_pieces(self._parents))
             self._published_parents = len(self._parents)
             self._rewritten_parent = False
+        if self._published_rows != len(self._rows):
+            write_atomically(self._path(self._rows_name), row_pieces(source, self._rows), fsync=False)
+            self._published_rows = len(self._rows)
         self._write_json(source, finished)
         self._published_size = source.size
 
@@ -414,6 +431,7 @@ class DumpWriter:
         self._parents = {}
         self._stack_of = {}
         self._frames = {}
+        self._rows = []
 
     def _fail(self, problem: Exception) -> None:
         """Say once what failed, and take no more records. The journal stays and shows what there was."""

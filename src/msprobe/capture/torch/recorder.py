@@ -135,6 +135,8 @@ class TorchRecorder:
         session.keeps_records = dumps
         session.has_late = self.statistics.has_late
         session.late.numbers = self.statistics.late
+        session.rows = self.statistics.rows
+        self._choose_rows()
         session.before_publish.append(self._finish_records)
         session.at_step_end.append(self._forget_step)
         for ability in ("memory", "threads of autograd", "transforms"):
@@ -144,6 +146,11 @@ class TorchRecorder:
         graph_makers = GraphMakers(self.regions.step_aside, self.regions.come_back)
         parts.last += [self.regions, graph_makers]
         leave_to_parents(self)
+
+    def _choose_rows(self) -> None:
+        """Whether tensors get rows in this step."""
+        if self.statistics.rows is not None:
+            self.statistics.rows.on = self.dumps and self.session.wants_rows()
 
     def _types(self) -> dict[type, Callable[[Any], Any]]:
         statistics = self.statistics
@@ -188,6 +195,7 @@ class TorchRecorder:
         if unable or not session.listen(rank, bus.begin):
             self.models.forget()
             return False
+        self._choose_rows()
         self._attached = True
         self._started = _Started([(name, weakref.ref(module)) for name, module in named_modules], rank, dumps)
         self.thread.begin()

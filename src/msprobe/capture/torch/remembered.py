@@ -32,7 +32,7 @@ _FIRST_SWEEP = 64
 class Remembered:
     """What is known of the elements in one storage at one version."""
 
-    __slots__ = ("blocks", "epoch", "fingerprints", "hold", "trust", "unwritten", "version", "views")
+    __slots__ = ("blocks", "epoch", "fingerprints", "hold", "rows", "trust", "unwritten", "version", "views")
 
     def __init__(self, version: int, epoch: int) -> None:
         self.hold = StorageHold()
@@ -48,6 +48,8 @@ class Remembered:
         self.views: dict[Any, Any] = {}
         self.blocks: dict[Any, Any] = {}
         self.fingerprints: dict[Any, Any] = {}
+        # of adjacent elements in row-major order: the numbers of their rows
+        self.rows: dict[Any, int] = {}
 
     def expose(self) -> None:
         """Something wrote there that torch does not know of: nothing is remembered any more."""

@@ -16,6 +16,7 @@ import torch
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.statistics_text import SEPARATOR, StatisticsText
+from msprobe.capture.tensor_rows import TensorRows, pieces_of
 from msprobe.capture.torch import digest, private, remembered
 from msprobe.capture.torch.device_chunks import is_capturing
 from msprobe.capture.torch.device_statistics import (
@@ -37,6 +38,7 @@ from msprobe.capture.torch.statistics_info import (
     digest_key,
     keys,
     prefix,
+    row_key,
     unset,
 )
 from msprobe.capture.torch.statistics_unusual import ORDINARY, Unwrapped, fits, is_plain, unwrap
@@ -71,6 +73,7 @@ class _Share(NamedTuple):
     block: Any  # the elements of this tensor
     comparison: LateComparison | None = None  # tells whether they are still those that were read
     written: LateComparison | None = None  # tells whether memory that nobody had written has been
+    rows: dict[Any, int] | None = None  # rows by the elements, where these are adjacent and in row-major order
 
 
 class TensorStatistics:
@@ -111,6 +114,8 @@ class TensorStatistics:
         self._defer = defer
         self.text = StatisticsText(names)
         self._further = native.further_passes(self.text.needs)
+        #: The rows of this step's tensors; of no use for digests alone.
+        self.rows = TensorRows() if self._counted else None
         self._device = DeviceStatistics(self._high, self.text.needs)
         self._saves = saves
         self._reads = 0
@@ -146,6 +151,7 @@ class TensorStatistics:
                 exact=exact or saves or self._crc or self._xor or self._digest_all,
                 limit=MEMO_LIMIT,
                 fault=native.fault_of_memo,
+                rows=None if self.rows is None else self.rows.table,
             )
             # The method below, without a step through Python.
             self.describe = self.native_memo.describe  # type: ignore[method-assign]
@@ -221,7 +227,9 @@ class TensorStatistics:
                 if comparison is None or not isinstance(info, LateInfo):
                     return info
                 return self.late.add(info.again(self._absent().middle, comparison))
-            info = self._describe_unusual(tensor, _Share(known.blocks, block, comparison))
+            info = self._describe_unusual(
+                tensor, _Share(known.blocks, block, comparison, rows=known.rows if tensor.is_contiguous() else None)
+            )
             if remember and not (not may_be_passing(tensor) and remembered.is_shared(tensor)):
                 self._memory.keep(storage, known, tensor)
                 known.views[view] = info
@@ -319,7 +327,7 @@ class TensorStatistics:
         values = found.values
         stored = values if found.stored is None else found.stored
         late = values is not None and self._is_late(values)
-        known, place, comparison, written = share if share is not None else _Share({}, None)
+        known, place, comparison, written, rows = share if share is not None else _Share({}, None)
         numbers: Numbers | LateNumbers | None = None
         if values is not None and self._counted:
             try:
@@ -333,8 +341,11 @@ class TensorStatistics:
                 found.unsupported = f"torch has no statistics for {found.dtype} ({reason(error)})"
                 numbers = _UNREADABLE
         behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
+        row = None
+        if values is not None and not late and numbers is not _UNREADABLE:
+            row = self._row_of(found, values, rows, place)
         beginning = self._prefix(found.type_name, found.dtype, found.shape)
-        frame = Frame(beginning, found.requires_grad, keys(found.before), keys(behind))
+        frame = Frame(beginning, found.requires_grad, keys(found.before), keys(behind) + row_key(row))
         if stored is None or self._structure:
             return _finished(frame, self._absent())
         wants_digest = self._wants_digest(stored.dtype)
@@ -367,6 +378,30 @@ class TensorStatistics:
         flags = self._flags if values.dim() else self._flags | native.SCALAR
         pattern = native.pattern(tuple(values.shape), values.stride())
         return native.numbers(digest.address_of(values), pattern, known[1], flags, self._further, known[3])
+
+    def _row_of(self, whole: Unwrapped, values: torch.Tensor, known: dict[Any, int] | None, place: Any) -> int | None:
+        """The number of the row of a plain CPU tensor, the elements of ``whole``; ``known``: those of this step that it
+        may share. Of a sparse tensor none: other elements than those that are stored are zero.
+        """
+        rows = self.rows
+        if rows is None or not rows.on or not values.numel() or whole.sparse is not None:
+            return None
+        if any(key == "layout" for key, _ in whole.behind):
+            return None
+        found = None if known is None else known.get(place)
+        if found is not None:
+            return found
+        if values.is_complex():
+            values = torch.view_as_real(values)
+        kind = self._types.get(values.dtype)
+        if kind is not None and native.RowTable is not None:
+            found = rows.add_memory(digest.address_of(values), values.shape, values.stride(), kind[1], kind[3])
+        else:
+            flat = values.detach().reshape(-1)
+            found = rows.add_values(pieces_of(flat, digest.widened), flat.numel())
+        if known is not None:
+            known[place] = found
+        return found
 
     def _absent(self) -> Content:
         """What is written where there are no elements to read."""
@@ -457,6 +492,8 @@ class TensorStatistics:
         """Forget all tensors; to be called at the end of a step. Whose memory others know is remembered until it is
         gone, or :meth:`close`.
         """
+        if self.rows is not None:
+            self.rows.clear()
         if self.native_memo is not None:
             self.native_memo.clear(True)
         self._memory.clear(keep_exposed=True)

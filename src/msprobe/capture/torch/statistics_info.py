@@ -126,6 +126,11 @@ def digest_key(xxh3: bytes) -> bytes:
     return b',\n "digest": "%s"' % xxh3 if xxh3 else b""
 
 
+def row_key(row: int | None) -> bytes:
+    """The number of a row as it stands in a description."""
+    return b"" if row is None else b',\n "row": %d' % row
+
+
 class Frame(NamedTuple):
     """A description without its content."""
 

@@ -1,0 +1,197 @@
+"""Rows of tensors: what the C extension and numpy make of the same elements, against sums without rounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from msprobe.capture import native  # noqa: E402
+from msprobe.capture.tensor_rows import PIECE, TensorRows, pieces_of, row_of  # noqa: E402
+from msprobe.capture.torch.statistics import TensorStatistics  # noqa: E402
+from msprobe.store import row_format, row_signs  # noqa: E402
+from msprobe.store.rows import Row, Rows, distance  # noqa: E402
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+WHOLE = ("int8", "int16", "int32", "int64", "uint8", "bool")
+
+
+def read(data: bytes, folder: Path) -> list[Row]:
+    """The rows as a reader of the file finds them."""
+    path = folder / "dump_rows.bin"
+    path.write_bytes(row_format.header() + data)
+    rows = Rows(path)
+    try:
+        found = [rows.row(number) for number in range(len(rows))]
+    finally:
+        rows.close()
+    assert None not in found
+    return [row for row in found if row is not None]
+
+
+def rows_of(tensor: torch.Tensor, folder: Path) -> Iterator[tuple[str, Row]]:
+    """The row of a tensor by each way in which it can be made."""
+    statistics = TensorStatistics()
+    assert statistics.rows is not None
+    for way in ("memo", "python"):
+        statistics.rows.on = True
+        describe = statistics.describe if way == "memo" else statistics._describe_otherwise
+        assert b'"row": 0' in describe(tensor, False).text
+        ((first, data),) = statistics.rows.take()
+        assert first == 0
+        yield way, read(data, folder)[0]
+        statistics.rows.clear()
+    flat = tensor.detach().reshape(-1)
+    wide = flat.to(torch.float64) if flat.dtype != torch.float64 else flat
+    yield "numpy", read(row_of(pieces_of(wide.numpy(), lambda piece: piece), flat.numel()), folder)[0]
+
+
+def expected(tensor: torch.Tensor) -> tuple[Row, float]:
+    """The row by sums without rounding, and the norm of all that is in the sums."""
+    elements = [float(value) for value in tensor.detach().reshape(-1).to(torch.float64).tolist()]
+    kept = [value if abs(value) <= 1e18 else 0.0 for value in elements]
+    chosen = [value for value in elements if abs(value) <= 1e18]
+    block = row_format.block_of(len(kept))
+    squares = [math.fsum(value * value for value in kept[n * block : (n + 1) * block]) for n in range(8)]
+    signs = row_signs.signs(len(kept)).astype(float)
+    row = Row(
+        max=float(np.float32(max(chosen))) if chosen else math.nan,
+        min=float(np.float32(min(chosen))) if chosen else math.nan,
+        sum=math.fsum(kept),
+        squares=math.fsum(squares),
+        blocks=tuple(math.sqrt(one) for one in squares),
+        signed=tuple(math.fsum(sign * value for sign, value in zip(of_sum, kept, strict=True)) for of_sum in signs),
+        zero=elements.count(0.0),
+        left_out=len(elements) - len(chosen),
+    )
+    return row, math.fsum(abs(value) for value in kept)
+
+
+def assert_is(row: Row, right: Row, size: float, way: str) -> None:
+    near = 1e-13 * size + 1e-300
+    assert row.sum == pytest.approx(right.sum, rel=1e-12, abs=near), way
+    assert row.squares == pytest.approx(right.squares, rel=1e-12), way
+    # The smallest block is known as exactly as a double of all squares.
+    assert row.blocks == pytest.approx(right.blocks, rel=2e-7, abs=3e-8 * right.norm), way
+    assert row.signed == pytest.approx(right.signed, rel=1e-12, abs=near), way
+    assert (row.zero, row.left_out) == (right.zero, right.left_out), way
+    assert (row.max, row.min) == pytest.approx((right.max, right.min), nan_ok=True, rel=0), way
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> torch.Tensor:
+    dtype = getattr(torch, draw(st.sampled_from(FLOATS + WHOLE)))
+    shape = draw(st.lists(st.integers(1, 9), max_size=4))
+    if draw(st.integers(0, 9)) == 0:
+        shape = [draw(st.integers(500, 6000))]
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 1 << 30)))
+    values = torch.randn(shape, generator=generator, dtype=torch.float64) * draw(st.sampled_from((1e-3, 1.0, 90.0)))
+    for special in draw(st.lists(st.sampled_from((0.0, math.nan, math.inf, -math.inf, -3e38, 1e18)), max_size=4)):
+        if dtype.is_floating_point and values.numel():
+            values.reshape(-1)[draw(st.integers(0, values.numel() - 1))] = special
+    found = values.to(dtype)
+    form = draw(st.sampled_from(("as it is", "permuted", "every second", "expanded")))
+    if form == "permuted" and found.dim() > 1:
+        found = found.permute(draw(st.permutations(range(found.dim()))))
+    elif form == "every second" and found.dim():
+        found = found[..., ::2]
+    elif form == "expanded":
+        found = found.expand(3, *found.shape)
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(tensors())
+def test_all_ways_agree_with_sums_without_rounding(tmp_path_factory: pytest.TempPathFactory, tensor: object) -> None:
+    assert isinstance(tensor, torch.Tensor)
+    folder = tmp_path_factory.getbasetemp()
+    right, size = expected(tensor)
+    for way, row in rows_of(tensor, folder):
+        assert_is(row, right, size, way)
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 63, 64, 65, 511, 512, 513, 2047, 2048, 2049, 5000])
+def test_every_count_around_the_pieces_of_the_kernels(tmp_path: Path, count: int) -> None:
+    tensor = torch.linspace(-3, 5, count, dtype=torch.float32)
+    right, size = expected(tensor)
+    for way, row in rows_of(tensor, tmp_path):
+        assert_is(row, right, size, way)
+
+
+def test_pieces_of_numpy_are_the_whole(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).standard_normal(PIECE + 777)
+    tensor = torch.from_numpy(values)
+    statistics = TensorStatistics()
+    assert statistics.rows is not None
+    statistics.rows.on = True
+    statistics.describe(tensor, False)
+    ((_, data),) = statistics.rows.take()
+    one, other = read(data + row_of(pieces_of(values, lambda piece: piece), len(values)), tmp_path)
+    assert one.signed == pytest.approx(other.signed, rel=1e-11, abs=1e-9)
+    assert (one.sum, one.squares) == pytest.approx((other.sum, other.squares), rel=1e-12)
+    assert one.blocks == pytest.approx(other.blocks, rel=4e-7)
+
+
+@pytest.mark.skipif(native.RowTable is None, reason="the C extension is not built")
+@pytest.mark.parametrize("kernels", ["baseline", "avx2", "avx512"])
+def test_all_instruction_sets_make_the_same_row(kernels: str) -> None:
+    from msprobe.capture import _native
+
+    generator = torch.Generator().manual_seed(0)
+    tensor = torch.randn(3001, generator=generator)
+    found = []
+    for name in ("baseline", kernels):
+        if not _native.choose_kernels(name):
+            pytest.skip(f"this machine has no {name}")
+        table = TensorRows()
+        for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int32):
+            values = (10 * tensor).to(dtype)
+            kind = native.KINDS[str(dtype).removeprefix("torch.")]
+            table.add_memory(values.data_ptr(), values.shape, values.stride(), kind, None)
+        found.append(table.take())
+    for best in ("avx512", "avx2", "baseline"):
+        if _native.choose_kernels(best):
+            break
+    assert found[0] == found[1]
+
+
+def test_differences_of_one_part_in_ten_million_are_measured(tmp_path: Path) -> None:
+    """The estimate of the distance is unbiased and good to about a quarter, however small the difference."""
+    generator = torch.Generator().manual_seed(3)
+    one = torch.randn(100_000, generator=generator)
+    other = one + 1e-7 * torch.randn(100_000, generator=generator)
+    rows = TensorRows()
+    for tensor in (one, other):
+        rows.add_values(pieces_of(tensor.double().numpy(), lambda piece: piece), tensor.numel())
+    ((_, data),) = rows.take()
+    true = float((one.double() - other.double()).norm())
+    assert distance(*read(data, tmp_path)) == pytest.approx(true, rel=0.8)
+
+
+@pytest.mark.parametrize("form", ["spread", "one column", "one row", "a corner"])
+def test_the_estimate_is_unbiased_wherever_the_difference_lies(form: str) -> None:
+    """The squares of the sums' differences, on average over many differences, are the squared distance."""
+    generator = np.random.default_rng(5)
+    signs = row_signs.signs(64 * 128).astype(float)
+    ratios = []
+    for _ in range(300):
+        difference = np.zeros((64, 128))
+        place = {
+            "spread": np.s_[:],
+            "one column": np.s_[:, generator.integers(128)],
+            "one row": np.s_[generator.integers(64)],
+            "a corner": np.s_[:8, :8],
+        }[form]
+        difference[place] = generator.standard_normal(difference[place].shape)
+        sums = signs @ difference.reshape(-1)
+        ratios.append((sums**2).mean() / (difference**2).sum())
+    assert np.mean(ratios) == pytest.approx(1, abs=0.2)
+    # At most one in thirty is below a third of the true distance.
+    assert np.mean(np.array(ratios) < 1 / 9) < 1 / 30
