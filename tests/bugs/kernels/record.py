@@ -1,8 +1,8 @@
 """Recordings of the bench, kept in a folder: one of each device, and of each device with a fault.
 
 A recording is the dump of one step (the third of its training; the first two are computed as torch does, so all begin
-with the same weights), with statistics, as a user would have it. Beside it stand the digest of every tensor, from which
-the truth is found, and the rows of numbers from which the measuring judge reads.
+with the same weights), with statistics, as a user would have it. Beside it stand the digests of all tensors, from which
+the truth is found.
 """
 
 from __future__ import annotations
@@ -110,7 +110,6 @@ def source_digest() -> str:
     here = Path(__file__).parent
     source = here.parents[2] / "src" / "msprobe"
     files = [here / f"{name}.py" for name in ("networks", "variants", "operators", "device", "record", "whole")]
-    files += [source / "diagnose" / "measured" / "rows.py"]
     for folder in ("capture", "store"):
         files += sorted(path for path in (source / folder).rglob("*.*") if path.suffix in (".py", ".c", ".h"))
     for path in files:

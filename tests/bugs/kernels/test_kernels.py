@@ -1,4 +1,4 @@
-"""The bench itself, on the smallest of its networks: its devices lie below the recorder, and its truth is what it says."""
+"""The bench itself, on the smallest of its networks: its devices lie below the recorder, and its truth holds."""
 
 from __future__ import annotations
 

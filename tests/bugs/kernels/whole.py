@@ -1,4 +1,4 @@
-"""From a recording with whole tensors to one with statistics, and beside it a digest and a row for each tensor."""
+"""From a recording with whole tensors to one with statistics, and beside it a digest of each tensor."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from msprobe.capture.memory import Memory, TensorValues
 from msprobe.capture.sinks import DumpFolder, StepSink
 from msprobe.config.settings import Settings
-from msprobe.diagnose.measured.rows import FIELDS, Row, row_of
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
@@ -50,15 +47,13 @@ class _Values:
 
 
 def summarise(place: Path, values: Mapping[str, TensorValues]) -> None:
-    """Make the dump in ``place`` one with statistics, and write ``tensors.json`` and ``rows.npy`` beside it.
-    ``values``: its tensors by the names of their files.
+    """Make the dump in ``place`` one with statistics, and write ``tensors.json`` beside it. ``values``: its tensors by
+    the names of their files.
     """
     (part,) = [open_dump(place / "dump").part()]
     keys: list[Key] = []
     digests: list[str] = []
-    rows: list[Any] = []
     known: dict[int, int] = {}
-    of_digest: dict[str, int] = {}
     numbers: list[int] = []
     timeline = Timeline(part, one_by_one=True)
     for event in timeline:
@@ -67,31 +62,19 @@ def summarise(place: Path, values: Mapping[str, TensorValues]) -> None:
             if whole is None:
                 continue
             if id(whole) not in known:
-                digest = f"{leaf['dtype']}{hashlib.blake2b(whole.data, digest_size=12).hexdigest()}"
-                if digest not in of_digest:
-                    of_digest[digest] = len(rows)
-                    digests.append(digest)
-                    rows.append(row_of(_array(whole)))
-                known[id(whole)] = of_digest[digest]
+                known[id(whole)] = len(digests)
+                digests.append(f"{leaf['dtype']}{hashlib.blake2b(whole.data, digest_size=12).hexdigest()}")
             keys.append((event.name, name))
             numbers.append(known[id(whole)])
     folder = part.folder
     timeline.close()
     part.close()
     (place / "tensors.json").write_text(json.dumps({"keys": keys, "numbers": numbers, "digests": digests}))
-    np.save(place / "rows.npy", np.array(rows, dtype=np.float64).reshape(len(rows), len(FIELDS)))
     path = folder / "dump.json"
     content = json.loads(path.read_text())
     content["task"] = "statistics"
     _forget_files(content["data"])
     path.write_text(json.dumps(content))
-
-
-def _array(values: TensorValues) -> Any:
-    found = values.array()
-    if values.dtype == "bfloat16":
-        return (found.astype(np.uint32) << 16).view(np.float32)
-    return found
 
 
 def _forget_files(value: Any) -> None:
@@ -106,21 +89,16 @@ def _forget_files(value: Any) -> None:
 
 @dataclass(frozen=True)
 class Tensors:
-    """The digest and the row of each tensor of a recording."""
+    """The digest of each tensor of a recording."""
 
     digests: dict[Key, str]
-    rows: dict[Key, Row]
 
     @classmethod
     def read(cls, place: Path) -> Tensors:
         """Those beside the dump in ``place``."""
         found = json.loads((place / "tensors.json").read_text())
         keys = [(name, slot) for name, slot in found["keys"]]
-        rows = [Row.read(one) for one in np.load(place / "rows.npy")]
-        return cls(
-            {key: found["digests"][number] for key, number in zip(keys, found["numbers"], strict=True)},
-            {key: rows[number] for key, number in zip(keys, found["numbers"], strict=True)},
-        )
+        return cls({key: found["digests"][number] for key, number in zip(keys, found["numbers"], strict=True)})
 
 
 def part_of(place: Path) -> DumpPart:

@@ -6,12 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from msprobe.diagnose.measured.rows import Row
+from msprobe.store.rows import BLOCKS, Row, distance
 
 #: ``exact``: all numbers are the same, or the tensors cannot hold the same. ``estimate``: the root mean square is known
 #: but for a factor (the signed sums are eight draws: a quarter, one deviation of the root of a chi-square of eight).
 #: ``lower``: the tensors differ in what is in no sum. ``unknown``: a side has no row, or another number of elements.
 Kind = Literal["exact", "estimate", "lower", "unknown"]
+
+#: Blocks of a row are so many elements, or a multiple of that (:class:`msprobe.store.rows.Row`).
+BLOCK_PIECE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +45,29 @@ class Deviation:
 UNKNOWN = Deviation("unknown")
 
 
-def between(one: Row | None, other: Row | None) -> Deviation:
-    """How far two tensors are apart."""
-    if one is None or other is None or one.count != other.count:
+def between(one: Row | None, other: Row | None, count: int) -> Deviation:
+    """How far two tensors of ``count`` elements are apart."""
+    if one is None or other is None or math.isnan(one.signed[0]) or math.isnan(other.signed[0]):
         return UNKNOWN
-    norm, largest = max(one.norm, other.norm), max(one.largest, other.largest)
-    least = min(one.least, other.least)
+    summed = max(count - max(one.left_out, other.left_out), 0)
+    norm = max(one.norm, other.norm)
+    largest, least = (0.0, 0.0) if not summed else (max(one.max, other.max), min(one.min, other.min))
+    blocks = [(size, a, b) for size, a, b in zip(_sizes(count), one.blocks, other.blocks, strict=True) if size]
+    parts = math.fsum(max(a, b) ** 4 / size for size, a, b in blocks)
+    alike = min(norm**4 / parts, float(summed)) if parts else float(summed)
     if one == other:
-        return Deviation("exact", 0.0, 0.0, norm, one.summed, largest, least)
+        return Deviation("exact", 0.0, 0.0, norm, summed, largest, least, alike)
     if one.left_out != other.left_out:
-        return Deviation("lower", math.inf, math.inf, norm, one.count, largest, least)
-    count = max(one.summed, 1)
-    distance = _rms([a - b for a, b in zip(one.signed, other.signed, strict=True)])
-    differences = [one.norm - other.norm, (one.total - other.total) / math.sqrt(count)]
-    differences += [math.sqrt(a) - math.sqrt(b) for a, b in zip(one.blocks, other.blocks, strict=True)]
-    whole, parts = math.fsum(one.blocks), math.fsum(block * block for block in one.blocks)
-    alike = count * whole * whole / (len(one.blocks) * parts) if parts else float(count)
-    return Deviation("estimate", distance, _rms(differences), norm, count, largest, least, alike)
+        return Deviation("lower", math.inf, math.inf, norm, summed, largest, least, alike)
+    differences = [one.norm - other.norm, (one.sum - other.sum) / math.sqrt(max(summed, 1))]
+    differences += [a - b for _, a, b in blocks]
+    return Deviation("estimate", distance(one, other), _rms(differences), norm, summed, largest, least, alike)
+
+
+def _sizes(count: int) -> list[int]:
+    """How many elements each block of a row has."""
+    size = BLOCK_PIECE * math.ceil(count / (BLOCK_PIECE * BLOCKS))
+    return [max(0, min(size, count - number * size)) for number in range(BLOCKS)]
 
 
 def _rms(values: list[float]) -> float:

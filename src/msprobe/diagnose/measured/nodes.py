@@ -11,21 +11,22 @@ from msprobe.compare.entry_names import operation
 from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured import scales
-from msprobe.diagnose.measured.deviation import Deviation, between
-from msprobe.diagnose.measured.rows import Row
+from msprobe.diagnose.measured.deviation import UNKNOWN, Deviation, between
 from msprobe.diagnose.one_step import Paired
 from msprobe.diagnose.pairing.slots import answering_slots
+from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance.effective import kind_of
 from msprobe.diagnose.tolerance.units import common_unit
+from msprobe.store.rows import Row
 
-#: The row of a tensor: of a record, of a slot of ``in``, ``out`` or ``parameters``.
-Rows = Callable[[Event, str, str, Any], "Row | None"]
+#: The row of a tensor, from what a record says of it.
+Rows = Callable[[Any], "Row | None"]
 #: What TF32 keeps of a mantissa is this much.
 TF32 = 2.0**-10
 _SINGLE = 2.0**-22
-#: How far two results are apart that are both rounded once, in units (the distance of 1 to the next number): each is off
-#: by a number between half a unit and minus that, root mean square 1 / sqrt(12), over a mantissa m between 1 and 2, of
+#: How far two results are apart that are both rounded once, in units (the distance of 1 to the next number): each is
+#: off by a number between half a unit and minus that, root mean square 1 / sqrt(12), over a mantissa m between 1 and 2, of
 #: which as many lie between m and m * c anywhere: the mean of 1 / m**2 is 3 / (8 ln 2). sqrt(2 / 12 * 3 / (8 ln 2)).
 ROUNDED_ONCE = 0.3003
 #: Kernels compute in single precision: of half types the result alone is rounded to the type, in single precision all
@@ -106,7 +107,7 @@ def nodes(paired: Paired, candidate: Rows, reference: Rows) -> Iterator[Node]:
 
 def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, reference: Rows) -> Node:
     (inputs, others), (outputs, results) = answering_slots(event, partner, paired.crossing)
-    pairs = list(_pairs(event, partner, "in", inputs, others, candidate, reference))
+    pairs = list(_pairs(inputs, others, candidate, reference))
     name = operation(event.stem)
     direction = "backward" if event.direction == "backward" else "forward"
     types = [leaf["dtype"] for leaf, _ in pairs]
@@ -114,9 +115,9 @@ def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, referen
         forward, its = paired.pairing.candidate.forward_of(event), paired.pairing.reference.forward_of(partner)
         if forward is not None and its is not None:
             (given, theirs), (made, their) = answering_slots(forward, its, paired.crossing)
-            pairs += _pairs(forward, its, "in", given, theirs, candidate, reference)
-            pairs += _pairs(forward, its, "out", made, their, candidate, reference)
-    made_pairs = list(_pairs(event, partner, "out", outputs, results, candidate, reference))
+            pairs += _pairs(given, theirs, candidate, reference)
+            pairs += _pairs(made, their, candidate, reference)
+    made_pairs = list(_pairs(outputs, results, candidate, reference))
     types += [leaf["dtype"] for leaf, _ in made_pairs]
     unit = max(map(epsilon_of, types), default=0.0)
     floating = [found for leaf, found in pairs if epsilon_of(leaf["dtype"])]
@@ -186,21 +187,14 @@ def _tensors(slots: list[Slot]) -> list[Slot]:
     return [(slot, leaf) for slot, leaf in slots if is_tensor(leaf)]
 
 
-def _pairs(
-    event: Event, partner: Event, side: str, slots: list[Slot], others: list[Slot], candidate: Rows, reference: Rows
-) -> Iterator[tuple[Any, Deviation]]:
+def _pairs(slots: list[Slot], others: list[Slot], candidate: Rows, reference: Rows) -> Iterator[tuple[Any, Deviation]]:
     theirs = dict(_tensors(others))
     for slot, leaf in _tensors(slots):
         other = theirs.get(slot)
-        if other is None:
-            yield leaf, between(None, None)
+        if other is None or numel(leaf) != numel(other):
+            yield leaf, UNKNOWN
         else:
-            yield leaf, between(candidate(event, side, slot, leaf), reference(partner, side, slot, other))
-
-
-def is_whole(leaf: Any) -> bool:
-    """True for whole numbers and truth values."""
-    return not epsilon_of(str(leaf["dtype"]))
+            yield leaf, between(candidate(leaf), reference(other), numel(leaf))
 
 
 FAMILIES: tuple[tuple[str, frozenset[str]], ...] = (

@@ -89,8 +89,8 @@ def units_of_rounding(operation: str, given: Sequence[Deviation]) -> float:
 
 
 def rounded_alone(operation: str, result: Deviation, given: Sequence[Deviation]) -> int:
-    """How many elements of a result are rounded by themselves. What a norm subtracts and divides by is rounded once for a
-    row, or for a channel: of the weight's size or as many as the result has times that, whichever are fewer.
+    """How many elements of a result are rounded by themselves. What a norm subtracts and divides by is rounded once for
+    a row, or for a channel: of the weight's size or as many as the result has times that, whichever are fewer.
     """
     whole = max(int(result.alike), 1)
     if operation not in operators.CENTRING and not operation.endswith("_norm"):
