@@ -19,11 +19,11 @@ import time
 import warnings
 from pathlib import Path
 
-from .judges import Judge, Score, today
+from .judges import Judge, Measured, Score, today
 from .networks import NETWORKS, PRECISIONS
 from .recordings import every_pair
 
-JUDGES: dict[str, Judge] = {"today": today}
+JUDGES = ("today", "measured")
 
 
 def main() -> None:
@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--networks", default=",".join(NETWORKS), help="some of " + ", ".join(NETWORKS))
     parser.add_argument("--judge", choices=JUDGES, default="today", help="whose answers are scored")
     parser.add_argument("--keep", type=Path, help="folder where recordings are kept (a temporary one)")
+    parser.add_argument("--margins", action="store_true", help="print the healthy calls nearest to their limits, too")
     parser.add_argument("--each", action="store_true", help="print each answer, too")
     chosen = parser.parse_args()
     logging.disable(logging.INFO)
@@ -41,14 +42,17 @@ def main() -> None:
         print("| precision | detected | first exactly | healthy accused | calls not judged |\n|---|---|---|---|---|")
         for precision in chosen.precision.split(","):
             score, begin = Score(), time.perf_counter()
+            judge: Judge = today if chosen.judge == "today" else Measured(precision, cache)
             for network in chosen.networks.split(","):
                 for pair in every_pair(network, precision, cache):
-                    answer = JUDGES[chosen.judge](pair)
+                    answer = judge(pair)
                     word = score.add(pair, answer)
                     if chosen.each:
                         truth = pair.truth.entry if pair.truth else ""
                         print(f"{word:9}{pair.id}: {answer.first} / {truth}", flush=True)
             print(f"| {precision} | {score.row()} |", flush=True)
+            if chosen.margins and isinstance(judge, Measured):
+                print("\n".join(judge.margins()), flush=True)
             print(f"{precision}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
 
 

@@ -14,6 +14,7 @@ from msprobe.diagnose.measured import scales
 from msprobe.diagnose.measured.deviation import UNKNOWN, Deviation, between
 from msprobe.diagnose.one_step import Paired
 from msprobe.diagnose.pairing.slots import answering_slots
+from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance.effective import kind_of
@@ -24,14 +25,15 @@ from msprobe.store.rows import Row
 Rows = Callable[[Any], "Row | None"]
 #: What TF32 keeps of a mantissa is this much.
 TF32 = 2.0**-10
-_SINGLE = 2.0**-22
+#: Types that are no coarser than this are of single precision.
+SINGLE = 2.0**-22
 #: How far two results are apart that are both rounded once, in units (the distance of 1 to the next number): each is
-#: off by a number between half a unit and minus that, root mean square 1 / sqrt(12), over a mantissa m between 1 and 2, of
-#: which as many lie between m and m * c anywhere: the mean of 1 / m**2 is 3 / (8 ln 2). sqrt(2 / 12 * 3 / (8 ln 2)).
+#: off by a number between half a unit and minus that, root mean square 1 / sqrt(12), over a mantissa m between 1 and 2,
+#: of which as many lie between m and m * c anywhere: the mean of 1 / m**2 is 3 / (8 ln 2). sqrt(2 / 12 * 3 / (8 ln 2)).
 ROUNDED_ONCE = 0.3003
 #: Kernels compute in single precision: of half types the result alone is rounded to the type, in single precision all
-#: that is inside, too. Taken for eleven roundings, 0.3003 * sqrt(11), which makes it one unit.
-ROUNDED_INSIDE = 1.0
+#: that is inside, too, and elements that share terms share these errors. Taken for 44 roundings, 0.3003 * sqrt(44).
+ROUNDED_INSIDE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Node:
     """A call of both sides. ``unit``: of the coarsest floating type among arguments and results. ``excused``: why its
-    results say nothing, in a word; empty if they do.
+    results say nothing, in a word; empty if they do. Another argument, or whole numbers that differ, are facts, which
+    others name.
     """
 
     event: Event
@@ -73,14 +76,14 @@ class Node:
         """How many bits its results are further apart than its arguments and a unit of rounding, at the worst: by the
         estimated distance, and by what is coherent. Minus infinity where nothing differs.
         """
-        unit = max(self.unit, product_unit) if self.is_product and self.unit <= _SINGLE else self.unit
+        unit = max(self.unit, product_unit) if self.is_product and self.unit <= SINGLE else self.unit
         worst = coherent = -math.inf
         # A part of a tensor has sums of its own, and no larger distance.
         is_moved = self.direction == "forward" and self.operation in operators.MOVES
         for one in self.results:
             if one.is_bad:
                 return math.inf, math.inf
-            floor = (ROUNDED_INSIDE if unit <= _SINGLE else ROUNDED_ONCE) * unit * one.units
+            floor = (ROUNDED_INSIDE if unit <= SINGLE else ROUNDED_ONCE) * unit * one.units
             if one.distance:
                 worst = max(worst, math.log2(one.distance / math.hypot(one.given, floor)))
             if one.coherent and not is_moved:
@@ -90,9 +93,9 @@ class Node:
         return worst, coherent
 
 
-def nodes(paired: Paired, candidate: Rows, reference: Rows) -> Iterator[Node]:
+def nodes(paired: Paired, candidate: Rows, reference: Rows, is_alone: bool) -> Iterator[Node]:
     """All calls that both sides made, in the candidate's order of execution. What a module or an optimizer consists of
-    stands for it.
+    stands for it. ``is_alone``: there is one rank, so that what a collective gives comes from what it is given.
     """
     pairing = paired.pairing
     of_run = max(map(common_unit, (pairing.candidate, pairing.reference)))
@@ -101,6 +104,8 @@ def nodes(paired: Paired, candidate: Rows, reference: Rows) -> Iterator[Node]:
         if partner is None or not event.is_call or event.direction == "gradient":
             continue
         found = _node(paired, event, partner, candidate, reference)
+        if event.is_collective and not is_alone:
+            found = replace(found, excused="ranks")
         # Autocast lets them compute in half types though they take and give single precision.
         yield replace(found, unit=max(found.unit, of_run)) if found.operation in operators.RECURRENT else found
 
@@ -111,7 +116,9 @@ def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, referen
     name = operation(event.stem)
     direction = "backward" if event.direction == "backward" else "forward"
     types = [leaf["dtype"] for leaf, _ in pairs]
+    forward_event = event
     if direction == "backward":
+        forward_event = paired.pairing.candidate.forward_of(event) or event
         forward, its = paired.pairing.candidate.forward_of(event), paired.pairing.reference.forward_of(partner)
         if forward is not None and its is not None:
             (given, theirs), (made, their) = answering_slots(forward, its, paired.crossing)
@@ -123,10 +130,12 @@ def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, referen
     floating = [found for leaf, found in pairs if epsilon_of(leaf["dtype"])]
     whole = [found for leaf, found in pairs if not epsilon_of(leaf["dtype"])]
     excused = ""
-    if any(found.kind != "exact" for found in whole):
-        excused = "whole numbers"
-    elif any(found.kind == "unknown" for found in floating):
+    if is_random(forward_event) or operation(event.stem) in operators.UNSET:
+        excused = "random"
+    elif _plain(inputs) != _plain(others) or any(found.kind == "unknown" for found in floating):
         excused = "arguments"
+    elif any(found.kind != "exact" for found in whole):
+        excused = "whole numbers"
     found_results = []
     for slot, (leaf, deviation) in zip([slot for slot, _ in _tensors(outputs)], made_pairs, strict=False):
         if not epsilon_of(leaf["dtype"]):
@@ -134,11 +143,11 @@ def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, referen
         if deviation.kind == "unknown":
             excused = excused or "results"
             continue
-        found_results.append(_result(name, direction, slot, deviation, floating))
+        found_results.append(_result(name, direction, slot, deviation, floating, unit))
     return Node(event, name, direction, unit, tuple(found_results), kind_of(event) is not None, excused)
 
 
-def _result(name: str, direction: str, slot: str, made: Deviation, floating: list[Deviation]) -> Result:
+def _result(name: str, direction: str, slot: str, made: Deviation, floating: list[Deviation], unit: float) -> Result:
     scale = scales.of_result(name, direction, made, floating)
     given = coherent = 0.0
     bad_input = False
@@ -162,7 +171,7 @@ def _result(name: str, direction: str, slot: str, made: Deviation, floating: lis
         math.sqrt(coherent),
         made.count,
         bad,
-        max(1.0, scales.units_of_rounding(name, floating)),
+        max(1.0, scales.units_of_rounding(name, made, floating, unit <= SINGLE)),
         scales.rounded_alone(name, made, floating),
         made.alike,
     )
@@ -175,12 +184,17 @@ def product_unit(found: Iterable[Node]) -> float:
     clean = [
         one.distance
         for node in found
-        if node.is_product and not node.excused and 0.0 < node.unit <= _SINGLE
+        if node.is_product and not node.excused and 0.0 < node.unit <= SINGLE
         for one in node.results
         if one.given < TF32 / 16
     ]
     apart = [one for one in clean if TF32 / 16 <= one <= 2 * TF32]
     return TF32 if len(apart) * 4 >= max(len(clean), 1) else 0.0
+
+
+def _plain(slots: list[Slot]) -> dict[str, Any]:
+    """What is no tensor, and where tensors are."""
+    return {slot: None if is_tensor(leaf) else leaf for slot, leaf in slots}
 
 
 def _tensors(slots: list[Slot]) -> list[Slot]:

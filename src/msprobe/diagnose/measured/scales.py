@@ -30,6 +30,8 @@ CHOOSE_ELEMENTS = frozenset(
     hardtanh l1_loss
     """.split()
 )
+#: The root mean square of rounding once, in units: half of the square of ``nodes.ROUNDED_ONCE``, which is of two sides.
+_ROUNDED = 0.2123
 #: Arguments and result are in one unit.
 TERMS = operators.SUMS | frozenset(
     "add sub rsub lerp cumsum diff cat stack hstack vstack dstack index_add scatter_add".split()
@@ -78,11 +80,17 @@ def of_argument(
     return argument.norm
 
 
-def units_of_rounding(operation: str, given: Sequence[Deviation]) -> float:
-    """How many units of the result rounding the arguments makes: of an exponent or an angle as many as its size, which
-    is that of the largest, as smaller exponents weigh less, and where that is less, of all.
+def units_of_rounding(operation: str, result: Deviation, given: Sequence[Deviation], is_single: bool) -> float:
+    """How many units of the result rounding makes: of an exponent or an angle as many as its size, which is that of the
+    largest, as smaller exponents weigh less, and where that is less, of all. Of a sum that is kept in its own type
+    (``is_single``: half types are summed in single precision) each of its additions rounds: as partial sums grow
+    evenly, as if a third of them had the size of the whole.
     """
-    if operation not in EXPONENTS or not given:
+    if not given:
+        return 1.0
+    if operation in operators.SUMS | operators.NORMS and is_single and result.count:
+        return _ROUNDED * math.sqrt(max(given[0].count / result.count, 1.0) / 3.0)
+    if operation not in EXPONENTS:
         return 1.0
     sizes = [min(one.norm / math.sqrt(max(one.count, 1)), max(1.0, abs(one.largest))) for one in given]
     return max(sizes)
