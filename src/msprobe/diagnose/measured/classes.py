@@ -1,0 +1,86 @@
+"""What healthy devices show of each class of calls: a table that is measured, and made again by the command it names.
+
+A class is an operator in a direction, in single precision or in a half type. An operator that is not in the table has
+the class of its family, or none, and then nothing is taken off.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from msprobe.diagnose.measured.nodes import SINGLE, Node, family_of
+from msprobe.foreign.json_text import parse_json
+
+_FILE = Path(__file__).with_name("classes.json")
+
+#: The usual excess of a class, in bits: of the distance, and of what is coherent.
+Usual = tuple[float, float]
+_NONE: Usual = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """``of_operators``, ``of_families``: by ``linear forward half``."""
+
+    of_operators: Mapping[str, Usual]
+    of_families: Mapping[str, Usual]
+
+    def usual(self, node: Node) -> Usual:
+        """What is usual of a call; never less than nothing. That a class is closer than its arguments depends on which
+        of them weigh most, which differs from network to network.
+        """
+        found = self.of_operators.get(_name(node.operation, node))
+        if found is None:
+            found = self.of_families.get(_name(family_of(node.operation), node), _NONE)
+        return max(found[0], 0.0), max(found[1], 0.0)
+
+    def is_known(self, node: Node) -> bool:
+        """True if the operator, or its family, was measured."""
+        name = _name(family_of(node.operation), node)
+        return _name(node.operation, node) in self.of_operators or name in self.of_families
+
+    def json(self) -> dict[str, Any]:
+        """The content of a table file, but for what made it."""
+        return {
+            "operators": {name: [round(one, 2) for one in usual] for name, usual in sorted(self.of_operators.items())},
+            "families": {name: [round(one, 2) for one in usual] for name, usual in sorted(self.of_families.items())},
+        }
+
+
+def measured(steps: Iterable[tuple[list[Node], float]]) -> Classes:
+    """The table of healthy pairs: of each the calls, and the unit of its products. Of a class it is the median."""
+    operators: dict[str, list[Usual]] = {}
+    families: dict[str, list[Usual]] = {}
+    for found, unit in steps:
+        for node in found:
+            excess = node.excess(unit)
+            if node.excused or not math.isfinite(excess[0]):
+                continue
+            operators.setdefault(_name(node.operation, node), []).append(excess)
+            if family := family_of(node.operation):
+                families.setdefault(_name(family, node), []).append(excess)
+    return Classes(*({name: _median(one) for name, one in table.items()} for table in (operators, families)))
+
+
+@lru_cache(1)
+def shipped() -> Classes:
+    """The table that comes with this version."""
+    content: Any = parse_json(_FILE.read_bytes(), _FILE)
+    return Classes(
+        *({name: (usual[0], usual[1]) for name, usual in content[key].items()} for key in ("operators", "families"))
+    )
+
+
+def _name(of: str, node: Node) -> str:
+    return f"{of} {node.direction} {'single' if node.unit <= SINGLE else 'half'}"
+
+
+def _median(found: list[Usual]) -> Usual:
+    coherent = [one for _, one in found if math.isfinite(one)]
+    return statistics.median(one for one, _ in found), statistics.median(coherent) if coherent else 0.0

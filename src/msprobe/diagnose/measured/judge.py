@@ -1,0 +1,86 @@
+"""The first call, in the order of execution, that is further apart than its arguments and what healthy devices show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msprobe.diagnose.measured.classes import Classes, shipped
+from msprobe.diagnose.measured.nodes import ROUNDED_ONCE, Node, nodes, product_unit
+from msprobe.diagnose.one_step import Paired
+
+#: In bits: the distance of a result may be so much beyond its class, and what is coherent in it. Of healthy devices the
+#: most is found by ``python -m tests.bugs.kernels.run --judge measured --margins``: docs/figures.md has them.
+LIMITS = (2.25, 2.5)
+#: Where a result may be apart by more than this share of its norm, nothing can be said of it.
+_BLIND = 0.5
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """A call whose results are ``distance`` and ``coherent`` bits beyond what its class has, of which the larger in
+    relation to its limit counts.
+    """
+
+    node: Node
+    distance: float
+    coherent: float
+
+    @property
+    def beyond(self) -> float:
+        """How many bits it is beyond the limits."""
+        return max(self.distance - LIMITS[0], self.coherent - LIMITS[1])
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """``first``: the first call that is not explained. ``calls``: how many there are with results that are numbers;
+    ``not_judged``: of these, those that nothing can be said of, because rows are missing, whole numbers that they take
+    differ, or what they are given differs by so much that anything may come out.
+    """
+
+    first: Unexplained | None
+    calls: int
+    not_judged: int
+
+
+def judge_step(paired: Paired, is_alone: bool, classes: Classes | None = None) -> Judgement:
+    """Judge the pairs of one step by the rows of both dumps. ``is_alone``: the runs have one rank. ``classes``: of this
+    version, if none are given.
+    """
+    rows = paired.pairing.candidate.part.rows.of, paired.pairing.reference.part.rows.of
+    return judge_nodes(list(nodes(paired, *rows, is_alone)), classes or shipped())
+
+
+def judge_nodes(found: Sequence[Node], classes: Classes) -> Judgement:
+    """Judge calls in the order of execution."""
+    unit = product_unit(found)
+    first: Unexplained | None = None
+    calls = not_judged = 0
+    for node in found:
+        if not node.results and not node.excused:
+            continue
+        calls += 1
+        if node.excused or _is_blind(node):
+            not_judged += 1
+            continue
+        if first is None:
+            one = beyond_class(node, unit, classes)
+            first = one if one.beyond > 0.0 else None
+    return Judgement(first, calls, not_judged)
+
+
+def beyond_class(node: Node, unit: float, classes: Classes) -> Unexplained:
+    """How far a call is beyond its class. ``unit``: of products in single precision (0: that of their type)."""
+    (distance, coherent), usual = node.excess(unit), classes.usual(node)
+    return Unexplained(node, distance - usual[0], coherent - usual[1])
+
+
+def _is_blind(node: Node) -> bool:
+    """True if all results may be apart by half of their norm: no relative distance says anything then."""
+    factor = 2.0 ** LIMITS[0]
+    return all(
+        factor * math.hypot(one.given, ROUNDED_ONCE * node.unit * one.units) > _BLIND and not one.is_bad
+        for one in node.results
+    )

@@ -1,0 +1,61 @@
+"""Score a judge on wrong kernels behind other kernels.
+
+    python -m tests.bugs.kernels.run [--precision float32,bfloat16] [--networks decoder] [--keep DIR] [--judge today]
+
+Prints, for each precision, how many wrong kernels are detected, how many of them are named first exactly (the record
+whose result differs first from the same device without the fault), how many healthy devices are said to diverge, and
+how many calls the judge could not judge. ``--each`` prints an answer a line, ``--keep`` keeps the recordings for the
+next time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+from .judges import Judge, Measured, Score, today
+from .networks import NETWORKS, PRECISIONS
+from .recordings import every_pair
+
+JUDGES = ("today", "measured")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Score a judge on wrong kernels behind other kernels.")
+    parser.add_argument("--precision", default=",".join(PRECISIONS), help="some of " + ", ".join(PRECISIONS))
+    parser.add_argument("--networks", default=",".join(NETWORKS), help="some of " + ", ".join(NETWORKS))
+    parser.add_argument("--judge", choices=JUDGES, default="today", help="whose answers are scored")
+    parser.add_argument("--keep", type=Path, help="folder where recordings are kept (a temporary one)")
+    parser.add_argument("--margins", action="store_true", help="print the healthy calls nearest to their limits, too")
+    parser.add_argument("--each", action="store_true", help="print each answer, too")
+    chosen = parser.parse_args()
+    logging.disable(logging.INFO)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as temporary:
+        cache = chosen.keep or Path(temporary)
+        print("| precision | detected | first exactly | healthy accused | calls not judged |\n|---|---|---|---|---|")
+        for precision in chosen.precision.split(","):
+            score, begin = Score(), time.perf_counter()
+            judge: Judge = today if chosen.judge == "today" else Measured(precision, cache)
+            for network in chosen.networks.split(","):
+                for pair in every_pair(network, precision, cache):
+                    answer = judge(pair)
+                    word = score.add(pair, answer)
+                    if chosen.each:
+                        truth = pair.truth.entry if pair.truth else ""
+                        print(f"{word:9}{pair.id}: {answer.first} / {truth}", flush=True)
+            print(f"| {precision} | {score.row()} |", flush=True)
+            if chosen.margins and isinstance(judge, Measured):
+                print("\n".join(judge.margins()), flush=True)
+            print(f"{precision}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

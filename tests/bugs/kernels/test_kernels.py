@@ -1,0 +1,57 @@
+"""The bench itself, on the smallest of its networks: its devices lie below the recorder, and its truth holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .faults import FAULTS
+from .networks import NETWORKS
+from .record import Recording, recorded
+from .recordings import faulty_pairs
+from .truth import first_wrong
+from .variants import VARIANTS
+from .whole import Tensors
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Recordings of this module, each made once."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+def test_there_are_enough_wrong_kernels_and_healthy_devices() -> None:
+    assert len(FAULTS) >= 100
+    assert len(VARIANTS) >= 5
+    assert {one.network for one in FAULTS.values()} == set(NETWORKS)
+
+
+@pytest.mark.parametrize("precision", ["float32", "autocast"])
+def test_another_device_changes_bits_forward_and_backward_and_no_call(precision: str, cache: Path) -> None:
+    ours = Tensors.read(recorded(Recording("images", precision), cache)).digests
+    theirs = Tensors.read(recorded(Recording("images", precision, "splits"), cache)).digests
+    changed = {name.rpartition(".")[2] for name, _ in ours if any(ours[k] != theirs[k] for k in ours if k[0] == name)}
+    assert set(ours) == set(theirs)
+    assert {"forward", "backward"} <= changed
+
+
+def test_the_same_device_gives_the_same_bits(cache: Path, tmp_path: Path) -> None:
+    one, again = (recorded(Recording("images", "bfloat16", "fast"), place) for place in (cache, tmp_path))
+    assert Tensors.read(one).digests == Tensors.read(again).digests
+    assert first_wrong(one, again) is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "entry"),
+    [
+        ("images-native_batch_norm-unbiased-0", "Functional.batch_norm.0.forward"),
+        ("images-convolution-scale-0.005-call2", "Functional.conv2d.2.forward"),
+        ("images-native_batch_norm_backward-scale-0.02-call1", "Functional.batch_norm.1.backward"),
+    ],
+)
+def test_the_first_wrong_call_is_found_by_its_bits(fault: str, entry: str, cache: Path) -> None:
+    (pair,) = faulty_pairs("images", "float32", cache, [fault])
+    assert pair.truth is not None
+    assert pair.truth.accepts(entry)
+    assert not pair.truth.accepts("Functional.conv2d.0.forward")

@@ -1,0 +1,30 @@
+"""Rows of tensors, computed from arrays of numpy by what :class:`msprobe.store.rows.Row` says of its numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from msprobe.store.row_format import LARGEST
+from msprobe.store.rows import BLOCKS, SUMS, Row
+
+
+def row_of(values: Any) -> Row:
+    """The row of an array; signs are drawn anew for each number of elements, and are not those of the recorder."""
+    flat = np.asarray(values, np.float64).ravel()
+    taken = np.abs(flat) <= LARGEST
+    x = np.where(taken, flat, 0.0)
+    signs = np.random.default_rng(len(x)).integers(0, 2, (SUMS, len(x))) * 2.0 - 1.0
+    size = 64 * math.ceil(len(x) / 512)
+    return Row(
+        max=float(x[taken].max()) if taken.any() else math.nan,
+        min=float(x[taken].min()) if taken.any() else math.nan,
+        sum=float(x.sum()),
+        squares=float(x @ x),
+        blocks=tuple(float(np.linalg.norm(x[size * n : size * (n + 1)])) for n in range(BLOCKS)),
+        signed=tuple(float(one) for one in signs @ x),
+        zero=int((flat == 0.0).sum()),
+        left_out=int((~taken).sum()),
+    )

@@ -1,0 +1,89 @@
+"""The first call beyond what its arguments and healthy devices explain; and which calls nothing can be said of."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from msprobe.diagnose.measured.classes import Classes, measured, shipped
+from msprobe.diagnose.measured.judge import judge_nodes
+from msprobe.diagnose.measured.nodes import TF32, Node, Result, product_unit
+
+_NOTHING = Classes({}, {})
+_HALF, _SINGLE = 2.0**-7, 2.0**-23
+
+
+def _node(name: str, distance: float, given: float = 0.0, **more: Any) -> Node:
+    facts = {"operation": "linear", "direction": "forward", "unit": _HALF, "is_product": True, "excused": ""} | more
+    result = Result("output.0", distance, distance / 64, given, given / 64, 4096, False, 1.0, 4096, 4096.0)
+    event: Any = SimpleNamespace(name=name)
+    return Node(event, facts["operation"], facts["direction"], facts["unit"], (result,), *_rest(facts))
+
+
+def _rest(facts: dict[str, Any]) -> tuple[bool, str]:
+    return facts["is_product"], facts["excused"]
+
+
+def _first(*found: Node, classes: Classes = _NOTHING) -> str | None:
+    first = judge_nodes(found, classes).first
+    return first.node.event.name if first is not None else None
+
+
+def test_rounding_and_what_the_arguments_have_is_explained() -> None:
+    assert _first(_node("a", 0.3 * _HALF), _node("b", 0.02, 0.02), _node("c", 0.0)) is None
+
+
+def test_the_first_beyond_is_named_and_not_the_furthest() -> None:
+    assert _first(_node("a", 0.3 * _HALF), _node("b", 0.05), _node("c", 0.4, 0.05), _node("d", 0.9)) == "b"
+
+
+def test_what_a_class_usually_shows_is_taken_off() -> None:
+    usual = Classes({"linear forward half": (4.0, 4.0)}, {})
+    assert _first(_node("a", 0.02), classes=usual) is None
+    assert _first(_node("a", 0.02), classes=Classes({"linear forward half": (-4.0, -4.0)}, {})) == "a"
+    assert _first(_node("a", 0.02, unit=_SINGLE), classes=usual) == "a"
+
+
+def test_an_operator_that_is_not_in_the_table_has_the_class_of_its_family() -> None:
+    families = Classes({}, {"products forward half": (4.0, 4.0)})
+    assert _first(_node("a", 0.02, operation="bmm"), classes=families) is None
+    assert _first(_node("a", 0.02, operation="mine_fused"), classes=families) == "a"
+    assert families.is_known(_node("a", 0.0, operation="bmm"))
+    assert not families.is_known(_node("a", 0.0, operation="mine_fused"))
+
+
+def test_calls_that_nothing_can_be_said_of_are_counted_and_never_named() -> None:
+    found = judge_nodes([_node("a", 0.9, excused="whole numbers"), _node("b", 0.9, 0.4), _node("c", 0.0)], _NOTHING)
+    assert found.first is None
+    assert (found.calls, found.not_judged) == (3, 2)
+
+
+def test_what_is_not_finite_on_one_side_alone_is_beyond_all() -> None:
+    bad = Result("output.0", 0.0, 0.0, 0.0, 0.0, 16, True)
+    event: Any = SimpleNamespace(name="a")
+    assert _first(Node(event, "exp", "forward", _SINGLE, (bad,), False)) == "a"
+
+
+def test_products_in_ten_bits_show_by_many_of_them() -> None:
+    good = [_node(str(number), 1e-7, unit=_SINGLE) for number in range(6)]
+    ten = [_node(str(number), TF32 / 4, unit=_SINGLE) for number in range(3)]
+    assert product_unit([*good, *ten]) == TF32
+    assert product_unit([*good, ten[0]]) == 0.0
+    assert _first(*ten) is None
+    assert _first(*good, ten[0]) == "0"
+
+
+def test_a_table_is_the_median_of_healthy_calls() -> None:
+    found = [_node(str(number), 0.3003 * _HALF * 2.0**number) for number in range(3)]
+    table = measured([(found, 0.0)])
+    assert table.of_operators["linear forward half"] == pytest.approx((1.0, 1.0), abs=0.01)
+    assert table.of_families["products forward half"] == table.of_operators["linear forward half"]
+
+
+def test_the_table_that_is_shipped_says_which_command_made_it_and_knows_the_usual_operators() -> None:
+    table = shipped()
+    for name in ("linear forward half", "linear backward single", "layer_norm forward half", "softmax forward single"):
+        assert all(math.isfinite(one) for one in table.of_operators[name])

@@ -1,0 +1,76 @@
+"""What the deviations of calls are measured against: relations of their arguments to their results."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from rows_made import row_of
+
+from msprobe.diagnose.measured import scales
+from msprobe.diagnose.measured.deviation import Deviation, between
+
+_RANDOM = np.random.default_rng(0)
+
+
+def _apart(values: np.ndarray, error: float = 0.0) -> Deviation:
+    moved = values + error * _RANDOM.standard_normal(values.shape)
+    return between(row_of(moved), row_of(values), values.size)
+
+
+def test_a_bias_gradient_that_cancels_is_measured_by_what_is_summed() -> None:
+    arriving = _RANDOM.standard_normal((512, 16))
+    arriving -= arriving.mean(0)
+    summed = _apart(arriving.sum(0))
+    assert summed.norm < 1e-9
+    scale = scales.of_result("linear", "backward", summed, [_apart(arriving)])
+    assert scale == pytest.approx(float(np.linalg.norm(arriving)))
+
+
+def test_a_product_that_cancels_is_measured_by_its_factors() -> None:
+    x, w = _RANDOM.standard_normal((64, 128)), _RANDOM.standard_normal((128, 32))
+    scale = scales.of_result("matmul", "forward", _apart(np.zeros((64, 32))), [_apart(x), _apart(w)])
+    assert scale == pytest.approx(float(np.linalg.norm(x @ w)), rel=0.1)
+
+
+def test_a_difference_of_equal_terms_is_as_far_apart_as_these_in_its_own_size() -> None:
+    x = _apart(1000.0 + _RANDOM.standard_normal(256), 1e-3)
+    result = _apart(_RANDOM.standard_normal(256))
+    size = scales.of_argument("sub", "forward", 0, x, result, result.norm)
+    assert x.distance / size == pytest.approx(x.distance / result.norm)
+
+
+def test_softmax_follows_the_absolute_difference_of_its_exponents() -> None:
+    x = _apart(100.0 * _RANDOM.standard_normal(4096), 0.01)
+    size = scales.of_argument("softmax", "forward", 0, x, _apart(np.ones(4096)), 64.0)
+    assert x.distance / size == pytest.approx(0.01, rel=1.0)
+
+
+def test_a_part_is_no_further_apart_than_the_whole() -> None:
+    whole, part = _apart(_RANDOM.standard_normal(1024), 1e-3), _apart(_RANDOM.standard_normal(128))
+    assert scales.of_argument("chunk", "forward", 0, whole, part, part.norm) == part.norm
+
+
+def test_a_quotient_is_as_far_apart_as_its_smallest_divisor() -> None:
+    divisor = np.ones(256)
+    divisor[0] = 1e-6
+    found = _apart(divisor)
+    assert scales.of_argument("div", "forward", 1, found, found, found.norm) == pytest.approx(1e-6 * 16)
+    assert scales.of_argument("div", "forward", 0, found, found, found.norm) == pytest.approx(found.norm)
+
+
+def test_where_elements_change_sides_a_share_of_the_gradient_goes_elsewhere() -> None:
+    taken = _apart(_RANDOM.standard_normal(4096), 1e-4)
+    arriving = _apart(_RANDOM.standard_normal(4096))
+    flips = scales.chosen_otherwise("relu", "backward", [arriving, taken])
+    assert flips == pytest.approx(math.sqrt(taken.distance / taken.norm))
+    assert scales.chosen_otherwise("gelu", "backward", [arriving, taken]) == 0.0
+    assert scales.chosen_otherwise("relu", "forward", [taken]) == 0.0
+
+
+def test_angles_are_rounded_to_units_of_their_size() -> None:
+    large, small = _apart(1e4 * _RANDOM.standard_normal(256)), _apart(0.1 * _RANDOM.standard_normal(256))
+    assert scales.units_of_rounding("sin", large, [large], True) > 1e3
+    assert scales.units_of_rounding("sin", small, [small], True) <= 1.0
+    assert scales.units_of_rounding("mul", large, [large], True) == 1.0
