@@ -10,7 +10,6 @@ from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep
 from msprobe.monitor.ends import is_skipped
 
-
 _FORWARD: tuple[Direction, ...] = ("forward",)
 
 
