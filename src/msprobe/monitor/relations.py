@@ -39,6 +39,9 @@ _LEAST_STEADY = 1e-3
 # have: what it is says nothing.
 _NOTHING = 512.0
 _NOTHING_OF_HALF = 4.0
+# By how much most gradients of a healthy first step are apart under autocast, in float16 and bfloat16.
+_LEAST_OF_HALF = 2.0**-13
+_MOST_OF_HALF = 2.0**-6
 
 
 class ByGradients:
@@ -84,6 +87,18 @@ class ByGradients:
     def _gradient(self, name: str) -> float:
         recent: list[float] = self._recent.get(place_in(name), [])
         return max([self._rounding, self._all, *recent])
+
+
+def rounding_of_first_step(pairs: Pairs) -> float:
+    """How far most gradients of the very first step are apart, where that is what the rounding of a half type does: the
+    weights are equal there, and under autocast no type in the files says in which type they were computed.
+    """
+    if not pairs or pairs[0][0].step != 0:
+        return 0.0
+    ours, theirs = (numbers_of(side, "grad_unreduced") or numbers_of(side, "grad_reduced") for side in pairs[0])
+    found = [apart_by(ours[name], theirs[name]) for name in ours if name in theirs]
+    level = float(np.median(found)) if len(found) >= 3 else 0.0
+    return level if _LEAST_OF_HALF < level < _MOST_OF_HALF else 0.0
 
 
 def first_relation(pairs: Pairs, rounding: float = 0.0) -> list[Relation]:

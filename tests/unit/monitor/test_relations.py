@@ -198,3 +198,8 @@ def test_gradients_that_stay_apart_behind_a_kink_in_the_first_steps_are_of_that_
             values["unreduced"][: 10 if step > 4 else 6] *= 1 + 3e-3 * (-1) ** step
 
     assert first_bad_step(run(1), run(2, kinked)) is None
+
+
+@pytest.mark.parametrize("noise", range(2, 6))
+def test_half_types_that_no_file_names_are_seen_in_the_first_step(noise: int) -> None:
+    assert first_bad_step(run(1, None, 2e-3), run(noise, None, 2e-3)) is None
