@@ -33,7 +33,7 @@ GRADIENTS = {"targets": {}, "wg_distribution": True, "ops": ["norm"]}
 RULES = [
     {"rule_name": "AnomalyNan"},
     {"rule_name": "AnomalyTurbulence", "args": {"threshold": 1e9}},
-    {"rule_name": "GradNormSpike", "args": {"factor": 1e9}},
+    {"rule_name": "GradNormSpike", "args": {"z": 1e9}},
     {"rule_name": "DeadGradient"},
 ]
 #: Name -> (configuration, the goal as a ratio, or None).

@@ -1,4 +1,4 @@
-"""``device_monitored.py DEVICE FOLDER``: a training whose alerts have steps recorded, and the same without a monitor."""
+"""``device_monitored.py DEVICE FOLDER``: a training whose alerts have steps recorded, and one without a monitor."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def first_bad_step(
     rounding = max(rounding, rounding_of_first_step(pairs))
     facts = _first_facts(pairs)
     distances = [distances_of(ours, theirs, steps_of_numbers or {}) for ours, theirs in pairs]
-    distances = beside_usual_sizes([ours for ours, _ in pairs], distances)
+    distances = beside_usual_sizes([ours for ours, _ in pairs], distances, rounding)
     for name, place in (("loss", "loss"), ("norm of all gradients", "norm")):
         if any(all(np.isnan(getattr(pair[side], place)) for pair in pairs) for side in (0, 1)):
             # Only one of them has it.

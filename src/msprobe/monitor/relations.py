@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from msprobe.monitor.apart import ACCUMULATED, place_in
+from msprobe.monitor.apart import ACCUMULATED, place_in, rounding_alone
 from msprobe.monitor.sketch import Sketch
 from msprobe.monitor.weights import Relation, apart_by, numbers_of, weight_relations
 
@@ -35,10 +35,6 @@ _LEVELS = {1: 16.0, 2: 24.0, 3: 40.0, 4: 64.0, 5: 96.0, 6: 140.0, 7: 210.0, 8: 3
 _STEADY = 8
 _TIMES_STEADY = 4.0
 _LEAST_STEADY = 1e-3
-# A gradient that is nothing in exact numbers (of a bias in front of a norm) is so many roundings of what most tensors
-# have: what it is says nothing.
-_NOTHING = 512.0
-_NOTHING_OF_HALF = 4.0
 # By how much most gradients of a healthy first step are apart under autocast, in float16 and bfloat16.
 _LEAST_OF_HALF = 2.0**-13
 _MOST_OF_HALF = 2.0**-6
@@ -152,8 +148,8 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
             continue
         least_steady = max(_LEAST_STEADY, _TIMES_STEADY * rounding)
         ratios = np.array([_log_ratios(ours, theirs, names) for ours, theirs in pairs])
-        floor = max(_NOTHING * _FLOAT32, _NOTHING_OF_HALF * rounding)
-        tells = np.array([_sizes(ours, names) > floor * _size_of_most(ours, names) for ours, _ in pairs])
+        sizes = [_sizes(ours, names) for ours, _ in pairs]
+        tells = np.array([of_step > rounding_alone(of_step.tolist(), rounding) for of_step in sizes])
         for begin in range(len(ratios) - _STEADY + 1):
             now = ratios[begin : begin + _STEADY]
             before = np.abs(ratios[max(0, begin - _LOOKED_BACK) : begin])
@@ -229,12 +225,6 @@ def _sizes(sketch: Sketch, names: Sequence[object]) -> Doubles:
     places = {group: at for at, group in enumerate(sketch.groups)}
     found = [places.get(name) for name in names]  # type: ignore[call-overload]
     return np.array([np.nan if at is None else float(sketch.numbers[at, 0]) for at in found])
-
-
-def _size_of_most(sketch: Sketch, names: Sequence[object]) -> float:
-    known = _sizes(sketch, names)
-    known = known[np.isfinite(known)]
-    return float(np.median(known)) if len(known) else 0.0
 
 
 def _log_ratios(ours: Sketch, theirs: Sketch, names: Sequence[object]) -> Doubles:

@@ -203,3 +203,12 @@ def test_gradients_that_stay_apart_behind_a_kink_in_the_first_steps_are_of_that_
 @pytest.mark.parametrize("noise", range(2, 6))
 def test_half_types_that_no_file_names_are_seen_in_the_first_step(noise: int) -> None:
     assert first_bad_step(run(1, None, 2e-3), run(noise, None, 2e-3)) is None
+
+
+@pytest.mark.parametrize("rounding", [0.0, 2.0**-8])
+def test_what_is_nothing_but_rounding_may_jump(rounding: float) -> None:
+    def noise(number: int) -> Fault:
+        own = np.random.default_rng(number)
+        return lambda step, values: values["unreduced"].__setitem__(4, 1e-6 * float(np.exp(own.standard_normal())))
+
+    assert first_bad_step(run(1, noise(5)), run(2, noise(6)), None, rounding) is None
