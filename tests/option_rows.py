@@ -37,6 +37,7 @@ class Table:
 _WORKERS = "msprobe.engine:Workers"
 _ENGINE = {"--jobs": Row("--jobs 2", reaches=_WORKERS), "--engine": Row("--engine ray", reaches=_WORKERS)}
 _CONSISTENT = "msprobe.report.consistent_sheet:consistent_check"
+_POOL = "msprobe.precheck.pool:Pool"
 _RUN = "msprobe.capture.torch.runscript:run_script"
 
 _CHECK_ROWS: dict[str, str | Row] = {
@@ -317,6 +318,7 @@ TABLES: dict[str, Table] = {
         {
             "first": Row(instead="{monitored_apart} {monitored_apart}"),
             "second": Row(instead="{monitored} {monitored}"),
+            "--json": "--json -",
             "--top": "--top 0",
         },
     ),
@@ -428,16 +430,16 @@ TABLES: dict[str, Table] = {
     "run_overflow_check": Table(
         "-api_info {calls}",
         {
-            "-api_info": Row(instead="-api_info {values}"),
-            "-j": "-j True",
-            "-d": "-d cpu",
-            "--candidate": "--candidate cpu+threads=1",
-            "--seed": "--seed 5",
-            "--timeout": "--timeout 5",
+            "-api_info": Row(instead="-api_info {values}", reaches=_POOL),
+            "-j": Row("-j True", reaches=_POOL),
+            "-d": Row("-d cpu", reaches=_POOL),
+            "--candidate": Row("--candidate cpu+threads=1", reaches=_POOL),
+            "--json": Row("--json -", reaches="msprobe.cli.run_overflow_check:execute"),
+            "--seed": Row("--seed 5", reaches=_POOL),
+            "--timeout": Row("--timeout 5", reaches=_POOL),
         },
-        "msprobe.precheck.pool:Pool",
     ),
-    "summary": Table("{healthy}", {"dump": Row(instead="{longer}")}),
+    "summary": Table("{healthy}", {"dump": Row(instead="{longer}"), "--json": Row("--json -", base="{healthy}")}),
     "view": Table(
         "{healthy} --html page.html",
         {

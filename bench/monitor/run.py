@@ -28,6 +28,14 @@ EVERYTHING = {
     "mv_distribution": True,
     "param_distribution": True,
 }
+GRADIENTS = {"targets": {}, "wg_distribution": True, "ops": ["norm"]}
+# As many rules as there are of those that look at gradients; the loss is not noted here.
+RULES = [
+    {"rule_name": "AnomalyNan"},
+    {"rule_name": "AnomalyTurbulence", "args": {"threshold": 1e9}},
+    {"rule_name": "GradNormSpike", "args": {"z": 1e9}},
+    {"rule_name": "DeadGradient"},
+]
 #: Name -> (configuration, the goal as a ratio, or None).
 SETTINGS: dict[str, tuple[dict[str, Any] | None, float | None]] = {
     "nothing": (None, None),
@@ -38,6 +46,10 @@ SETTINGS: dict[str, tuple[dict[str, Any] | None, float | None]] = {
     "activations, norm": ({"targets": {}, "xy_distribution": True, "ops": ["norm"]}, 1.25),
     "activations, six": ({"targets": {}, "xy_distribution": True, "ops": SIX}, 1.6),
     "everything, six": ({**EVERYTHING, "ops": SIX}, 2.0),
+    "gradients, norm, rules": ({**GRADIENTS, "alert": {"rules": RULES}}, None),
+    "the same, recorded (L0)": ({**GRADIENTS, "alert": {"rules": RULES, "record": {"level": "L0"}}}, None),
+    "the same, recorded (mix)": ({**GRADIENTS, "alert": {"rules": RULES, "record": True}}, None),
+    "the same, recorded behind": ({**GRADIENTS, "alert": {"rules": RULES, "record": {"keep": 0}}}, None),
     "gradients, six, every 10th": ({"targets": {}, "wg_distribution": True, "ops": SIX, "step_interval": 10}, None),
     "activations, six, every 10th": ({"targets": {}, "xy_distribution": True, "ops": SIX, "step_interval": 10}, None),
 }

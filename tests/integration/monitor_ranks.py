@@ -281,6 +281,58 @@ def collectives(rank: int, folder: Path) -> None:
     watch(rank, folder, Adding, config={"cc_distribution": cc, "mg_direction": False})
 
 
+def _alert(rank: int, folder: Path, wrap: Callable[[Any], Any]) -> None:
+    """The number that rank 1 notes at step 3 is not finite, and what it computes from at step 6 is not."""
+    import torch
+    from unit.monitor.torch.monitored import ModelM, assert_same, bits
+
+    from msprobe.pytorch import TrainerMon
+
+    settings = folder / f"monitor.{rank}.json"
+    rules = [{"rule_name": "AnomalyNan"}]
+    settings.write_text(
+        json.dumps({"wg_distribution": True, "state_distribution": True, "alert": {"rules": rules, "record": True}})
+    )
+    os.environ["MONITOR_OUTPUT_DIR"] = str(folder / "out")
+
+    def train(is_watched: bool) -> Any:
+        torch.manual_seed(0)
+        model = wrap(ModelM())
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        monitor = TrainerMon(settings) if is_watched else None
+        if monitor is not None:
+            monitor.set_monitor(model, optimizer=optimizer)
+        generator = torch.Generator().manual_seed(10 + rank)
+        losses = []
+        for step in range(9):
+            batch = torch.randn(3, 4, generator=generator)
+            with torch.autocast("cpu", torch.bfloat16, enabled=step % 2 == 1):
+                loss = model(batch).float().square().mean()
+            if monitor is not None:
+                monitor.note(loss=float("nan") if step == 3 and rank == 1 else loss.item())
+            (loss * float("nan") if step == 6 and rank == 1 else loss).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.detach())
+        if monitor is not None:
+            monitor.stop()
+        return bits([losses, torch.get_rng_state()])
+
+    assert_same(train(False), train(True))
+
+
+@scenario
+def alert_ddp(rank: int, folder: Path) -> None:
+    from torch.nn.parallel import DistributedDataParallel
+
+    _alert(rank, folder, DistributedDataParallel)
+
+
+@scenario
+def alert_fsdp2(rank: int, folder: Path) -> None:
+    _alert(rank, folder, _fsdp2)
+
+
 @scenario
 def appending(rank: int, folder: Path) -> None:
     from torch.nn.parallel import DistributedDataParallel

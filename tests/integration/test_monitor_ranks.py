@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from monitor_ranks import SCENARIOS, WORLD_SIZE, launch
 
+from msprobe.monitor.alerts.reading import read_all_alerts
+
 pytest.importorskip("torch")
 
 PARAMETERS = ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]
@@ -205,3 +207,19 @@ def test_a_rank_that_appends_goes_on_in_its_own_folder(ended: Path) -> None:
     for rank in ranks(ended, "appending"):
         assert rank.rows("grad_reduced", 0)
         assert rank.rows("grad_reduced", 3)
+
+
+@pytest.mark.parametrize("scenario", ["alert_ddp", "alert_fsdp2"])
+def test_each_rank_has_the_steps_of_its_own_alerts_recorded(ended: Path, scenario: str) -> None:
+    out = ended / scenario / "out"
+    found = {
+        rank: sorted(int(one.parent.parent.name[4:]) for one in out.glob(f"*-rank{rank}-*/behind_alert/*/*/dump.json"))
+        for rank in range(WORLD_SIZE)
+    }
+    assert found == {0: [6, 7], 1: [3, 4]}
+    raised = {(one["rank"], one["step"]) for one in read_all_alerts(out).records.values()}
+    assert {(1, 3), (0, 6), (1, 6)} <= raised
+    for one in out.glob("*/behind_alert/*/*/dump.json"):
+        records = json.loads(one.read_text())["data"]
+        assert any(name.startswith("Module.") and ".backward." in name for name in records)
+        assert any(name.startswith("Optimizer.") for name in records)

@@ -34,6 +34,18 @@ def dump(folder: Path, steps: int = 3, ranks: int = 2) -> Path:
     return folder
 
 
+def ranks(folder: Path) -> Path:
+    return dump(folder, 1, 4)
+
+
+def said_ranks(folder: Path) -> Path:
+    """A dump that says how many ranks the program had."""
+    for file in dump(folder).rglob("dump.json"):
+        record = json.loads(file.read_text())
+        file.write_text(json.dumps({**record, "msprobe": {**record.get("msprobe", {}), "world": 2}}))
+    return folder
+
+
 def tensors(folder: Path) -> Path:
     """A dump of one step with the values of all tensors."""
     part = folder / "step0" / "rank0"
@@ -88,6 +100,14 @@ def checkpoint(folder: Path) -> Path:
     return folder
 
 
+def logs(folder: Path) -> Path:
+    """A log in which the arguments stand twice, as of a run that was started again."""
+    folder.mkdir()
+    lines = "--- arguments ---\nlr ........ 0.1\nseed ........ 1\n--- end of arguments ---\n"
+    (folder / "run.log").write_text(lines * 2)
+    return folder
+
+
 # ---- what is taken away ----
 
 
@@ -103,6 +123,22 @@ def the_other_rank(folder: Path) -> None:
 def the_last_steps(folder: Path) -> None:
     shutil.rmtree(folder / "step2")
     shutil.rmtree(folder / "step1")
+
+
+def half_of_a_list(folder: Path) -> None:
+    path = folder / "run.log"
+    path.write_text(path.read_text().rpartition("seed")[0])
+
+
+def the_middle_rank(folder: Path) -> None:
+    for step in folder.glob("step*"):
+        shutil.rmtree(step / "rank2")
+
+
+def an_interruption(folder: Path) -> None:
+    path = folder / "step1/rank1/dump.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "msprobe": {**record.get("msprobe", {}), "complete": False}}))
 
 
 def half_of_a_record(folder: Path) -> None:
@@ -185,8 +221,36 @@ def graph(less: Path, whole: Path, out: Path) -> tuple[Completed, Any]:
     out.mkdir()
     (out / "compare.json").write_text(json.dumps({"npu_path": str(less), "bench_path": str(whole)}))
     done = call("graph", "-i", out / "compare.json", "-o", out / "graphs")
-    # What is said of files is said in the log.
+    # The log is where it says what it has done.
+    done = Completed(done.args, done.returncode, done.stdout.rpartition("[WARNING] ")[2], done.stderr)
     return done, json.loads(next((out / "graphs").glob("coverage_*.json")).read_text())
+
+
+def sheet(less: Path, whole: Path, out: Path) -> tuple[Completed, Any]:
+    done = call("compare", "-tp", less / "step1", "-gp", whole / "step1", "-o", out, "--csv")
+    said = Completed(done.args, done.returncode, done.stdout.rpartition("[WARNING] ")[2], done.stderr)
+    return said, json.loads(next(out.glob("coverage_*.json")).read_text())
+
+
+def sheet_of_a_rank(less: Path, whole: Path, out: Path) -> tuple[Completed, Any]:
+    done = call("compare", "-tp", less / "step1/rank1/dump.json", "-gp", whole / "step1/rank1/dump.json", "-o", out)
+    said = Completed(done.args, done.returncode, done.stdout.rpartition("[WARNING] ")[2], done.stderr)
+    return said, json.loads(next(out.glob("coverage_*.json")).read_text())
+
+
+def overflow(less: Path, whole: Path, out: Path) -> tuple[Completed, Any]:
+    done = call("run_overflow_check", "-api_info", less / "step1/rank1/dump.json", "-d", "cpu", "--json", "-")
+    return done, json.loads(done.stdout[done.stdout.index("{") :])
+
+
+def slime(less: Path, whole: Path, out: Path) -> tuple[Completed, Any]:
+    done = call("config_check", "-sc", less / "run.log", whole / "run.log", "-o", out)
+    said = Completed(done.args, done.returncode, done.stdout.splitlines()[-1], done.stderr)
+    return said, json.loads((out / "coverage.json").read_text())
+
+
+def summary(less: Path, whole: Path, out: Path) -> tuple[Completed, Any]:
+    return call("summary", less), json.loads(call("summary", less, "--json", "-").stdout)
 
 
 @dataclass(frozen=True)
@@ -203,9 +267,9 @@ class Case:
 
 READ, BOTH, NOT = "what could be read", "that both have", "Not compared: "
 CASES = [
-    Case(compare, dump, a_rank_of_a_step, 0, BOTH),
-    Case(compare, dump, the_other_rank, 0, BOTH),
-    Case(compare, dump, the_last_steps, 0, BOTH),
+    Case(compare, dump, a_rank_of_a_step, 2, BOTH),
+    Case(compare, dump, the_other_rank, 2, BOTH),
+    Case(compare, dump, the_last_steps, 2, BOTH),
     Case(compare, dump, half_of_a_record, 2, READ),
     Case(compare, dump, the_record, 2, READ),
     Case(compare, dump, the_known_format, 2, READ),
@@ -222,8 +286,20 @@ CASES = [
     Case(merge_result, results, a_sheet, 2, "Not merged: "),
     Case(merge_result, results, half_of_a_sheet, 2, "Not merged: "),
     Case(config_check, checkpoint, the_optimizer, 2, NOT),
-    Case(graph, dump, a_rank_of_a_step, 0, ""),
-    Case(graph, dump, the_last_steps, 0, ""),
+    Case(sheet, dump, a_rank_of_a_step, 2, NOT),
+    Case(sheet, dump, half_of_a_record, 2, NOT),
+    Case(sheet_of_a_rank, dump, an_interruption, 2, NOT),
+    Case(overflow, dump, an_interruption, 2, ""),
+    Case(slime, logs, half_of_a_list, 2, NOT),
+    Case(summary, dump, a_rank_of_a_step, 1, ""),
+    Case(summary, dump, half_of_a_record, 1, ""),
+    Case(summary, dump, the_record, 1, ""),
+    Case(summary, ranks, the_middle_rank, 1, ""),
+    Case(check, ranks, the_middle_rank, 2, READ),
+    Case(compare, ranks, the_middle_rank, 2, READ),
+    Case(check, said_ranks, the_other_rank, 2, READ),
+    Case(graph, dump, a_rank_of_a_step, 2, NOT),
+    Case(graph, dump, the_last_steps, 2, NOT),
 ]
 
 
@@ -241,7 +317,7 @@ def test_half_of_the_input_is_no_all_clear(tmp_path: Path, case: Case) -> None:
 
 
 COMPLETE = [(compare, dump), (compare, tensors), (check, dump), (nan_analyze, dump), (grad_compare, gradients)]
-COMPLETE += [(merge_result, results), (config_check, checkpoint)]
+COMPLETE += [(merge_result, results), (config_check, checkpoint), (slime, logs), (summary, dump)]
 
 
 @pytest.mark.parametrize(("command", "make"), COMPLETE, ids=lambda one: one.__name__)

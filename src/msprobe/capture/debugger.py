@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import types
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
@@ -52,12 +53,16 @@ class Debugger:
     # The online check: what its module gave, which sends the records of this process.
     _sending: Any = None
     _home: ClassVar[type[Debugger]]
+    _stands_beside: ClassVar[bool] = False
+    # Of classes that record beside the program's: who gives way to it.
+    _beside: ClassVar[dict[type[Debugger], Callable[[], None]]] = {}
     _instance: ClassVar[Any] = None
 
     def __init_subclass__(cls, one_per_process: bool = False, **more: Any) -> None:
         super().__init_subclass__(**more)
         if one_per_process:
             cls._home = cls
+            cls._instance = None
 
     def __new__(cls: type[_Own], *args: Any, **kwargs: Any) -> _Own:
         home = cls._home
@@ -182,6 +187,27 @@ class Debugger:
     # ---------------------------------------------------------------- one per process
 
     @classmethod
+    def beside(cls: type[_Own], give_way: Callable[[], None]) -> type[_Own]:
+        """A class whose one object records beside that of the program. ``give_way`` is called when the program's own
+        begins to record a step: two dumps at once would each have a little of the other's work in it.
+        """
+
+        def fill(names: dict[str, Any]) -> None:
+            names["__new__"] = Debugger.__new__
+            names["_stands_beside"] = True
+
+        made: type[_Own] = types.new_class(f"{cls.__name__}Beside", (cls,), {"one_per_process": True}, fill)
+        Debugger._beside[made] = give_way
+        return made
+
+    def _begins_to_record(self) -> None:
+        """This debugger is about to record: those beside the program's give way to it."""
+        session = self.recorder.session
+        if Debugger._beside and not self._stands_beside and session.settings.wants_step(session.step):
+            for give_way in list(Debugger._beside.values()):
+                attempt(give_way)
+
+    @classmethod
     def existing(cls: type[_Own]) -> _Own | None:
         """The debugger of this process, if there is one."""
         instance: _Own | None = cls._home._instance
@@ -196,6 +222,7 @@ class Debugger:
             self._close()
             atexit.unregister(self._close)
         cls._home._instance = None
+        Debugger._beside.pop(cls, None)
 
     @classmethod
     def _require(cls: type[_Own]) -> _Own:
@@ -292,7 +319,7 @@ class Debugger:
             self.recorder.close(is_end=False)
             return
         attempt(self._end_tokens)
-        attempt(self.recorder.close)
+        attempt(self.recorder.close, not self._stands_beside)
         lockstep, self._lockstep = self._lockstep, None
         if lockstep is not None:
             attempt(lockstep.end)

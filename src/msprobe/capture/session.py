@@ -559,12 +559,19 @@ class Session:
         is_debug = settings.level == "debug"
         header: dict[str, object] = {"task": settings.task, "level": settings.level, "framework": self.framework}
         precision = self.guard(self.precision)
+        extra: dict[str, object] = {"precision": precision} if precision else {}
+        world = self.guard(self.world) if self._forced_rank is None else None
+        if isinstance(world, int) and world > 1:
+            # So that readers know which ranks they lack.
+            extra["world"] = world
+            if settings.ranks:
+                extra["ranks"] = [rank for rank in settings.ranks if rank < world]
         self._writer = self.sink.begin(
             StepFacts(
                 self.step,
                 self.rank(),
                 header,
-                {"precision": precision} if precision else {},
+                extra,
                 "debug" if is_debug else "dump",
                 self.with_stacks and not is_debug,
                 settings.extra_info and not is_debug,

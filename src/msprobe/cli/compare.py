@@ -21,6 +21,7 @@ from msprobe.report import formats
 if TYPE_CHECKING:
     from msprobe.compare.compare_file import CompareFile
     from msprobe.compare.mapping import Mappings
+    from msprobe.coverage import Coverage
     from msprobe.report.comparing import Outcome, Request
 
 DEFAULT_OUTPUT = "./output"
@@ -261,7 +262,7 @@ def _stack_choice(stack_path: str | None, stack_mode: bool) -> str | bool | None
 def _compare(candidate: str, reference: str, request: Request, fields: tuple[str, str]) -> int:
     from msprobe.cli.progress import progress
     from msprobe.compare.sides import is_folder_pair
-    from msprobe.report.comparing import compare_files, compare_folders
+    from msprobe.report.comparing import compare_files, compare_folders, say_what_was_not
 
     with progress() as tell:
         if is_folder_pair(candidate, reference, fields):
@@ -269,16 +270,17 @@ def _compare(candidate: str, reference: str, request: Request, fields: tuple[str
         else:
             tell("tensors")
             outcomes = [compare_files(candidate, reference, request)]
-    return _status(outcomes)
+    return _status(outcomes, say_what_was_not(outcomes, request.output))
 
 
-def _status(outcomes: list[Outcome]) -> int:
+def _status(outcomes: list[Outcome], covered: Coverage) -> int:
     from msprobe import log
 
-    if outcomes and all(outcome.nothing_matches for outcome in outcomes):
+    compared = [outcome for outcome in outcomes if outcome.files]
+    if compared and all(outcome.nothing_matches for outcome in compared):
         log.error("no row of the target has a partner in the bench: these are dumps of different programs.")
         return NOTHING_MATCHES_STATUS
-    return 0
+    return covered.status(found=False)
 
 
 def _framework(args: argparse.Namespace, candidate: str) -> str:

@@ -44,7 +44,8 @@ _WRITES = (
 )
 _EXIT_STATUS = """
 Exit status of this form: 0 they agree or differ harmlessly (an interrupted dump: as far as it goes), 1 they part, 2
-they cannot be compared, the input is bad, or they agree where not all that both have could be read or compared.
+they cannot be compared, the input is bad, or they agree where not all of both was compared: it could not be read, or
+one side alone has a step or a rank.
 """
 
 

@@ -121,7 +121,9 @@ def carry_out(request: Request, jobs: int | None) -> int:
     workers = Workers(jobs)
     usable_output(request.output)
     with progress() as tell:
-        files = build_graphs(request, time.strftime("%Y%m%d%H%M%S"), tell, workers)
-    for file in files:
+        graphs = build_graphs(request, time.strftime("%Y%m%d%H%M%S"), tell, workers)
+    for file in graphs.files:
         log.info(f'The graph is in "{file}".')
-    return 0
+    if not graphs.coverage.is_complete:
+        log.warning(graphs.coverage.sentence())
+    return graphs.coverage.status(found=False)

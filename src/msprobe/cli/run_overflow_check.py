@@ -1,14 +1,17 @@
 """``msprobe run_overflow_check``: is what overflowed on the device an overflow on the CPU as well?
 
-Prints a line for each call, and writes no file. Of a MindSpore dump the records say what overflowed on the device.
+Prints a line for each call, or all of it as JSON, and writes no file. Of a MindSpore dump the records say what
+overflowed on the device.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
 
 from msprobe.cli.parser import UsageError, seconds
+from msprobe.foreign.console import say
 
 #: Answer to bad input.
 BAD_INPUT_STATUS = 2
@@ -23,11 +26,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-d", "--device", default="0", metavar="ID", help="number or name of the device (0)")
     parser.add_argument("--candidate", metavar="WHO", help="in place of -d; `msprobe run_ut -h` lists them")
     parser.add_argument("--seed", type=int, default=1234, help="of generated values (1234)")
+    parser.add_argument(
+        "--json", choices=("-",), metavar="-", help="print each call's answer, and what was not checked, as JSON"
+    )
     parser.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one call (600)")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Check all calls and print what was found."""
+    """Check all calls and print what was found; 2 where nothing was and not all could be checked."""
     if args.device.lstrip("-").isdigit() and int(args.device) < 0:
         raise UsageError(f"argument -d/--device: must be >= 0, found {args.device}.")
     if args.candidate == "recorded":
@@ -36,9 +42,10 @@ def execute(args: argparse.Namespace) -> int:
 
     from msprobe import log
     from msprobe.cli.run_ut import demand_calls
+    from msprobe.coverage import Coverage, NotRead
     from msprobe.precheck import mindspore_rows
     from msprobe.precheck.executors import executor_of
-    from msprobe.precheck.job import SKIPPED, Task
+    from msprobe.precheck.job import ABNORMAL, SKIPPED, Task
     from msprobe.precheck.pool import Pool
     from msprobe.precheck.requests import open_requests
     from msprobe.precheck.selection import Selection
@@ -59,14 +66,26 @@ def execute(args: argparse.Namespace) -> int:
     if of_mindspore:
         keys = [key for key in keys if mindspore_rows.is_checked(key)]
     found: dict[str, list[str]] = {}
+    skipped: list[NotRead] = []
     with Pool([task], args.timeout) as pool:
         for answer in pool.answers([(key, False) for key in keys]):
             said = answer.notes or [f"The {answer.key} was skipped: {answer.result[3]}"]
             found.setdefault(answer.result[1] if answer.notes else SKIPPED, []).append(answer.key)
-            log.info(clean(said[0]))
-    log.info(clean(_in_all(found)))
-    log.info("Successfully completed run_overflow_check")
-    return 0
+            if not answer.notes:
+                skipped.append(NotRead(answer.key, clean(str(answer.result[3]))))
+            if args.json is None:
+                log.info(clean(said[0]))
+    if not requests.part.complete:
+        skipped.append(NotRead("what came behind the end of the dump", "it was not recorded"))
+    covered = Coverage({"calls": sum(map(len, found.values())) - len(found.get(SKIPPED, ()))}, tuple(skipped))
+    if args.json is not None:
+        say(json.dumps({"version": 1, "calls": found, "coverage": covered.as_json()}, indent=1))
+    else:
+        log.info(clean(_in_all(found)))
+        if not covered.is_complete:
+            log.warning(covered.sentence("checked"))
+        log.info("Successfully completed run_overflow_check")
+    return 0 if found.get(ABNORMAL) else covered.status(found=False)
 
 
 def _in_all(found: Mapping[str, Sequence[str]]) -> str:

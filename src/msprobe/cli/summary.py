@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,10 @@ from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
+    from msprobe.coverage import Coverage
     from msprobe.store.columns import Columns, FurtherColumn
     from msprobe.store.part import DumpPart
+    from msprobe.store.reader import Dump
 
 BAD_INPUT_STATUS = 2
 KINDS = ("forward", "backward", "parameters_grad", "debug")
@@ -31,15 +34,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "One line for each step and rank: its records (forward and backward calls, parameter gradients), "
         "the tensors in them, how many of those hold a NaN or an infinity and where the first one is. "
-        "Exit status 1 if a part of the dump cannot be read, 2 if there is no dump to read."
+        "Exit status 1 if a part of the dump cannot be read or a rank is missing, 2 if there is no dump to read."
+    )
+    parser.add_argument(
+        "--json", choices=("-",), metavar="-", help="print the numbers of all parts, and what was not read, as JSON"
     )
     parser.add_argument("dump", metavar="DUMP", help="folder of a dump, of a step or of a rank, or a dump.json")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the summary; 1 if a part of the dump cannot be read, 2 if there is no dump."""
-    from msprobe.diagnose.covered import of_dump
-    from msprobe.store.damage import in_words, lost_parts, missing_ranks
+    """Print the summary; 1 if a part of the dump cannot be read or a rank is missing, 2 if there is no dump."""
+    from msprobe.store.damage import lost_parts, missing_ranks
     from msprobe.store.reader import open_dump
 
     try:
@@ -49,11 +54,30 @@ def execute(args: argparse.Namespace) -> int:
             raise
         say(f"msprobe: {problem.message}", file=sys.stderr)
         return BAD_INPUT_STATUS
-    status = 0
+    quiet = args.json is not None
+    tell = (lambda text: None) if quiet else say
+    parts, unread = _told_parts(dump, tell)
+    lost = lost_parts(dump)
+    missing = missing_ranks(dump)
+    for text in (*lost, *missing):
+        tell(f"  {_clean(text)}")
+    covered = _covered(dump, parts, [*unread, *lost, *missing])
+    if not covered.is_complete:
+        tell(_clean(covered.sentence("read")))
+    _tell_origins(parts, tell)
+    if quiet:
+        about = {"version": 1, "dump": str(args.dump), "coverage": covered.as_json()}
+        say(json.dumps({**about, "parts": [_as_json(part) for part in parts]}, indent=1))
+    return 1 if unread or lost or missing else 0
+
+
+def _told_parts(dump: Dump, tell: Callable[[str], None]) -> tuple[list[PartSummary], list[str]]:
+    """What is in each part, told line by line, and what to say of those that cannot be read."""
+    from msprobe.store.damage import in_words
+
+    parts: list[PartSummary] = []
     unread: list[str] = []
-    parts = 0
     shown: tuple[str, str, str] | None = None
-    origins: dict[int | str, dict[tuple[str, object], list[int]]] = {}
     for step in dump.steps:
         for rank in dump.ranks(step):
             try:
@@ -65,34 +89,52 @@ def execute(args: argparse.Namespace) -> int:
             except BudgetError:
                 raise
             except MsprobeError as problem:
-                say(f"{_place(step, rank)} cannot be read: {problem.message}")
+                tell(f"{_place(step, rank)} cannot be read: {problem.message}")
                 unread.append(in_words(step, rank, problem.message))
-                status = 1
                 continue
-            parts += 1
+            parts.append(found)
             about = (found.task, found.level, found.framework)
             if about != shown:
                 task, level, framework = map(_clean, about)
-                say(f"{_clean(str(dump.path))}: task {task}, level {level}, {framework}")
-                say(_HEAD)
+                tell(f"{_clean(str(dump.path))}: task {task}, level {level}, {framework}")
+                tell(_HEAD)
                 shown = about
             for line in lines(found):
-                say(line)
-            if found.process and step is not None:
-                origins.setdefault(rank, {}).setdefault(found.process, []).append(step)
-    for text in lost_parts(dump):
-        say(f"  {_clean(text)}")
-        status = 1
-    for text in missing_ranks(dump):
-        say(f"  {_clean(text)}")
-    covered = of_dump({"parts": parts}, [*unread, *lost_parts(dump), *missing_ranks(dump)])
-    if not covered.is_complete:
-        say(_clean(covered.sentence("read")))
+                tell(line)
+    return parts, unread
+
+
+def _covered(dump: Dump, parts: Sequence[PartSummary], unread: Sequence[str]) -> Coverage:
+    from msprobe.diagnose.covered import of_dump
+    from msprobe.store.damage import place_in_words
+
+    numbers = {"parts": len(parts), "records": sum(part.records for part in parts)}
+    short = []
+    for part in parts:
+        if not part.complete:
+            why = f"interrupted; {part.lost} records of it cannot be read" if part.lost else "interrupted"
+            short.append(f"{place_in_words(part.step, part.rank)}: {why}")
+    return of_dump(numbers, [*unread, *short])
+
+
+def _tell_origins(parts: Sequence[PartSummary], tell: Callable[[str], None]) -> None:
+    """Say of each rank whose steps come from several runs of the program which of them do."""
+    origins: dict[int | str, dict[tuple[str, object], list[int]]] = {}
+    for found in parts:
+        if found.process and found.step is not None:
+            origins.setdefault(found.rank, {}).setdefault(found.process, []).append(found.step)
     for rank, steps in origins.items():
         if len(steps) > 1:
             told = "; ".join(f"{_numbers(found)} of process {process}" for (process, _), found in steps.items())
-            say(f"  {_rank(rank)}: the steps come from {len(steps)} runs of the program: {told}")
-    return status
+            tell(f"  {_rank(rank)}: the steps come from {len(steps)} runs of the program: {told}")
+
+
+def _as_json(part: PartSummary) -> dict[str, object]:
+    """Numbers that JSON does not know become their words."""
+    from msprobe.diagnose.findings import plain
+
+    found: dict[str, object] = plain({**asdict(part), "process": part.process and list(map(str, part.process))})
+    return found
 
 
 @dataclass(frozen=True)

@@ -87,8 +87,8 @@ def _open(path: StrPath) -> DumpPart:
         raise DamagedDataError(problem.message) from problem
 
 
-def pair_ranks(candidate: Path, reference: Path, strict: bool) -> list[RankPair]:
-    """The ranks of two folders, by number.
+def pair_ranks(candidate: Path, reference: Path, strict: bool) -> tuple[list[RankPair], list[tuple[str, str]]]:
+    """The ranks of two folders, by number; and those of one side alone, each with the folder that has it.
 
     ``strict`` is the form of 8.1.1: every entry must be a rank, and both sides must have equally many. Otherwise
     what both have is paired, and what is missing is said; without ranks, the one folder of each side is. Raises
@@ -103,15 +103,15 @@ def pair_ranks(candidate: Path, reference: Path, strict: bool) -> list[RankPair]
         empty = candidate if not ours else reference
         raise InvalidPathError(f'folder "{empty}" has no rank folders (rank, rank0, rank1, ...).{_hint(empty)}')
     if ours.keys() == theirs.keys():
-        return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in ours]
+        return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in ours], []
     if len(ours) == len(theirs) == 1:
         (one,), (other,) = ours.values(), theirs.values()
-        return [RankPair(one.name, one, other)]
-    _say_missing(ours, theirs, candidate, reference)
+        return [RankPair(one.name, one, other)], []
+    lone = _say_missing(ours, theirs, candidate, reference)
     common = [rank for rank in ours if rank in theirs]
     if not common:
         raise InvalidPathError(f'"{candidate}" and "{reference}" have no rank in common.')
-    return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in common]
+    return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in common], lone
 
 
 def _ranks(folder: Path, strict: bool) -> dict[int, Path]:
@@ -142,13 +142,18 @@ def _ranks(folder: Path, strict: bool) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def _say_missing(ours: dict[int, Path], theirs: dict[int, Path], candidate: Path, reference: Path) -> None:
-    for side, missing in (
-        (candidate, [folder.name for rank, folder in theirs.items() if rank not in ours]),
-        (reference, [folder.name for rank, folder in ours.items() if rank not in theirs]),
+def _say_missing(
+    ours: dict[int, Path], theirs: dict[int, Path], candidate: Path, reference: Path
+) -> list[tuple[str, str]]:
+    lone: list[tuple[str, str]] = []
+    for side, other, missing in (
+        (candidate, reference, [folder.name for rank, folder in theirs.items() if rank not in ours]),
+        (reference, candidate, [folder.name for rank, folder in ours.items() if rank not in theirs]),
     ):
+        lone += [(name, f'"{other}"') for name in missing]
         if missing:
             log.warning(f'"{side}" has no {_listed(missing)}; the other side has, and is not compared there.')
+    return lone
 
 
 def files_of(folder: Path) -> dict[Kind, Path]:

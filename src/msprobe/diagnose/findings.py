@@ -143,6 +143,10 @@ class Finding:
         }
 
 
+_NOT_READ = ("unread", "unread_files", "not_compared")
+_OF_ONE_SIDE = ("steps_of_one_side", "ranks_of_one_side", "parts_of_one_side")
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The answer of one comparison.
@@ -166,8 +170,12 @@ class Verdict:
 
     @property
     def is_partial(self) -> bool:
-        """True if a part, a step or a tensor file that both sides should have could not be read or compared."""
-        return any(self.summary.get(key) for key in ("unread", "unread_files", "not_compared")) or self.is_of_two_models
+        """True if a part, a step or a tensor file could not be read or compared, or one side alone has a step or rank.
+
+        Of a run in lockstep the recorded one may be longer.
+        """
+        keys = _NOT_READ if "lockstep" in self.summary else (*_NOT_READ, *_OF_ONE_SIDE)
+        return any(self.summary.get(key) for key in keys) or self.is_of_two_models
 
     @property
     def is_of_two_models(self) -> bool:
@@ -182,7 +190,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0: they agree, or differ harmlessly; 1: they part; 2: not comparable, or not all that both have was."""
+        """0: they agree, or differ harmlessly; 1: they part; 2: not comparable, or not all of both was."""
         if self.status in ("agree", "harmless"):
             return 2 if self.is_partial else 0
         return 1 if self.status == "diverged" else 2

@@ -10,9 +10,11 @@ import io
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from msprobe.coverage import Coverage, NotRead, write
 from msprobe.environment.checkpoint.contents import small_file
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import csv_cells, yaml_text
@@ -45,14 +47,26 @@ _WANTED = {
 }
 
 
-def compare_logs(first: str, second: str, output: str, tool: str = "verl") -> tuple[int, list[str]]:
-    """Write both configurations and ``hyper_params_compare.csv``; how many parameters differ, and the notes.
+class LogsCompared(NamedTuple):
+    """How many parameters differ, what there is to say of the logs, and what was read of them."""
+
+    apart: int
+    notes: list[str]
+    coverage: Coverage
+
+
+# Parameters, what there is to say, and what was not read.
+_Read = tuple[dict[str, Any], list[str], list[NotRead]]
+
+
+def compare_logs(first: str, second: str, output: str, tool: str = "verl") -> LogsCompared:
+    """Write both configurations, ``hyper_params_compare.csv`` and ``coverage.json``.
 
     ``first`` is the log of the run that is looked at (NPU), ``second`` the trusted one. Raises PathError,
     InvalidInputError with what is wrong with each log.
     """
     read = read_verl if tool == "verl" else read_slime
-    (npu, notes), (bench, more) = _both(read, first, second)
+    (npu, *more), (bench, *others) = _both(read, first, second)
     skipped = ("profiler/", "ray_") if tool == "verl" else ("profile",)
     one, two = flatten(npu), flatten(bench)
     names = sorted({*one, *two})
@@ -61,13 +75,26 @@ def compare_logs(first: str, second: str, output: str, tool: str = "verl") -> tu
     _write_json(os.path.join(output, "NPU_config.json"), npu)
     _write_json(os.path.join(output, "bench_config.json"), bench)
     _write_csv(os.path.join(output, "hyper_params_compare.csv"), _COMPARED, rows)
-    return sum(row[3] == "否" for row in rows), notes + more
+    skips = len({*one, *two}) - len(rows)
+    notes = [f"{skips} parameters of profiles and of Ray are not compared"] if skips else []
+    return _compared(rows, output, notes, (more, others))
 
 
-def verify_log(files: list[str], output: str) -> tuple[int, list[str]]:
-    """Hold a log against wanted values (of a YAML file before it, or the built-in ones); how many are not met.
+def _compared(
+    rows: list[tuple[str, str, str, str]], output: str, notes: list[str], logs: Iterable[list[Any]]
+) -> LogsCompared:
+    read = list(logs)
+    covered = Coverage({"parameters": len(rows)}, tuple(one for _, missing in read for one in missing))
+    write(covered, os.path.join(output, "coverage.json"))
+    return LogsCompared(
+        sum(row[3] == "否" for row in rows), [*notes, *(note for found, _ in read for note in found)], covered
+    )
 
-    Writes ``tgt_config.json`` and ``hyper_params_verify.csv``. Raises PathError, InvalidInputError.
+
+def verify_log(files: list[str], output: str) -> LogsCompared:
+    """Hold a log against wanted values (of a YAML file before it, or the built-in ones).
+
+    Writes ``tgt_config.json``, ``hyper_params_verify.csv`` and ``coverage.json``. Raises PathError, InvalidInputError.
     """
     if len(files) > 2:
         raise InvalidInputError(
@@ -81,16 +108,16 @@ def verify_log(files: list[str], output: str) -> tuple[int, list[str]]:
         if not isinstance(told, dict) or not told:
             raise InvalidInputError(f'"{files[0]}" must hold names and wanted values.')
         wanted = flatten(told)
-    found, notes = read_verl(files[-1])
+    found, *more = read_verl(files[-1])
     values = flatten(found)
     rows = [_row(name, wanted, values) for name in wanted]
     make_folder(output)
     _write_json(os.path.join(output, "tgt_config.json"), found)
     _write_csv(os.path.join(output, "hyper_params_verify.csv"), _VERIFIED, rows)
-    return sum(row[3] == "否" for row in rows), notes
+    return _compared(rows, output, [], [more])
 
 
-def _both(read: Any, first: str, second: str) -> list[tuple[dict[str, Any], list[str]]]:
+def _both(read: Any, first: str, second: str) -> list[_Read]:
     found, problems = [], []
     for path in (first, second):
         try:
@@ -134,8 +161,8 @@ def _text(path: str) -> str:
         raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
 
 
-def read_verl(path: str) -> tuple[dict[str, Any], list[str]]:
-    """The last configuration that verl has printed, and notes. Raises PathError, InvalidInputError."""
+def read_verl(path: str) -> _Read:
+    """The last configuration that verl has printed, notes, what was not read. Raises PathError, InvalidInputError."""
     text = _text(path)
     places = sorted(at.start() for start in _STARTS for at in re.finditer(re.escape(start), text))
     if not places:
@@ -151,7 +178,7 @@ def read_verl(path: str) -> tuple[dict[str, Any], list[str]]:
         raise InvalidInputError(f'"{path}": the printed configuration is no dict of plain values.') from problem
     if not isinstance(found, dict):
         raise InvalidInputError(f'"{path}": the printed configuration is no dict.')
-    return found, notes
+    return found, notes, []
 
 
 def _balanced(path: str, text: str, begin: int, prefix: str) -> str:
@@ -186,8 +213,11 @@ def _balanced(path: str, text: str, begin: int, prefix: str) -> str:
     )
 
 
-def read_slime(path: str) -> tuple[dict[str, Any], list[str]]:
-    """The last list of arguments that slime has printed. Raises PathError, InvalidInputError."""
+def read_slime(path: str) -> _Read:
+    """The last list of arguments that slime has printed, notes, and what was not read.
+
+    Raises PathError, InvalidInputError.
+    """
     found: dict[str, Any] | None = None
     current: dict[str, Any] | None = None
     for line in _text(path).splitlines():
@@ -201,7 +231,8 @@ def read_slime(path: str) -> tuple[dict[str, Any], list[str]]:
         raise InvalidInputError(
             f'"{path}" has no list of arguments between the lines "arguments" and "end of arguments".'
         )
-    return found, []
+    cut = [NotRead(f'the last list of arguments in "{path}"', "it has no end; the one before it was read")]
+    return found, [], cut if current is not None else []
 
 
 def _without_prefix(line: str) -> str:

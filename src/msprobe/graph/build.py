@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msprobe import log
-from msprobe.coverage import write
+from msprobe.coverage import Coverage, write
 from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError
 from msprobe.graph.between_ranks import find_partners
@@ -25,8 +25,15 @@ from msprobe.paths import make_folder, make_folder_in
 Tell = Callable[[str], None]
 
 
-def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, workers: Workers = ALONE) -> list[Path]:
-    """Build what is asked for and write it; the files. ``time`` stands in their names.
+class Graphs(NamedTuple):
+    """The files that were written, and of what the graphs are."""
+
+    files: list[Path]
+    coverage: Coverage
+
+
+def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, workers: Workers = ALONE) -> Graphs:
+    """Build what is asked for and write it; the files, and what they are of. ``time`` stands in their names.
 
     ``workers``: how many ranks are done at once; the files are the same. Where one side alone has steps or ranks,
     ``coverage_{time}.json`` says which. Raises PathError, InvalidInputError or
@@ -48,7 +55,7 @@ def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, wo
         covered = None if theirs is None or request.layouts else coverage_of(mine, theirs, request.fields)
         if covered is not None and not covered.is_complete:
             write(covered, output / f"coverage_{time}.json")
-        return files
+        return Graphs(files, covered or Coverage({"dumps": len(pairs)}))
 
 
 @contextmanager

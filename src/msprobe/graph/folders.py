@@ -166,10 +166,7 @@ def pair_folders(
                 f"{field} has {_places(list(side))}" for field, side in zip(fields, (mine, theirs), strict=True)
             )
             raise InvalidInputError(f"no step and rank is on both sides: {sides}.")
-        log.warning(
-            f"compared are the {len(common)} steps and ranks of both sides. "
-            + coverage_of(candidate, reference, fields).sentence()
-        )
+        log.warning(f"compared are the {len(common)} steps and ranks of both sides alone.")
     return [(mine[place], theirs[place]) for place in common]
 
 

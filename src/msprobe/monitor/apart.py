@@ -77,19 +77,39 @@ def _apart(a: float, b: float, rounding: float) -> float:
 _LOOKED_BACK = 24
 
 
-def beside_usual_sizes(first: Sequence[Sketch], distances: Sequence[Distances]) -> list[Distances]:
+# A gradient that is nothing in exact numbers (of a bias in front of a norm) is so many roundings of what most tensors
+# have; of a half type, and of float32, in which sums are longer than that.
+_NOTHING_OF_HALF = 4.0
+_NOTHING = 512.0 * 2.0**-23
+
+
+def rounding_alone(sizes: Iterable[float], rounding: float) -> float:
+    """The size below which a gradient may be nothing but rounding. ``sizes``: of all tensors, of one quantity."""
+    known = [one for one in sizes if np.isfinite(one)]
+    return max(_NOTHING, _NOTHING_OF_HALF * rounding) * float(np.median(known)) if known else 0.0
+
+
+def beside_usual_sizes(
+    first: Sequence[Sketch], distances: Sequence[Distances], rounding: float = 0.0
+) -> list[Distances]:
     """The same, of gradients and activations relative to the size that they usually have, where they are smaller now:
-    what rounding leaves of a gradient that is nearly nothing is no large part of it.
+    what rounding leaves of a gradient that is nearly nothing is no large part of it; and relative to what rounding
+    makes of nothing.
     """
     sizes: dict[object, list[float]] = {}
     found: list[Distances] = []
     for sketch, now in zip(first, distances, strict=True):
         shares: dict[object, float] = {}
+        of_kind: dict[str, list[float]] = {}
+        for group, (norm, _) in zip(sketch.groups, sketch.numbers.tolist(), strict=True):
+            if "grad" in group.quantity:
+                of_kind.setdefault(group.quantity, []).append(norm)
+        least = {kind: rounding_alone(norms, rounding) for kind, norms in of_kind.items()}
         for group, (norm, _) in zip(sketch.groups, sketch.numbers.tolist(), strict=True):
             if group.quantity in ACCUMULATED or not np.isfinite(norm):
                 continue
             before = sizes.setdefault(group, [])
-            usual = float(np.median(before)) if before else norm
+            usual = max(float(np.median(before)) if before else norm, least.get(group.quantity, 0.0))
             shares[group] = min(1.0, norm / usual) if usual > 0 else 1.0
             before.append(norm)
             del before[:-_LOOKED_BACK]

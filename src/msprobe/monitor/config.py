@@ -15,6 +15,7 @@ from msprobe.foreign.nearest import near_words
 from msprobe.foreign.patterns import PatternError, compile_pattern
 from msprobe.monitor.alerts.settings import AlertSettings, read_alert_settings
 from msprobe.monitor.operators import OPERATORS
+from msprobe.monitor.record_steps import KEPT_STEPS, MOST_KEPT_STEPS
 
 FORMATS = ("csv", "tensorboard", "api", "wandb", "sqlite")
 L2_HOOKS = ("attention_hook", "linear_hook", "moe_router_weight_hook", "moe_router_logit_hook")
@@ -44,12 +45,18 @@ class Communication:
 
 @dataclass(frozen=True)
 class Alerts:
-    """Section ``alert``: the rules, and what is recorded of the step behind one that fires (False: nothing)."""
+    """Section ``alert``: the rules, and what is recorded of the step that fires and the one behind (False: nothing)."""
 
     settings: AlertSettings
     record: Mapping[str, Any] | str | bool = False
     #: So many steps before an alert are written as sketches.
     ring: int = 0
+
+    @property
+    def records_step(self) -> bool:
+        """True if the step that fires is recorded itself."""
+        given = self.record
+        return bool(given) and (not isinstance(given, Mapping) or given.get("keep", KEPT_STEPS) > 0)
 
 
 @dataclass(frozen=True)
@@ -320,6 +327,11 @@ def _alert(reading: _Reading, name: str, value: Any) -> Any:
     record = value.get("record", False)
     if not isinstance(record, (bool, str, dict)):
         reading.wrong(f"{name}.record", record, "true, an object with fields of config.json, or the path of one")
+    if isinstance(record, dict):
+        for key, least, most in (("keep", 0, MOST_KEPT_STEPS), ("times", 1, 10_000)):
+            number = record.get(key, 1)
+            if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+                reading.wrong(f"{name}.record.{key}", number, f"a whole number from {least} to {most}")
     if isinstance(record, str) and not os.path.isfile(record):
         reading.wrong(f"{name}.record", record, "true, fields of config.json, or the path of such a file that exists")
     ring = value.get("ring", 0)

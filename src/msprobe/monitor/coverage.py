@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from msprobe.monitor.whole_runs import WholeRun, whole_runs
 from msprobe.paths import StrPath
 
 _MOST_NAMED = 4
+# A file may say any number.
+_MOST_RANKS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,32 @@ def pairs_of(first: StrPath, second: StrPath) -> tuple[list[Pair], list[str]]:
         for place, run in sorted(side.items())
         if place not in other
     ]
-    return found, alone
+    return found, [*alone, *_of_neither(first, second)]
+
+
+def _of_neither(first: StrPath, second: StrPath) -> Iterator[str]:
+    """Ranks that the programs had, that were to be measured, and that neither folder has."""
+    for path in (first, second):
+        runs = find_runs(path)
+        if len(runs) == 1 and Path(path).resolve() == Path(runs[0].path).resolve():
+            return  # whoever gives the folder of one run means that
+    runs = [*find_runs(first), *find_runs(second)]
+    there = {run.rank for run in runs}
+    asked: set[int] = set()
+    for run in runs:
+        world, config = run.about.get("world"), run.about.get("config")
+        chosen = config.get("module_ranks") if isinstance(config, dict) else None
+        if isinstance(world, int) and max(there) < world <= _MOST_RANKS:
+            asked |= (
+                {one for one in chosen if type(one) is int}
+                if isinstance(chosen, list) and chosen
+                else set(range(world))
+            )
+    lacking = sorted(asked - there)
+    if lacking:
+        more = f" and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else ""
+        named = ", ".join(map(str, lacking[:_MOST_NAMED]))
+        yield f"rank{'s' if len(lacking) > 1 else ''} {named}{more}: in neither folder, though the program had it"
 
 
 def missing_parts(

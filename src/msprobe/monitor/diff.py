@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 
+from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.coverage import Pair, missing_parts, pairs_of, run_interval
 from msprobe.monitor.csv_files import Table, selected
@@ -47,6 +48,12 @@ class Difference:
     run: str = ""
     #: What was not compared, and why.
     unread: tuple[str, ...] = ()
+
+    @property
+    def coverage(self) -> Coverage:
+        """What was compared, and what not."""
+        parts = (one.partition(": ") for one in self.unread)
+        return Coverage({"ranks": self.ranks, "steps": self.steps}, tuple(NotRead(what, why) for what, _, why in parts))
 
 
 def diff(first: StrPath, second: StrPath) -> Difference:

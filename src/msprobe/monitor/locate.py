@@ -24,7 +24,7 @@ from msprobe.monitor.apart import (
     place_in,
     typical_distance,
 )
-from msprobe.monitor.relations import ByGradients, first_relation
+from msprobe.monitor.relations import ByGradients, first_relation, rounding_of_first_step
 from msprobe.monitor.series import place_of
 from msprobe.monitor.sketch import Sketch
 
@@ -102,9 +102,10 @@ def first_bad_step(
     pairs = [
         (known[sketch.step], sketch) for sketch in sorted(second, key=lambda one: one.step) if sketch.step in known
     ]
+    rounding = max(rounding, rounding_of_first_step(pairs))
     facts = _first_facts(pairs)
     distances = [distances_of(ours, theirs, steps_of_numbers or {}) for ours, theirs in pairs]
-    distances = beside_usual_sizes([ours for ours, _ in pairs], distances)
+    distances = beside_usual_sizes([ours for ours, _ in pairs], distances, rounding)
     for name, place in (("loss", "loss"), ("norm of all gradients", "norm")):
         if any(all(np.isnan(getattr(pair[side], place)) for pair in pairs) for side in (0, 1)):
             # Only one of them has it.

@@ -107,6 +107,7 @@ class Output:
                 pipeline_stage=self._pipeline_stage,
                 group_mates=self._group_mates,
                 on_alert=self._on_alert,
+                is_recorded=config.alert.records_step,
             )
             # Before all that takes longer: an alert is on the disk when the next step begins.
             sinks.insert(1 if config.alert.ring and run.folder else 0, self._alerts)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from msprobe.monitor.apart import ACCUMULATED, place_in
+from msprobe.monitor.apart import ACCUMULATED, place_in, rounding_alone
 from msprobe.monitor.sketch import Sketch
 from msprobe.monitor.weights import Relation, apart_by, numbers_of, weight_relations
 
@@ -35,6 +35,9 @@ _LEVELS = {1: 16.0, 2: 24.0, 3: 40.0, 4: 64.0, 5: 96.0, 6: 140.0, 7: 210.0, 8: 3
 _STEADY = 8
 _TIMES_STEADY = 4.0
 _LEAST_STEADY = 1e-3
+# By how much most gradients of a healthy first step are apart under autocast, in float16 and bfloat16.
+_LEAST_OF_HALF = 2.0**-13
+_MOST_OF_HALF = 2.0**-6
 
 
 class ByGradients:
@@ -82,10 +85,22 @@ class ByGradients:
         return max([self._rounding, self._all, *recent])
 
 
+def rounding_of_first_step(pairs: Pairs) -> float:
+    """How far most gradients of the very first step are apart, where that is what the rounding of a half type does: the
+    weights are equal there, and under autocast no type in the files says in which type they were computed.
+    """
+    if not pairs or pairs[0][0].step != 0:
+        return 0.0
+    ours, theirs = (numbers_of(side, "grad_unreduced") or numbers_of(side, "grad_reduced") for side in pairs[0])
+    found = [apart_by(ours[name], theirs[name]) for name in ours if name in theirs]
+    level = float(np.median(found)) if len(found) >= 3 else 0.0
+    return level if _LEAST_OF_HALF < level < _MOST_OF_HALF else 0.0
+
+
 def first_relation(pairs: Pairs, rounding: float = 0.0) -> list[Relation]:
     """What does not hold at the earliest step at which anything does not. ``rounding``: of a half type."""
     found = [
-        *weight_relations(pairs),
+        *weight_relations(pairs, rounding),
         *_uneven_factors(pairs),
         *_steady_factors(pairs, rounding),
         *_levels(pairs, rounding),
@@ -133,6 +148,8 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
             continue
         least_steady = max(_LEAST_STEADY, _TIMES_STEADY * rounding)
         ratios = np.array([_log_ratios(ours, theirs, names) for ours, theirs in pairs])
+        sizes = [_sizes(ours, names) for ours, _ in pairs]
+        tells = np.array([of_step > rounding_alone(of_step.tolist(), rounding) for of_step in sizes])
         for begin in range(len(ratios) - _STEADY + 1):
             now = ratios[begin : begin + _STEADY]
             before = np.abs(ratios[max(0, begin - _LOOKED_BACK) : begin])
@@ -144,6 +161,7 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
             with np.errstate(all="ignore"):
                 steady = (np.abs(np.sign(now).sum(axis=0)) == _STEADY) & (least > limit)
                 steady &= least > 0.1 * np.abs(now).max(axis=0)
+                steady &= tells[begin : begin + _STEADY].all(axis=0)
             at = [int(one) for one in np.flatnonzero(steady)]
             if at:
                 at.sort(key=lambda one: -float(least[one]))
@@ -160,15 +178,17 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
 
 def _levels(pairs: Pairs, rounding: float) -> list[Relation]:
     """In the first steps the gradients of most tensors are further apart than their rounding explains, in two steps one
-    after the other: a kink makes some of them jump in one.
+    after the other: a kink makes some of them jump in one, and what comes behind it may be of that kink.
     """
     levels: list[tuple[int, float]] = []
+    medians: list[float] = []
     for ours, theirs in pairs[: max(_LEVELS) + 2]:
         first, second = numbers_of(ours, "grad_unreduced"), numbers_of(theirs, "grad_unreduced")
         if not first:
             first, second = numbers_of(ours, "grad_reduced"), numbers_of(theirs, "grad_reduced")
         found = [apart_by(first[name], second[name]) for name in first if name in second]
         levels.append((ours.step, float(np.quantile(found, 0.25)) if len(found) >= 3 else np.nan))
+        medians.append(float(np.median(found)) if len(found) >= 3 else np.nan)
     if len(levels) < 3 or levels[0][0] != 0 or np.isnan(levels[0][1]):
         return []
     # What the first step shows, before any step was taken, is the rounding of these runs.
@@ -181,6 +201,8 @@ def _levels(pairs: Pairs, rounding: float) -> list[Relation]:
                 f"({levels[0][1]:.2g} apart in step 0)"
             )
             return [Relation(step, text)]
+        if limit and medians[number] > limit >= level:
+            return []
     return []
 
 
@@ -196,6 +218,13 @@ def factors(sketch: Sketch) -> dict[str, float]:
             for (quantity, name), norm in norms.items()
             if quantity == "grad_reduced" and ("grad_unreduced", name) in norms
         }
+
+
+def _sizes(sketch: Sketch, names: Sequence[object]) -> Doubles:
+    """The norm of each; NaN where there is none."""
+    places = {group: at for at, group in enumerate(sketch.groups)}
+    found = [places.get(name) for name in names]  # type: ignore[call-overload]
+    return np.array([np.nan if at is None else float(sketch.numbers[at, 0]) for at in found])
 
 
 def _log_ratios(ours: Sketch, theirs: Sketch, names: Sequence[object]) -> Doubles:

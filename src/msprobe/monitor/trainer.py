@@ -10,9 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from msprobe import log
-from msprobe.capture.events import Kind
-from msprobe.capture.listeners import Observer, Wants
-from msprobe.capture.training import PartsOfStep, TrainingListening
+from msprobe.capture.training import TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
 from msprobe.guard import answers_user
@@ -26,15 +24,15 @@ from msprobe.monitor.framework import Framework
 from msprobe.monitor.measurements import Quantity, StepMetrics
 from msprobe.monitor.measuring import Watch, tagged
 from msprobe.monitor.outputs import Output
-from msprobe.monitor.record_next import RecordNext
+from msprobe.monitor.record_steps import RecordSteps
 from msprobe.monitor.sinks import Sink
 from msprobe.monitor.sinks.memory import OnMetrics
 from msprobe.monitor.steps import Groups, Optimizers
 from msprobe.monitor.structure import MonitorStop
 from msprobe.monitor.switch import Switch
+from msprobe.monitor.ticks import Passes, Ticks
 
 _Own = TypeVar("_Own", bound="Monitor")
-_KINDS: frozenset[Kind] = frozenset(("optimizer",))
 
 
 class Monitor:
@@ -63,7 +61,7 @@ class Monitor:
         self._output = Output(
             self._rank, framework.world(), framework.name, stage, group_mates, on_metrics, told, sinks
         )
-        self._record: RecordNext | None = None
+        self._record: RecordSteps | None = None
         self._training: TrainingListening | None = None
         self._models: list[Any] = []
         self._optimizers: Optimizers | None = None
@@ -120,13 +118,17 @@ class Monitor:
             return
         self._training = training = self._new_training()
         if self._switch.is_dynamic or (self.config.alert is not None and self.config.alert.record):
-            training.add(_Ticks(self))
+            training.add(Ticks(self))
+        if self.config.alert is not None and self.config.alert.record:
+            training.add(Passes(self))
         if not self._switch.is_dynamic or self.config.dynamic_on:
             self._begin(self.config, first + 1)
         given, optimizers = models if len(models) > 1 else models[0], self._optimizers
         training.follow(given, optimizers.followed(), first, optimizers.parts)
         names = ", ".join(type(one).__name__ for one in models)
         self._output.describe(first, names)
+        if self._record is not None:
+            self._record.begin(first, self._is_watched(first))
         if first == 0:
             warn_of_forgotten_start(self._output, optimizers.steps_taken())
         self._at_exit = end_at_exit(self)
@@ -162,11 +164,11 @@ class Monitor:
         if at_exit is not None:
             atexit.unregister(at_exit)
         self._judge_unfinished()
+        if self._record is not None:
+            self._record.end()
         training, self._training = self._training, None
         if training is not None:
             training.end()
-        if self._record is not None:
-            self._record.end()
         self._tell_if_nothing()
         self._remove_stop()
         if self._watch is not None:
@@ -292,7 +294,7 @@ class Monitor:
         if watch.is_a_look:
             self._place_stop()
         if self._record is None and config.alert is not None and config.alert.record:
-            self._record = RecordNext(self._debugger(), self._models, config.alert.record, self._output.folder)
+            self._record = RecordSteps(self._debugger(), self._models, config.alert.record, self._output.folder)
         for listener in watch.listeners:
             training.add(listener)
 
@@ -399,9 +401,9 @@ class Monitor:
         """A step is over: has the configuration changed, and is the next step to be recorded?"""
         training = self._training
         if training is not None and self._record is not None:
-            # Whether a rule fires is told by the thread that writes.
-            self._output.flush()
-            self._record.between_steps(training.recorder.session.step + 1)
+            # The rules have looked at the step: whoever hands one over waits for that.
+            step = training.recorder.session.step + 1
+            self._record.between_steps(step, self._is_watched(step))
         config = self._switch.look() if self._switch.is_dynamic else None
         if config is None or training is None:
             return
@@ -411,6 +413,35 @@ class Monitor:
         if self._output.folder is None:
             self._output.open(config)
         self._begin(config, training.recorder.session.step + 1)
+
+    def tick_again(self) -> None:
+        """A step was left out by a scaler, and comes again."""
+        if self._record is not None:
+            self._record.begin_again()
+
+    def begin_pass(self) -> None:
+        """A pass of a whole model begins."""
+        if self._record is not None:
+            self._record.begin_pass(self.framework.has_gradients())
+
+    def is_step_of(self, optimizer: Any) -> bool:
+        """True if a step of this optimizer is one of the training."""
+        known = self._optimizers
+        return self._training is not None and known is not None and known.is_meant(optimizer)
+
+    @property
+    def parts_of_step(self) -> int:
+        """How many steps of the optimizers that are followed make one of the training."""
+        return self._optimizers.parts if self._optimizers is not None else 1
+
+    def afterwards(self, work: Callable[[], None], place: int) -> None:
+        """Do ``work`` when the optimizer step that is told of now is over; what has a lower ``place`` comes first."""
+        if self._training is not None:
+            self._training.recorder.bus.afterwards(work, place=place)
+
+    def _is_watched(self, step: int) -> bool:
+        watch = self._watch
+        return watch is not None and self._output.judges and watch.has(step)
 
     def _tell_if_nothing(self) -> None:
         if self._written and self._output.is_empty:
@@ -476,30 +507,6 @@ class Monitor:
         if group is None:
             return list(range(framework.world())), self._rank
         return framework.ranks_of(group), framework.place_in(group)
-
-
-class _Ticks(Observer):
-    """Looks for a changed configuration behind each step."""
-
-    is_careful = True
-    wants = Wants(kinds=_KINDS)
-
-    def __init__(self, monitor: Monitor) -> None:
-        self._monitor = monitor
-        self._parts = PartsOfStep(monitor._optimizers.parts if monitor._optimizers is not None else 1)
-
-    def failed(self, event: Any) -> None:
-        """It has not."""
-        self._parts.begin_again()
-
-    def after(self, event: Any, result: Any) -> None:
-        """An optimizer has stepped."""
-        monitor = self._monitor
-        optimizers = monitor._optimizers
-        if optimizers is not None and optimizers.is_meant(event.optimizer) and self._parts.is_last():
-            training = monitor._training
-            if training is not None:
-                training.recorder.bus.afterwards(monitor.tick, place=1)
 
 
 def _count(value: Any, least: int, default: int, name: str) -> int:

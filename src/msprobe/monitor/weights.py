@@ -30,6 +30,9 @@ _PER_GRADIENT = 20.0
 _PER_ROOT = 4.0
 _TIMES = 6.0
 _LOOKED_BACK = 24
+_FIRST_STEPS = 5
+_LEAST_TENSORS = 3
+_SHARE_OF_TENSORS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,9 @@ class Relation:
         return self.text
 
 
-def weight_relations(pairs: Pairs) -> list[Relation]:
-    """The earliest of each kind."""
-    return [*_unequal_start(pairs), *_written_between_steps(pairs), *_unequal_changes(pairs)]
+def weight_relations(pairs: Pairs, rounding: float = 0.0) -> list[Relation]:
+    """The earliest of each kind. ``rounding``: of a half type in which gradients were computed."""
+    return [*_unequal_start(pairs), *_written_between_steps(pairs), *_unequal_changes(pairs, rounding)]
 
 
 def numbers_of(sketch: Sketch, quantity: str) -> _Numbers:
@@ -88,11 +91,16 @@ def _written_between_steps(pairs: Pairs) -> list[Relation]:
     return []
 
 
-def _unequal_changes(pairs: Pairs) -> list[Relation]:
-    """A step changes weights otherwise, and the gradients do not explain it."""
+def _unequal_changes(pairs: Pairs, rounding: float) -> list[Relation]:
+    """A step changes weights otherwise, and the gradients do not explain it.
+
+    In a half type single tensors say nothing: of elements whose gradient is smaller than its rounding an adaptive
+    optimizer makes whole steps either way, and what is seen of a tensor does not say how many it has. There a share of
+    all tensors must be off.
+    """
     history: dict[str, list[float]] = {}
     gradients: dict[str, list[float]] = {}
-    sizes: dict[str, list[float]] = {}
+    sizes = _first_sizes(pairs)
     for ours, theirs in pairs:
         changes = [_changes(side) for side in (ours, theirs)]
         grads = [numbers_of(side, "grad_reduced") or numbers_of(side, "grad_unreduced") for side in (ours, theirs)]
@@ -123,7 +131,7 @@ def _unequal_changes(pairs: Pairs) -> list[Relation]:
                 found.append((apart, name, limit))
             usual.append(apart)
             del usual[:-_LOOKED_BACK]
-        if found:
+        if len(found) >= (max(_LEAST_TENSORS, _SHARE_OF_TENSORS * len(changes[0])) if rounding else 1):
             return [
                 Relation(
                     ours.step,
@@ -133,6 +141,19 @@ def _unequal_changes(pairs: Pairs) -> list[Relation]:
                 for apart, name, limit in sorted(found, reverse=True)
             ]
     return []
+
+
+def _first_sizes(pairs: Pairs) -> dict[str, list[float]]:
+    """By tensor: what the first steps do to it. A projection may be nearly nothing in the very first one, and nothing
+    is known of earlier ones.
+    """
+    found: dict[str, list[float]] = {}
+    for ours, theirs in pairs[:_FIRST_STEPS]:
+        changes = [_changes(side) for side in (ours, theirs)]
+        for name, (change, _) in changes[0].items():
+            other = changes[1].get(name, (change, 0.0))[0]
+            found.setdefault(name, []).append(max(float(np.abs(change).max()), float(np.abs(other).max())))
+    return found
 
 
 def _changes(sketch: Sketch) -> dict[str, tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]]:

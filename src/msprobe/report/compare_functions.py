@@ -10,7 +10,7 @@ from msprobe.compare.mapping import load_mappings
 from msprobe.compare.problems import InvalidPathError, WrongTypeError
 from msprobe.compare.sides import is_folder_pair
 from msprobe.engine import Engine, Workers
-from msprobe.report.comparing import Request, compare_files, compare_folders
+from msprobe.report.comparing import Request, compare_files, compare_folders, say_what_was_not
 from msprobe.report.function_arguments import Arguments
 
 _PATHS = ("npu_json_path", "bench_json_path")
@@ -59,7 +59,7 @@ def compare(
     arguments.warn_unknown(kwargs, _KNOWN)
     if is_folder_pair(candidate, reference, _PATHS):
         raise InvalidPathError("compare: both paths are folders; use compare_distributed for them.")
-    compare_files(candidate, reference, request)
+    say_what_was_not([compare_files(candidate, reference, request)], request.output)
 
 
 def compare_distributed(
@@ -101,7 +101,7 @@ def compare_distributed(
     arguments.warn_unknown(kwargs, _KNOWN)
     if not is_folder_pair(npu_dump_dir, bench_dump_dir, ("npu_dump_dir", "bench_dump_dir")):
         raise InvalidPathError("compare_distributed: both paths are files; use compare for them.")
-    compare_folders(npu_dump_dir, bench_dump_dir, request)
+    say_what_was_not(compare_folders(npu_dump_dir, bench_dump_dir, request), request.output)
 
 
 def _demand_mapping(arguments: Arguments, found: object) -> None:

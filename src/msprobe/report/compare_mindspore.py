@@ -9,7 +9,7 @@ from typing import Any
 from msprobe.compare.mapping import load_mappings
 from msprobe.compare.problems import InvalidArgumentError
 from msprobe.compare.sides import is_folder_pair
-from msprobe.report.comparing import Request, compare_files, compare_folders
+from msprobe.report.comparing import Request, compare_files, compare_folders, say_what_was_not
 from msprobe.report.function_arguments import Arguments
 
 _PATHS = ("npu_json_path", "bench_json_path")
@@ -55,6 +55,6 @@ def ms_compare(
         log_rows=log_rows,
     )
     if is_folder_pair(candidate, reference, _PATHS):
-        compare_folders(candidate, reference, request)
+        say_what_was_not(compare_folders(candidate, reference, request), request.output)
     else:
-        compare_files(candidate, reference, request)
+        say_what_was_not([compare_files(candidate, reference, request)], request.output)

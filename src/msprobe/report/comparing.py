@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from msprobe.compare.problems import DamagedDataError, StackMissingError, TaskMi
 from msprobe.compare.sides import RankPair, files_of, open_pair, pair_ranks
 from msprobe.compare.stacks import StackOf, read_stacks
 from msprobe.compare.table import Table, table_of
+from msprobe.coverage import Coverage, NotRead, together, write
 from msprobe.engine import ALONE, Workers, run
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.report.advisor import unmatched_lines
@@ -64,11 +65,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one pair of files: the files written, and how many rows have a partner of how many."""
+    """What came of one pair of files: the files written, and how many rows have a partner of how many. ``not_read``:
+    what was not compared; one without files says that alone.
+    """
 
     files: tuple[Path, ...]
     rows: int
     matched: int
+    not_read: tuple[NotRead, ...] = ()
 
     @property
     def nothing_matches(self) -> bool:
@@ -103,13 +107,13 @@ def compare_folders(
     A rank whose data are damaged, or of tasks that cannot be compared, is said and passed over. Raises
     InvalidPathError where the folders do not answer to each other.
     """
-    pairs = list(pair_ranks(Path(candidate), Path(reference), strict=request.form == "8.1.1"))
+    pairs, lone = pair_ranks(Path(candidate), Path(reference), strict=request.form == "8.1.1")
     # Functions of users and matrices that were read stay in their process; their tensors are read in threads.
     here = request.own_metrics is not None or request.multiplications is not None
     threads = (request.workers.count or 1) if here else request.workers.inside(len(pairs))
     work = partial(_compare_rank, request=replace(request, workers=ALONE), threads=threads)
     outcomes: list[Outcome] = []
-    problems: list[str] = []
+    problems: list[NotRead] = []
 
     def tell_rank(number: int) -> None:
         tell(f"{pairs[number].name}, {number + 1} of {len(pairs)}")
@@ -118,36 +122,57 @@ def compare_folders(
         outcomes += found
         problems += failed
     if problems and not outcomes:
-        raise DamagedDataError(" ".join(problems))
-    return outcomes
+        raise DamagedDataError(" ".join(problem.why for problem in problems))
+    not_read = (*(NotRead(name, f"only in {side}") for name, side in lone), *problems)
+    return [*outcomes, Outcome((), 0, 0, not_read)] if not_read else outcomes
 
 
-def _compare_rank(pair: RankPair, request: Request, threads: int) -> tuple[list[Outcome], list[str]]:
+def say_what_was_not(outcomes: Sequence[Outcome], output: StrPath) -> Coverage:
+    """What was compared and what not; that is logged, and in ``coverage_{stamp}.json``. Raises PathError."""
+    done = [outcome for outcome in outcomes if outcome.files]
+    numbers = {"files": len(done), "rows": sum(one.rows for one in done), "pairs": sum(one.matched for one in done)}
+    covered = together([Coverage(numbers), *(Coverage({}, outcome.not_read) for outcome in outcomes)])
+    if not covered.is_complete:
+        folder = make_folder(output)
+        path = write(covered, folder / f"coverage_{time.strftime('%Y%m%d%H%M%S')}.json")
+        log.warning(f'{covered.sentence()} All of it is in "{path}".')
+    return covered
+
+
+def _compare_rank(pair: RankPair, request: Request, threads: int) -> tuple[list[Outcome], list[NotRead]]:
     """What came of the files of one rank, and what went wrong."""
     ours, theirs = files_of(pair.candidate), files_of(pair.reference)
     outcomes: list[Outcome] = []
-    problems: list[str] = []
+    problems: list[NotRead] = []
     common = [kind for kind in ours if kind in theirs]
     if not common:
-        problems.append(f'"{pair.candidate}" and "{pair.reference}" have neither dump.json nor debug.json in common.')
-        log.error(f"{pair.name} is not compared: {problems[-1]}")
+        why = f'"{pair.candidate}" and "{pair.reference}" have neither dump.json nor debug.json in common.'
+        problems.append(NotRead(pair.name, why))
+        log.error(f"{pair.name} is not compared: {why}")
     for kind in common:
         try:
             outcomes.append(compare_files(ours[kind], theirs[kind], request, pair.name, threads))
         except (DamagedDataError, TaskMismatchError) as problem:
-            problems.append(problem.message)
+            problems.append(NotRead(pair.name, problem.message))
             log.error(f"{pair.name} is not compared: {problem.message}")
+    lone = [
+        (kind, side)
+        for side, one, other in ((pair.candidate, ours, theirs), (pair.reference, theirs, ours))
+        for kind in one
+        if common and kind not in other
+    ]
+    problems += [NotRead(f"{pair.name}, {kind}.json", f'only in "{side}"') for kind, side in lone]
     return outcomes, problems
 
 
 def _compare_open(
     first: DumpPart, second: DumpPart, request: Request, rank: str, output: Path, threads: int
 ) -> Outcome:
-    _warn_incomplete(first, second)
+    not_read = _warn_incomplete(first, second)
     if not len(first) or not len(second):
         empty = first if not len(first) else second
         log.warning(f'"{empty.path}": field "data" is empty, so there is nothing to compare.')
-        return Outcome((), 0, 0)
+        return Outcome((), 0, 0, (*not_read, NotRead(str(empty.path), "it has no records")))
     generated: list[DataMapping] = []
     find_names = None
     if request.mappings:
@@ -174,7 +199,7 @@ def _compare_open(
     matched = int(comparison.pairing.matched.sum())
     as_verdict = find_names is not None and not request.mappings
     _say_outcome(comparison, files, matched, _OTHER_FRAMEWORK if as_verdict else _OTHER_PROGRAM)
-    return Outcome(tuple(files), len(comparison), matched)
+    return Outcome(tuple(files), len(comparison), matched, not_read)
 
 
 def _warn_multiplications(comparison: Comparison, asked: Multiplications) -> None:
@@ -187,10 +212,11 @@ def _warn_multiplications(comparison: Comparison, asked: Multiplications) -> Non
             log.warning(f"multiplications: the {word} has no data {', '.join(unknown[:5])} ({len(unknown)} in all).")
 
 
-def _warn_incomplete(*parts: DumpPart) -> None:
-    for part in parts:
-        if not part.complete:
-            log.warning(f'"{part.path}" was not finished; compared is what there is.')
+def _warn_incomplete(*parts: DumpPart) -> tuple[NotRead, ...]:
+    short = [part for part in parts if not part.complete]
+    for part in short:
+        log.warning(f'"{part.path}" was not finished; compared is what there is.')
+    return tuple(NotRead(f'what came behind the end of "{part.path}"', "it was not recorded") for part in short)
 
 
 def _stacks(part: DumpPart, request: Request) -> StackOf | None:

@@ -49,7 +49,7 @@ def consistent_check(
         return [_compare(training, inference, folder, known, file_format, "")]
     written: list[Path] = []
     first: MsprobeError | None = None
-    for pair in pair_ranks(Path(training), Path(inference), strict=False):
+    for pair in pair_ranks(Path(training), Path(inference), strict=False)[0]:
         try:
             ours, theirs = files_of(pair.candidate), files_of(pair.reference)
             if "dump" not in ours or "dump" not in theirs:

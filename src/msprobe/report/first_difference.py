@@ -70,7 +70,7 @@ def _compare_ranks(
         return
     problems = []
     done = 0
-    pairs = list(pair_ranks(Path(candidate), Path(reference), strict=False))
+    pairs, _ = pair_ranks(Path(candidate), Path(reference), strict=False)
     for number, pair in enumerate(pairs, 1):
         tell(f"{pair.name}, {number} of {len(pairs)}")
         ours, theirs = files_of(pair.candidate), files_of(pair.reference)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msprobe.errors import MsprobeError
 from msprobe.paths import StrPath
 from msprobe.store import layout, processes
 from msprobe.store.reader import Dump, open_dump
+
+# A file may say any number.
+_MOST_RANKS = 1 << 20
 
 Place = tuple[int | None, int | str]
 
@@ -64,7 +69,10 @@ def lost_parts(dump: Dump) -> list[str]:
 
 
 def missing_ranks(dump: Dump) -> list[str]:
-    """What to say of steps that lack ranks which other steps have."""
+    """What to say of ranks that steps lack: those that other steps have, and those that no step has, though the program
+    had them and they were to be recorded. A dump that does not say how many ranks there were has a hole where most
+    numbers up to the last are there.
+    """
     ranks = {step: set(dump.ranks(step)) for step in dump.steps}
     everyone = list(dict.fromkeys(rank for step in dump.steps for rank in dump.ranks(step)))
     hollow = set(dump.hollow)
@@ -72,10 +80,50 @@ def missing_ranks(dump: Dump) -> list[str]:
     for step, there in ranks.items():
         lacking = [rank for rank in everyone if rank not in there and (step, rank) not in hollow]
         if lacking:
-            named = ", ".join(map(str, lacking[:8])) + (f" and {len(lacking) - 8} more" if len(lacking) > 8 else "")
-            word, verb = ("rank", "is") if len(lacking) == 1 else ("ranks", "are")
+            named, verb = _named(lacking)
             found.append(
-                f"step {step}: {word} {named} {verb} missing, which other steps have; killed before this step, or not "
-                "recorded"
+                f"step {step}: {named} {verb} missing, which other steps have; killed before this step, or not recorded"
             )
+    nowhere = ranks_of_no_step(dump)
+    if nowhere:
+        named, _ = _named(nowhere)
+        found.append(f"{named}: missing from every step; not copied to this place, or not recorded")
     return found
+
+
+def ranks_of_no_step(dump: Dump) -> list[int]:
+    """The ranks that should be in the dump and have no folder in any step, in order."""
+    if dump.steps == [None]:
+        return []  # whoever gives the folder of one rank means that rank
+    there = {rank for step in dump.steps for rank in dump.ranks(step) if isinstance(rank, int)}
+    there |= {rank for _, rank in dump.hollow if isinstance(rank, int)}
+    if not there:
+        return []
+    world, asked = _ranks_of_program(dump)
+    if world:
+        return [rank for rank in range(world) if rank not in there and (not asked or rank in asked)]
+    last = max(there)
+    return [rank for rank in range(last) if rank not in there] if 2 * len(there) > last + 1 else []
+
+
+def _ranks_of_program(dump: Dump) -> tuple[int, frozenset[int]]:
+    """How many ranks the recorded program had (0: not known), and which were to be recorded (none: all)."""
+    for step in dump.steps:
+        for rank in dump.ranks(step):
+            try:
+                part = dump.part(step, rank)
+                part.close()
+            except MsprobeError:
+                continue
+            world, asked = part.ours.get("world"), part.ours.get("ranks")
+            if not isinstance(world, int) or not 0 < world <= _MOST_RANKS:
+                return 0, frozenset()
+            return int(world), frozenset(one for one in asked if type(one) is int) if isinstance(
+                asked, list
+            ) else frozenset()
+    return 0, frozenset()
+
+
+def _named(ranks: Sequence[object]) -> tuple[str, str]:
+    text = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+    return (f"rank {text}", "is") if len(ranks) == 1 else (f"ranks {text}", "are")

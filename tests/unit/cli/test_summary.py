@@ -65,7 +65,7 @@ def test_each_part_has_a_line_with_its_counts(tmp_path: Path, capsys: pytest.Cap
     write(tmp_path / "d" / "step0" / "rank0", HEALTHY)
     write(tmp_path / "d" / "step0" / "rank1", {"Tensor.sum.0.forward": forward(tensor())})
     write(tmp_path / "d" / "step10" / "rank0", HEALTHY)
-    assert main(["summary", str(tmp_path / "d")]) == 0
+    assert main(["summary", str(tmp_path / "d")]) == 1
     out = capsys.readouterr().out.splitlines()
     assert out[0] == f"{tmp_path / 'd'}: task statistics, level mix, pytorch"
     rows = [line.split()[:8] for line in out if line.split()[0].isdigit()]
@@ -228,7 +228,7 @@ def test_what_is_gone_or_missing_is_said(tmp_path: Path, capsys: pytest.CaptureF
             if (step, rank) != (2, 1):
                 write(tmp_path / f"step{step}" / f"rank{rank}", {"Torch.exp.0.forward": forward(tensor())})
                 (tmp_path / f"step{step}" / f"rank{rank}" / "stack.json").write_text("{}")
-    assert main(["summary", str(tmp_path)]) == 0
+    assert main(["summary", str(tmp_path)]) == 1
     assert "step 2: rank 1 is missing, which other steps have" in capsys.readouterr().out
     (tmp_path / "step1" / "rank0" / "dump.json").unlink()
     assert main(["summary", str(tmp_path)]) == 1

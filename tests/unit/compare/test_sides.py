@@ -18,7 +18,7 @@ def folders(root: Path, side: str, *names: str) -> Path:
 
 
 def names(root: Path, ours: tuple[str, ...], theirs: tuple[str, ...], strict: bool = True) -> list[tuple[str, str]]:
-    found = pair_ranks(folders(root, "a", *ours), folders(root, "b", *theirs), strict)
+    found, _ = pair_ranks(folders(root, "a", *ours), folders(root, "b", *theirs), strict)
     return [(pair.candidate.name, pair.reference.name) for pair in found]
 
 
@@ -92,7 +92,7 @@ def test_the_folder_of_a_rank_stands_for_itself_in_the_newer_form(tmp_path: Path
     for side in "ab":
         (tmp_path / side).mkdir()
         (tmp_path / side / "dump.json").write_text('{"task": "statistics", "data": {}}')
-    (pair,) = pair_ranks(tmp_path / "a", tmp_path / "b", strict=False)
+    ((pair,), _) = pair_ranks(tmp_path / "a", tmp_path / "b", strict=False)
     assert (pair.candidate, pair.reference) == (tmp_path / "a", tmp_path / "b")
 
 

@@ -126,7 +126,8 @@ class TestRanks:
         verdict = compare_runs(one, tmp_path / "other")
         assert headline(verdict).startswith("AGREE in the 2 of 3 ranks that both have: ")
         assert verdict.notes == ("rank 1 only in the reference",)
-        assert status(verdict, tmp_path, capsys) == 0
+        assert status(verdict, tmp_path, capsys) == 2
+        assert status(verdict, tmp_path, capsys, "--fail-on", "never") == 0
         assert status(verdict, tmp_path, capsys, "--fail-on", "step_count") == 1
 
     def test_of_one_step_alone(self, tmp_path: Path) -> None:

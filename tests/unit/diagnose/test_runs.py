@@ -136,7 +136,7 @@ class TestSteps:
 
     def test_of_one_side_alone_are_told(self, tmp_path: Path) -> None:
         verdict = compare(tmp_path, Plan(steps=3), Plan(steps=2))
-        assert (verdict.status, verdict.exit_code) == ("agree", 0)
+        assert (verdict.status, verdict.exit_code) == ("agree", 2)
         (found,) = verdict.findings
         assert (found.kind, found.message, found.harmless) == ("step_count", "step 2 is only in the candidate", True)
         assert headline(verdict) == "AGREE in the 2 of 3 steps that both have: nothing that was recorded differs"

@@ -373,9 +373,9 @@ def test_a_rule_fires_and_the_next_step_is_recorded(tmp_path: Path) -> None:
     monitor.stop()
     (file,) = (tmp_path / "out").rglob("anomaly.json")
     assert {one["step"] for one in json.loads(file.read_text()).values()} >= {2}
-    assert [path.name for path in (tmp_path / "dump").iterdir()] == ["step3"]
-    (dump,) = (tmp_path / "dump").rglob("dump.json")
-    assert "Cell.fc1.Dense.forward.0" in dump.read_text()
+    assert sorted(path.name for path in (tmp_path / "dump").iterdir()) == ["step2", "step3"]
+    for dump in (tmp_path / "dump").rglob("dump.json"):
+        assert "Cell.fc1.Dense.forward.0" in dump.read_text()
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
@@ -511,3 +511,36 @@ def test_a_recomputed_pass_is_one_row(tmp_path: Path) -> None:
         assert own == [f"{name}.{end}" for name in ("fc1", "drop", "fc2", "") for end in ("input", "output")]
         assert len(names) == len(set(names))
         assert [row["name"] for row in found.rows("grad_reduced", step)] == PARAMETERS
+
+
+class Averaged(nn.Cell):
+    """A network with a norm, an average of its weight, and a bias for each of its experts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Dense(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.ema = mindspore.Parameter(self.fc.weight.value().copy(), name="ema", requires_grad=False)
+        self.expert_bias = mindspore.Parameter(mindspore.ops.zeros(3), name="expert_bias", requires_grad=False)
+
+    def construct(self, x: Any) -> Any:
+        return self.norm(self.fc(x))
+
+
+def test_what_no_optimizer_owns_is_measured_by_name(tmp_path: Path) -> None:
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    mindspore.set_seed(0)
+    net = Averaged().set_train()
+    optimizer = nn.SGD(net.trainable_params(), 0.1)
+    monitor = make(tmp_path, {"targets": {}, "state_distribution": True, "ops": SIX})
+    monitor.set_monitor(net, optimizer=optimizer)
+    step = mindspore.value_and_grad(lambda x: (net(x) ** 2).mean(), None, net.trainable_params())
+    for number in range(3):
+        _, gradients = step(mindspore.Tensor(np.random.randn(6, 4).astype(np.float32)))
+        net.expert_bias.set_data(mindspore.ops.full((3,), number + 1.0, dtype=mindspore.float32))
+        optimizer(tuple(gradients))
+    monitor.stop()
+    rows = Measured(monitor).rows("state")
+    assert {"ema", "expert_bias", "norm.moving_mean", "norm.moving_variance"} <= {row["name"] for row in rows}
+    assert not {"fc.weight", "norm.gamma"} & {row["name"] for row in rows}
+    assert [float(row["max"]) for row in rows if row["name"] == "expert_bias"] == [1.0, 2.0, 3.0]

@@ -12,6 +12,7 @@ from unit.monitor.runs import metrics, row
 
 from msprobe.monitor.locate import first_bad_step
 from msprobe.monitor.sketch import Sketch, Sketcher
+from msprobe.monitor.weights import weight_relations
 
 STEPS, TENSORS = 60, 10
 Fault = Callable[[int, dict[str, Any]], None]
@@ -96,6 +97,18 @@ def decay(at: int) -> Fault:
     return fault
 
 
+def stale(at: int) -> Fault:
+    """A rank that goes on with the weights of the step before."""
+    earlier: list[Any] = []
+
+    def fault(step: int, values: dict[str, Any]) -> None:
+        earlier.append(values["weights"].copy())
+        if step >= at:
+            values["weights"] = earlier[-2]
+
+    return fault
+
+
 def level(step: int, values: dict[str, Any]) -> None:
     values["unreduced"] *= 1 + 3e-5 * step
 
@@ -116,6 +129,7 @@ def level(step: int, values: dict[str, Any]) -> None:
         (rate(33), 33, "equal gradients, unequal weights"),
         (decay(0), 0, "equal gradients, unequal weights"),
         (decay(33), 33, "equal gradients, unequal weights"),
+        (stale(33), 33, "change between step 32 and this one in the second run alone"),
         (level, 1, "gradients of most tensors"),
     ],
 )
@@ -146,3 +160,55 @@ def test_one_step_in_which_some_tensors_jump_is_no_bad_step(size: float, tensors
 def test_healthy_runs_have_no_bad_step(noise: int, rounding: float) -> None:
     growth = 1e-3 if rounding else 1e-7
     assert first_bad_step(run(1, None, growth), run(noise, None, growth), None, rounding) is None
+
+
+def nothing(size: float) -> Fault:
+    """The gradient of a tensor is nothing but rounding: that of a bias in front of a norm."""
+
+    def fault(step: int, values: dict[str, Any]) -> None:
+        values["unreduced"][4] *= size
+
+    return fault
+
+
+@pytest.mark.parametrize("times", [0.5, 2.3, -1.0])
+def test_a_gradient_that_is_nothing_but_rounding_says_nothing(times: float) -> None:
+    assert first_bad_step(run(1, nothing(1e-6)), run(2, nothing(1e-6 * times))) is None
+
+
+def uneven(tensors: int) -> Fault:
+    """What the step does to some of the tensors is half as much again."""
+
+    def fault(step: int, values: dict[str, Any]) -> None:
+        values["rate"] = np.where(np.arange(TENSORS) < tensors, 1.5, 1.0) * values["rate"]
+
+    return fault
+
+
+@pytest.mark.parametrize(("tensors", "is_found"), [(2, False), (5, True)])
+def test_in_half_types_single_tensors_do_not_say_that_a_step_does_otherwise(tensors: int, is_found: bool) -> None:
+    pairs = list(zip(run(1, None, 1e-5), run(2, uneven(tensors), 1e-5), strict=True))
+    assert bool(weight_relations(pairs, 2.0**-8)) is is_found
+    assert weight_relations(pairs)
+
+
+def test_gradients_that_stay_apart_behind_a_kink_in_the_first_steps_are_of_that_kink() -> None:
+    def kinked(step: int, values: dict[str, Any]) -> None:
+        if step >= 4:
+            values["unreduced"][: 10 if step > 4 else 6] *= 1 + 3e-3 * (-1) ** step
+
+    assert first_bad_step(run(1), run(2, kinked)) is None
+
+
+@pytest.mark.parametrize("noise", range(2, 6))
+def test_half_types_that_no_file_names_are_seen_in_the_first_step(noise: int) -> None:
+    assert first_bad_step(run(1, None, 2e-3), run(noise, None, 2e-3)) is None
+
+
+@pytest.mark.parametrize("rounding", [0.0, 2.0**-8])
+def test_what_is_nothing_but_rounding_may_jump(rounding: float) -> None:
+    def noise(number: int) -> Fault:
+        own = np.random.default_rng(number)
+        return lambda step, values: values["unreduced"].__setitem__(4, 1e-6 * float(np.exp(own.standard_normal())))
+
+    assert first_bad_step(run(1, noise(5)), run(2, noise(6)), None, rounding) is None

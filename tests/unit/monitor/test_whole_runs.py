@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,30 @@ def test_sketches_that_are_damaged_or_short_are_no_all_clear(tmp_path: Path, how
     found = diff(tmp_path / "a", tmp_path / "b")
     assert found.by_sketches is (how == "torn")
     assert found.steps == (39 if how == "torn" else 40)
+
+
+def test_a_rank_that_neither_folder_has_is_named(tmp_path: Path) -> None:
+    for name in "ab":
+        for rank in (0, 1, 3):
+            run = begun(tmp_path / name, rank, world=4)
+            write_run(run, [gradients(step) for step in range(20)], CsvSink())
+    (missing,) = diff(tmp_path / "a", tmp_path / "b").coverage.not_read
+    assert missing.what == "rank 2"
+    done = call("monitor", "diff", tmp_path / "a", tmp_path / "b", "--json", "-")
+    assert done.returncode == 2
+    answer = json.loads(done.stdout)
+    assert answer["first_bad_step"] is None
+    assert answer["coverage"] == {
+        "complete": False,
+        "read": {"ranks": 3, "steps": 20},
+        "not_read": [{"what": missing.what, "why": missing.why}],
+    }
+
+
+@pytest.mark.parametrize("given", [{"module_ranks": [0, 1, 3]}, {}])
+def test_ranks_that_were_not_asked_for_are_not_missing(tmp_path: Path, given: dict[str, Any]) -> None:
+    for name in "ab":
+        for rank in (0, 1, 3):
+            run = begun(tmp_path / name, rank, world=4 if given else 1, config=given)
+            write_run(run, [gradients(step) for step in range(20)], CsvSink())
+    assert diff(tmp_path / "a", tmp_path / "b").coverage.is_complete

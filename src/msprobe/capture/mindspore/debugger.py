@@ -81,7 +81,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
                 self._refuse_old_dumps(replace(settings, dump_path=path), RANKS.current())
             self._set_up(settings, load)
         except BaseException:
-            PrecisionDebugger._instance = None
+            self._home._instance = None
             raise
         self._ready = True
 
@@ -140,6 +140,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             if listens and not in_graph:
                 self.recorder.start(model, named, rank_id, dumps=False)
             return
+        self._begins_to_record()
         if in_graph:
             if tokens is not None:
                 raise InvalidInputError(

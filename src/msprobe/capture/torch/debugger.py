@@ -97,7 +97,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             self._refuse_old_dumps(settings, RANKS.current())
             self._set_up(settings, model, load)
         except BaseException:
-            PrecisionDebugger._instance = None
+            self._home._instance = None
             raise
         self._ready = True
 
@@ -165,6 +165,8 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             outcome.reason = SWITCHED_OFF
         if not dumps and not listens:
             return
+        if dumps:
+            self._begins_to_record()
         named = name_modules(given, self.settings.record_root) if given is not None else []
         self.recorder.models.give(given)
         self._listed.register(self.recorder)
@@ -251,6 +253,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             # The first start(model) will bring it.
             self.recorder.session.outcome.reason = f"level {level} needs the model, and start(model) was never called"
             return
+        self._begins_to_record()
         named = name_modules(model, self.settings.record_root) if model is not None else []
         self.recorder.models.give(model)
         self._listed.register(self.recorder)

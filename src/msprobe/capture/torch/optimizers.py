@@ -273,6 +273,7 @@ class OptimizerRecorder:
         self._tell(step, 3)
         if step.told is not None:
             self.targets.optimizers.skip_step(step.told)
+        self.targets.optimizers.leave_step()
 
     def _unscaled(self, original: Any) -> Any:
         @functools.wraps(original)

@@ -37,19 +37,26 @@ def is_asked(args: argparse.Namespace) -> bool:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Compare or verify; 1 if a parameter is not what it should be."""
+    """Compare or verify; 1 if a parameter is not what it should be, 2 if none is and a log was cut off."""
     from msprobe.cli.output_folder import usable_output
     from msprobe.environment.rl_logs import compare_logs, verify_log
 
     if args.verl_verify is not None:
         folder = str(usable_output(args.output or "./verl_param_verify_result"))
-        count, notes = verify_log(args.verl_verify, folder)
+        found = verify_log(args.verl_verify, folder)
     else:
         tool = "verl" if args.verl_compare is not None else "slime"
         folder = str(usable_output(args.output or f"./{tool}_param_compare_result"))
         first, second = args.verl_compare or args.slime_compare
-        count, notes = compare_logs(first, second, folder, tool)
-    for note in notes:
+        found = compare_logs(first, second, folder, tool)
+    for note in found.notes:
         say(f"  note: {note}")
-    say(f"{count} parameters differ; see {folder}" if count else f"No parameter differs; see {folder}")
-    return 1 if count else 0
+    of = found.coverage.read["parameters"]
+    say(
+        f"{found.apart} of {of} parameters differ; see {folder}"
+        if found.apart
+        else f"None of {of} parameters differs; see {folder}"
+    )
+    if not found.coverage.is_complete:
+        say(found.coverage.sentence())
+    return found.coverage.status(found.apart > 0)

@@ -9,7 +9,7 @@ from msprobe.diagnose.findings import Verdict
 from msprobe.diagnose.wording import Wording
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath
-from msprobe.store.damage import broken_parts, lost_parts
+from msprobe.store.damage import broken_parts, lost_parts, missing_ranks, ranks_of_no_step
 from msprobe.store.reader import Dump, open_dump
 
 
@@ -22,7 +22,7 @@ def readable_verdict(
     is no fault of single parts, or nothing is left to compare.
     """
     one, other = open_dump(candidate), open_dump(reference)
-    unread = [Wording("{}: {}", side, text) for side, dump in _sides(one, other) for text in lost_parts(dump)]
+    unread = [Wording("{}: {}", side, text) for side, dump in _sides(one, other) for text in _lost(dump)]
     try:
         verdict = compare(candidate, reference)
     except (InvalidInputError, PathError):
@@ -37,6 +37,11 @@ def readable_verdict(
         return verdict, candidate, reference
     summary = {**verdict.summary, "unread": len(unread)}
     return replace(verdict, notes=(*unread, *verdict.notes), summary=summary), one, other
+
+
+def _lost(dump: Dump) -> list[str]:
+    # Ranks that one step alone lacks are those of one side.
+    return [*lost_parts(dump), *(missing_ranks(dump)[-1:] if ranks_of_no_step(dump) else [])]
 
 
 def _sides(one: Dump, other: Dump) -> tuple[tuple[str, Dump], ...]:

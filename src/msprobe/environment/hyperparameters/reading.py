@@ -150,8 +150,8 @@ def _log(path: str) -> Read:
     problems = []
     for reader in (rl_logs.read_slime, rl_logs.read_verl):
         try:
-            found, notes = reader(path)
-            return _listed(flat(found, path)), notes
+            found, notes, missing = reader(path)
+            return _listed(flat(found, path)), [*notes, *map(str, missing)]
         except InvalidInputError as problem:
             problems.append(problem)
     raise InvalidInputError(" ".join(problem.message for problem in problems)) from problems[0]

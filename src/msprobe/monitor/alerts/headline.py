@@ -11,7 +11,7 @@ from msprobe.monitor.alerts.alert import Alert, parse_tag
 from msprobe.monitor.alerts.analysis import first_alerts
 from msprobe.monitor.alerts.reading import AlertsRead
 from msprobe.monitor.alerts.sentence import sentence
-from msprobe.monitor.record_next import DUMP
+from msprobe.monitor.record_steps import DUMP
 from msprobe.monitor.tags import quantity_of_kind
 
 

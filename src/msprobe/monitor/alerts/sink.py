@@ -46,7 +46,8 @@ class AlertSink:
     """Judges each step by the rules of the configuration.
 
     ``pipeline_stage``, ``group_mates``: of this rank in its pipeline group; the rank itself by default. ``on_alert``:
-    callbacks; one that raises is told once and not called again.
+    callbacks; one that raises is told once and not called again. ``is_recorded``: a step that raises alerts is
+    recorded, so nobody has to be told how.
     """
 
     is_first = True
@@ -58,6 +59,7 @@ class AlertSink:
         pipeline_stage: int | None = None,
         group_mates: Sequence[int] | None = None,
         on_alert: Sequence[OnAlert] = (),
+        is_recorded: bool = False,
     ) -> None:
         self._settings = settings
         self._pipeline_stage = pipeline_stage
@@ -69,7 +71,7 @@ class AlertSink:
         self._repeats: dict[tuple[str, str, str], _Repeats] = {}
         self._unwritten = False
         self._begun = False
-        self._is_told_how = False
+        self._is_told_how = is_recorded
         self._journal: Journal | None = None
         self._judged_steps = 0
         self._last_step: int | None = None
