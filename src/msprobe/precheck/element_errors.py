@@ -31,6 +31,8 @@ FLOATS: dict[str, tuple[int, int, float]] = {
 # Many devices take numbers below the smallest normal one for zero; for half precision they do not.
 _FLUSHED = frozenset(("float32", "bfloat16", "float64"))
 _LARGEST_SQUARED = 1e150
+# So many units at the size of a typical element, or of 1, may an element be off that is computed in steps.
+_OF_STEPS = 4.0
 
 
 def format_of(dtype: str) -> tuple[int, int, float]:
@@ -68,6 +70,23 @@ def scales(bench: Any, rounded: Any, dtype: str, movement: Any, elementwise: boo
     typical = float((bench * bench).mean()) ** 0.5 * 2.0 ** -format_of(dtype)[0] / 8 if mixes else 0.0
     scale = units.clip(max(typical, least_normal(dtype) / PASS_UP_TO))
     return units, scale if movement is None else xp.maximum(scale, movement)
+
+
+def status_of(scaled: Any, errors: Any, bench: Any, dtype: str, elementwise: bool) -> str:
+    """``pass``, ``Warning`` or ``error`` of finite elements by their scaled errors and their errors.
+
+    A kernel in a half type that computes each element by itself rounds once, or a few times where it is written in
+    steps. Then it has numbers like the 1 of ``1 + erf(x)`` on its way, beside which a small result is lost: what is off
+    by no more than such a rounding is a warning, however far it is in units of its own.
+    """
+    most, warned = limits_of_elements(dtype, elementwise)
+    if not bool((scaled > most).any()):
+        return "pass"
+    far = scaled > warned
+    if elementwise and dtype in _HALVES:
+        size = min(1.0, float((bench * bench).mean()) ** 0.5)
+        far &= errors > _OF_STEPS * 2.0 ** -format_of(dtype)[0] * size
+    return "error" if bool(far.any()) else "Warning"
 
 
 def unlike_specials(bench: Any, rounded: Any, device: Any, dtype: str, movement: Any, xp: Any) -> Any:

@@ -21,6 +21,7 @@ from msprobe.precheck.element_errors import (
     format_of,
     limits_of_elements,
     scales,
+    status_of,
     unlike_specials,
     unlike_taken,
     unlike_whole,
@@ -342,8 +343,8 @@ def judge(
         if bool(other.any()):
             worst = float(((d - b).abs() / scale)[other].max())
             return "error", worst, f"{int(other.sum())} of {b.numel()} elements are not exact copies of input values"
-    most, warned = limits_of_elements(dtype, is_elementwise)
-    status = "pass" if worst <= most else "Warning" if worst <= warned else "error"
+    most, _ = limits_of_elements(dtype, is_elementwise)
+    status = status_of(scaled, (d - b).abs(), b, dtype, is_elementwise)
     if taken is None and status != "error":
         wide, all_units, all_scales = (torch.zeros_like(rounded) for _ in range(3))
         wide[finite], all_units[finite], all_scales[finite] = d - b, units, scale

@@ -20,7 +20,14 @@ import numpy as np
 
 from msprobe.compare.number_types import epsilon_of
 from msprobe.precheck import element_errors
-from msprobe.precheck.element_errors import limits_of_elements, scales, unlike_specials, unlike_taken, unlike_whole
+from msprobe.precheck.element_errors import (
+    limits_of_elements,
+    scales,
+    status_of,
+    unlike_specials,
+    unlike_taken,
+    unlike_whole,
+)
 from msprobe.precheck.metrics import Array
 from msprobe.signed_errors import Result, SignedErrors, judge_signed
 
@@ -88,11 +95,10 @@ def judge_floats(
                 f"{float(d[worst]):.9g} instead of {float(r[worst]):.9g}."
             )
             return StrictVerdict("error", message, float(errors[worst] / scale[worst]), place, p99)
-    most, warned = limits_of_elements(dtype, elementwise)
-    if largest <= most:
+    status = status_of(scaled, errors, b, dtype, elementwise)
+    if status == "pass":
         return StrictVerdict("pass", "", largest, place, p99)
-    status = "Warning" if largest <= warned else "error"
-    bad = int((scaled > most).sum())
+    bad = int((scaled > limits_of_elements(dtype, elementwise)[0]).sum())
     message = (
         f"{bad} of {scaled.size} elements are off by more than rounding explains; the worst at {list(place)}: "
         f"{float(d[worst]):.9g} instead of {float(b[worst]):.9g}, "
