@@ -70,4 +70,4 @@ def execute(args: argparse.Namespace) -> int:
         say(clean(line))
     for path in paths:
         say(clean(f"  {path}"))
-    return int(bool(ranking.failed))
+    return int(ranking.is_error)

@@ -117,3 +117,14 @@ def lines_of(rows: Sequence[Sequence[str]]) -> bytes:
     text = io.StringIO()
     csv_cells.writer(text, lineterminator="\r\n").writerows(rows)
     return text.getvalue().encode("utf-8")
+
+
+def worst_of(*groups: list[Judged]) -> list[Judged]:
+    """The rows of several judgements of the same results, of each the worst."""
+    order = ("SKIP", "pass", "Warning", "error")
+    found: dict[str, Judged] = {}
+    for row in (row for group in groups for row in group):
+        known = found.setdefault(row.name, row)
+        if order.index(row.status) > order.index(known.status):
+            found[row.name] = row
+    return list(found.values())

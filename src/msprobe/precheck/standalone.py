@@ -16,6 +16,16 @@ from typing import Any
 
 import torch
 
+from msprobe.precheck.element_errors import (
+    PASS_UP_TO,
+    format_of,
+    limits_of_elements,
+    scales,
+    status_of,
+    unlike_specials,
+    unlike_taken,
+    unlike_whole,
+)
 from msprobe.precheck.standalone_places import (
     Elementwise,
     TakenOver,
@@ -28,11 +38,6 @@ from msprobe.precheck.standalone_side import Side
 from msprobe.precheck.standalone_types import CONSTANTS, constant_of, dtype_of
 from msprobe.signed_errors import Result, judge_signed
 
-PASS_UP_TO, WARNING_UP_TO = 32.0, 128.0
-# the same for half types where each element is computed by itself: kernels do so in single precision
-HALF_ELEMENTWISE_LIMITS = (4.0, 16.0)
-_MANTISSA = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7, torch.float64: 52}
-_LEAST = {torch.float32: -126, torch.float16: -14, torch.bfloat16: -126, torch.float64: -1022}
 # rtol, small value, and its absolute tolerance: the constants of scripts of mindstudio-probe 8.1.1
 _LIMITS = {torch.float16: (1e-3, 1e-3, 1e-5), torch.bfloat16: (4e-3, 1e-3, 1e-5)}
 _OTHER_LIMITS = (1e-6, 1e-6, 1e-9)
@@ -306,50 +311,47 @@ def judge(
     ``moved``: how far rounding of the arguments moves each element; ``taken``: where there are numbers of these.
     """
     if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
-        equal = device == bench or (isinstance(bench, float) and math.isclose(device, bench, rel_tol=1e-5))
+        equal = device == bench or (device != device and bench != bench)
+        if not equal and moved is not None and isinstance(device, (int, float)) and isinstance(bench, (int, float)):
+            equal = abs(device - bench) <= PASS_UP_TO * float(moved.max())
         return ("pass", 0.0, "") if equal else ("error", math.inf, f"{device!r} instead of {bench!r}")
     if device.shape != bench.shape:
         return "error", math.inf, f"shape {tuple(device.shape)} instead of {tuple(bench.shape)}"
     if device.is_complex():
         device, bench = torch.view_as_real(device), torch.view_as_real(bench)
     if not device.is_floating_point():
-        wrong = int((device != bench).sum())
+        wrong = int(unlike_whole(bench, device, None if moved is None else moved > 0).sum())
         return ("error", math.inf, f"{wrong} of {device.numel()} elements differ") if wrong else ("pass", 0.0, "")
-    rounded, d = bench.to(device.dtype).double(), device.double()
-    same = (rounded == d) | (rounded.isnan() & d.isnan()) | (rounded.isfinite() & d.isfinite())
-    if not bool(same.all()):
-        count = f"{int((~same).sum())} of {same.numel()} elements"
+    dtype = str(device.dtype).removeprefix("torch.")
+    rounded, d, b = bench.to(device.dtype).double(), device.double(), bench.double()
+    special = unlike_specials(b, rounded, d, dtype, moved, torch)
+    if bool(special.any()):
+        count = f"{int(special.sum())} of {special.numel()} elements"
         return "error", math.inf, f"{count} are infinite or NaN on one side only"
     finite = rounded.isfinite() & d.isfinite()
-    b, r, d = bench.double()[finite], rounded[finite], d[finite]
+    b, r, d = b[finite], rounded[finite], d[finite]
     if b.numel() == 0:
         return "pass", 0.0, ""
-    mantissa, least = _MANTISSA.get(device.dtype, 23), _LEAST.get(device.dtype, -126)
-    units = torch.exp2(torch.floor(torch.log2(r.abs())).clamp(min=least) - mantissa)
-    typical = 0.0 if is_elementwise else float(b.square().mean().sqrt()) * 2.0**-mantissa / 8
-    scale = torch.maximum(units, torch.full_like(units, typical))
-    if moved is not None:
-        scale = torch.maximum(scale, moved[finite])
+    moves = None if moved is None else moved[finite]
+    units, scale = scales(b, r, dtype, moves, is_elementwise, torch)
     scaled = torch.where((d - r).abs() <= units, torch.zeros_like(b), (d - b).abs() / scale)
     worst = float(scaled.max())
     if taken is not None:
         # A number that is taken over has nothing to round, unless rounding chooses which.
-        limit = units * units_taken_over(device.dtype, is_gradient) + (2.0**-126 if least < -14 else 0.0)
-        if moved is not None:
-            limit = torch.where(moved[finite] > 4 * units, PASS_UP_TO * moved[finite], limit)
-        other = taken[finite] & ((d - r).abs() > limit)
+        allowed = units_taken_over(device.dtype, is_gradient)
+        other = taken[finite] & unlike_taken(r, d, dtype, units, allowed, moves, torch)
         if bool(other.any()):
             worst = float(((d - b).abs() / scale)[other].max())
             return "error", worst, f"{int(other.sum())} of {b.numel()} elements are not exact copies of input values"
-    is_half = device.dtype in (torch.float16, torch.bfloat16)
-    most, warned = HALF_ELEMENTWISE_LIMITS if is_elementwise and is_half else (PASS_UP_TO, WARNING_UP_TO)
-    status = "pass" if worst <= most else "Warning" if worst <= warned else "error"
+    most, _ = limits_of_elements(dtype, is_elementwise)
+    status = status_of(scaled, (d - b).abs(), b, dtype, is_elementwise)
     if taken is None and status != "error":
         wide, all_units, all_scales = (torch.zeros_like(rounded) for _ in range(3))
         wide[finite], all_units[finite], all_scales[finite] = d - b, units, scale
         all_units[~finite], all_scales[~finite] = 1.0, 1.0
         reference = torch.where(finite, bench.double(), 0.0)
-        signed = judge_signed(Result(reference, wide, all_units, all_scales, 2.0**-mantissa, None, is_elementwise))
+        epsilon = float(torch.finfo(device.dtype).eps)
+        signed = judge_signed(Result(reference, wide, all_units, all_scales, epsilon, None, is_elementwise))
         if signed.status == "error" or (signed.status == "Warning" and status == "pass"):
             return signed.status, worst, signed.message
     return status, worst, "" if status == "pass" else f"{int((scaled > most).sum())} of {b.numel()} elements are off"
@@ -377,7 +379,7 @@ def metrics(device: torch.Tensor, bench: torch.Tensor, standard: str) -> list[tu
         over, off = (relative > rtol) & normal, (error > atol) & small
         return [*rows, ("Relative Error Ratio", share(over, normal)), ("Absolute Error Ratio", share(off, small))]
     if standard == "ULP error Standard":
-        mantissa, least = _MANTISSA.get(device.dtype, 23), _LEAST.get(device.dtype, -126)
+        mantissa, least, _ = format_of(str(device.dtype).removeprefix("torch."))
         exponent = torch.where(b == 0, torch.zeros_like(b), torch.floor(torch.log2(b.abs()))).clamp(min=least)
         ulp = error * torch.exp2(mantissa - exponent)
         over = ulp > (32 if device.dtype is torch.float32 else 1)

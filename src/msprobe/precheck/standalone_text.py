@@ -12,8 +12,8 @@ _FUTURE = "from __future__ import annotations\n"
 _FIRST = "standalone_first.py"
 _PARTS = {
     "pytorch": (
-        *("standalone_types.py", "standalone_side.py", "standalone_places.py", "../signed_errors.py"),
-        *("standalone.py", "standalone_main.py"),
+        *("standalone_types.py", "standalone_side.py", "standalone_places.py", "element_errors.py"),
+        *("../signed_errors.py", "standalone.py", "standalone_main.py"),
     ),
     "mindspore": ("mindspore/standalone.py",),
 }

@@ -18,34 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from msprobe.compare.number_types import LEAST_NORMAL, epsilon_of
+from msprobe.compare.number_types import epsilon_of
+from msprobe.precheck import element_errors
+from msprobe.precheck.element_errors import (
+    limits_of_elements,
+    scales,
+    status_of,
+    unlike_specials,
+    unlike_taken,
+    unlike_whole,
+)
 from msprobe.precheck.metrics import Array
 from msprobe.signed_errors import Result, SignedErrors, judge_signed
-
-#: Scaled errors up to which a result passes, and up to which it is a warning. Healthy kernels of PyTorch's own
-#: operator samples stay below the first in float32, float16 and bfloat16 (``bench/precheck``).
-PASS_UP_TO = 32.0
-WARNING_UP_TO = 128.0
-#: The same for floats of 8 bits: they are computed in wider types and rounded once.
-FLOAT8_LIMITS = (2.0, 4.0)
-#: The same for calls in half types that compute each element by itself: kernels do so in single precision, and round
-#: once or a few times. 32 units are a quarter of a number in bfloat16.
-HALF_ELEMENTWISE_LIMITS = (4.0, 16.0)
-_HALVES = frozenset(("float16", "bfloat16"))
-
-#: Mantissa bits, least exponent and largest number of the float types.
-FLOATS: dict[str, tuple[int, int, float]] = {
-    "float64": (52, -1022, float(np.finfo(np.float64).max)),
-    "float32": (23, -126, float(np.finfo(np.float32).max)),
-    "float16": (10, -14, 65504.0),
-    "bfloat16": (7, -126, 3.3895313892515355e38),
-    "float8_e4m3fn": (3, -6, 448.0),
-    "float8_e5m2": (2, -14, 57344.0),
-}
-
-
-# Many devices take numbers below the smallest normal one for zero; for half precision they do not.
-_SUBNORMAL = {name: LEAST_NORMAL[name] / PASS_UP_TO for name in ("float32", "bfloat16", "float64")}
 
 
 @dataclass(frozen=True)
@@ -61,18 +45,8 @@ class StrictVerdict:
 
 def unit_in_last_place(values: Array, dtype: str) -> Array:
     """The distance from each number to the next of ``dtype``."""
-    mantissa, least, _ = FLOATS.get(dtype, FLOATS["float32"])
     with np.errstate(all="ignore"):
-        exponent = np.floor(np.log2(np.abs(values)))
-    exponent = np.maximum(np.where(np.isfinite(exponent), exponent, least), least)
-    return np.asarray(np.exp2(exponent - mantissa))
-
-
-def limits_of(dtype: str, elementwise: bool) -> tuple[float, float]:
-    """The scaled errors up to which a result passes, and up to which it is a warning."""
-    if dtype.startswith("float8"):
-        return FLOAT8_LIMITS
-    return HALF_ELEMENTWISE_LIMITS if elementwise and dtype in _HALVES else (PASS_UP_TO, WARNING_UP_TO)
+        return np.asarray(element_errors.unit_in_last_place(values, dtype, np))
 
 
 def judge_floats(
@@ -110,8 +84,8 @@ def judge_floats(
         relative = errors / np.maximum(np.abs(b), units)
     p99 = float(np.quantile(relative, 0.99))
     if taken is not None:
-        allowed = taken_units * units + (LEAST_NORMAL[dtype] if dtype in _SUBNORMAL else 0.0)
-        other = taken[finite] & _are_others(r, d, allowed, units, None if movement is None else movement[finite])
+        moved = None if movement is None else movement[finite]
+        other = taken[finite] & unlike_taken(r, d, dtype, units, taken_units, moved, np)
         if other.any():
             worst = int(np.argmax(np.where(other, np.abs(d - r), 0.0)))
             place = tuple(int(n) for n in np.argwhere(finite)[worst])
@@ -121,11 +95,10 @@ def judge_floats(
                 f"{float(d[worst]):.9g} instead of {float(r[worst]):.9g}."
             )
             return StrictVerdict("error", message, float(errors[worst] / scale[worst]), place, p99)
-    most, warned = limits_of(dtype, elementwise)
-    if largest <= most:
+    status = status_of(scaled, errors, b, dtype, elementwise)
+    if status == "pass":
         return StrictVerdict("pass", "", largest, place, p99)
-    status = "Warning" if largest <= warned else "error"
-    bad = int((scaled > most).sum())
+    bad = int((scaled > limits_of_elements(dtype, elementwise)[0]).sum())
     message = (
         f"{bad} of {scaled.size} elements are off by more than rounding explains; the worst at {list(place)}: "
         f"{float(d[worst]):.9g} instead of {float(b[worst]):.9g}, "
@@ -135,13 +108,10 @@ def judge_floats(
 
 
 def _scales(b: Array, r: Array, dtype: str, movement: Array | None, elementwise: bool) -> tuple[Array, Array]:
-    """Of finite elements: one unit in the last place, and their scales."""
-    mantissa = FLOATS.get(dtype, FLOATS["float32"])[0]
-    units = unit_in_last_place(r, dtype)
-    mixes = not elementwise and np.max(np.abs(b)) < 1e150
-    typical = float(np.sqrt(np.mean(np.square(b)))) * 2.0**-mantissa / 8 if mixes else 0.0
-    scale = np.maximum(np.maximum(units, typical), _SUBNORMAL.get(dtype, 0.0))
-    return units, scale if movement is None else np.maximum(scale, movement)
+    """See :func:`msprobe.precheck.element_errors.scales`."""
+    with np.errstate(all="ignore"):
+        units, scale = scales(b, r, dtype, movement, elementwise, np)
+    return np.asarray(units), np.asarray(scale)
 
 
 def judge_direction(
@@ -172,32 +142,12 @@ def judge_direction(
         return judge_signed(Result(b, errors, units, scale, epsilon_of(dtype), own, elementwise))
 
 
-def _are_others(r: Array, d: Array, allowed: Array, units: Array, movement: Array | None) -> Array:
-    """Where numbers are off by more than is allowed; where the movement is large, rounding chooses which are taken."""
-    if movement is not None:
-        allowed = np.where(movement > 4 * units, np.maximum(allowed, PASS_UP_TO * movement), allowed)
-    return np.asarray(np.abs(d - r) > allowed)
-
-
 def _unlike_specials(
     bench: Array, rounded: Array, device: Array, dtype: str, movement: Array | None
 ) -> StrictVerdict | None:
     """A verdict where infinities and NaN are not at the same places."""
-    same = (np.isfinite(rounded) & np.isfinite(device)) | (rounded == device) | (np.isnan(rounded) & np.isnan(device))
-    if same.all():
-        return None
-    limit = FLOATS.get(dtype, FLOATS["float32"])[2]
-    # At the edge of the type rounding decides whether a result is finite.
-    slack = np.maximum(0 if movement is None else movement * PASS_UP_TO, limit * 2.0**-6)
     with np.errstate(all="ignore"):
-        at_edge = (
-            (np.abs(bench) + slack >= limit)
-            & ~np.isnan(device)
-            & ~np.isnan(bench)
-            & (np.sign(bench) == np.sign(device))
-        )
-        at_edge &= np.abs(device) >= limit * (1 - 2.0**-3)
-    wrong = ~same & ~at_edge
+        wrong = unlike_specials(bench, rounded, device, dtype, movement, np)
     if not wrong.any():
         return None
     place = tuple(int(n) for n in np.argwhere(wrong)[0])
@@ -237,8 +187,7 @@ def judge_exact(bench: Array, device: Array, moves: Array | None) -> StrictVerdi
     unequal = bench != device
     if not unequal.any():
         return StrictVerdict("pass", "")
-    explained = np.zeros_like(unequal) if moves is None else moves & (device >= bench.min()) & (device <= bench.max())
-    wrong = unequal & ~explained
+    wrong = unlike_whole(bench, device, moves)
     if not wrong.any():
         return StrictVerdict("pass", f"{int(unequal.sum())} elements differ where rounding of the inputs decides.")
     place = tuple(int(n) for n in np.argwhere(wrong)[0])

@@ -144,6 +144,49 @@ def test_a_rough_kernel_passes(monkeypatch: pytest.MonkeyPatch, name: str, rough
     assert (found.forward, found.backward) == ("pass", "pass"), str(found)
 
 
+def by_hand(kernel: Kernel) -> Kernel:
+    """A candidate that computes by another function."""
+    return lambda function, args, kwargs: kernel(*args)
+
+
+#: Functions of each element, and the same in steps, with numbers like 1 on the way beside which small results are lost.
+IN_STEPS: dict[str, tuple[Kernel, Kernel]] = {
+    "gelu": (F.gelu, lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5))),
+    "silu": (F.silu, lambda x: x / (1 + torch.exp(-x))),
+    "mish": (F.mish, lambda x: x * torch.tanh(torch.log(1 + torch.exp(x)))),
+    "elu": (F.elu, lambda x: torch.where(x > 0, x, torch.exp(x) - 1)),
+    "softplus": (F.softplus, lambda x: torch.log(1 + torch.exp(x))),
+    "logsigmoid": (F.logsigmoid, lambda x: -torch.log(1 + torch.exp(-x))),
+}
+#: Other functions in the place of them.
+OTHERS: dict[str, tuple[Kernel, Kernel]] = {
+    "gelu": (F.gelu, lambda x: x * torch.sigmoid(1.702 * x)),
+    "silu": (F.silu, lambda x: x * torch.sigmoid(1.05 * x)),
+    "softplus": (F.softplus, lambda x: F.softplus(x, beta=1.1)),
+    "a tail that is cut off": (F.gelu, lambda x: torch.where(x < -2, torch.zeros_like(x), F.gelu(x))),
+}
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+@pytest.mark.parametrize("name", IN_STEPS)
+def test_a_function_of_each_element_that_is_computed_in_steps_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, dtype: torch.dtype
+) -> None:
+    function, kernel = IN_STEPS[name]
+    found = check_api(function, *arguments([some(64, 64)], dtype), candidate=plugin(monkeypatch, by_hand(kernel)))
+    assert "error" not in (found.forward, found.backward), str(found)
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_function_of_each_element_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, dtype: torch.dtype
+) -> None:
+    function, kernel = OTHERS[name]
+    found = check_api(function, *arguments([some(64, 64)], dtype), candidate=plugin(monkeypatch, by_hand(kernel)))
+    assert (found.forward, found.backward) == ("error", "error"), str(found)
+
+
 def channel(result: torch.Tensor) -> torch.Tensor:
     factors = torch.ones(result.shape[1], 1, 1)
     factors[5] = 1.05

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from command_line import call
 
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.job import Answer, skipped
@@ -89,3 +92,15 @@ def test_calls_that_were_skipped_or_have_no_slope_are_in_no_pool() -> None:
         found.add(sloped(number, 0.05, 0.004, "SKIP"))
         found.add(skipped(f"Tensor.to.{number}", "it is never checked", False))
     assert found.pooled == []
+
+
+@pytest.mark.parametrize(("slope", "status"), [(0.03, 1), (0.01, 0)])
+def test_op_check_ends_with_what_all_calls_of_an_api_say_together(
+    slope: float, status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = ranking()
+    for number in range(40):
+        found.add(sloped(number, slope, 0.004))
+    monkeypatch.setattr("msprobe.precheck.sample_check.check_samples", lambda *_: ([], found))
+
+    assert call("op_check", "--candidate", "cpu", "-o", tmp_path).returncode == status

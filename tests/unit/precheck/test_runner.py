@@ -20,7 +20,8 @@ from msprobe.precheck.operators import read_operators
 from msprobe.precheck.requests import ApiCall, ApiName
 from msprobe.precheck.torch.formula import check_formula
 from msprobe.precheck.torch.inputs import Inputs
-from msprobe.precheck.torch.runner import runner, unknown_gradients
+from msprobe.precheck.torch.recorded import unknown_gradients
+from msprobe.precheck.torch.runner import runner
 
 TENSOR = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4, 4], "Max": 2.0, "Min": -2.0}
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from msprobe.errors import NotAvailableError
+from msprobe.precheck.arguments import TensorInfo
 from msprobe.precheck.executors import RECORDED, Executor
-from msprobe.precheck.requests import ApiCall, Requests
+from msprobe.precheck.requests import ApiCall, Requests, flat
 from msprobe.precheck.torch.inputs import InputMaker, Inputs
 from msprobe.precheck.torch.machine import Outcome, copy_with_strides, flat_outputs
 
@@ -126,3 +127,31 @@ def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
     wide = torch.complex128 if one.is_complex() or other.is_complex() else torch.float64
     apart = (one.to(wide) - other.to(wide)).abs()
     return float(apart[apart.isfinite()].sum())
+
+
+def unknown_gradients(call: ApiCall) -> str:
+    """Why recorded gradients cannot be judged by what came in; empty if they can: the values of all that came in are
+    there, one for each result of floats.
+    """
+    given = [one for one in flat(call.gradients or ()) if isinstance(one, TensorInfo)]
+    results = [one for one in flat(call.outputs) if isinstance(one, TensorInfo)]
+    floats = [one for one in results if one.dtype.startswith(("float", "bfloat", "complex"))]
+    if any(one.file is None and one.numel for one in given):
+        return "the dump has not the values of all gradients that came in."
+    if len(results) > 1 and len(list(flat(call.gradients or ()))) not in (len(floats), len(results)):
+        return "the record does not tell which of its results each gradient came in by."
+    return ""
+
+
+def other_shapes(call: ApiCall, bench: Outcome) -> str:
+    """Why a pass of a module is another computation than was recorded; empty if nothing tells."""
+    if call.exact:
+        return ""
+    recorded = [one.shape for one in flat(call.outputs) if isinstance(one, TensorInfo)]
+    given = [tuple(one.shape) for one in bench.outputs if isinstance(one, torch.Tensor)]
+    if not recorded or len(recorded) > len(given) or recorded == given[: len(recorded)]:
+        return ""
+    return (
+        f"made anew its results have the shapes {given[: len(recorded)]}, recorded are {recorded}: the module was made "
+        "with settings that its record does not tell."
+    )

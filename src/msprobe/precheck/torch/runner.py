@@ -13,7 +13,7 @@ import torch
 
 from msprobe.errors import MsprobeError
 from msprobe.precheck.arguments import Plain, TensorInfo, UnreadableArgumentError
-from msprobe.precheck.columns import BLANK, Judged, direction_status
+from msprobe.precheck.columns import BLANK, Judged, direction_status, worst_of
 from msprobe.precheck.executors import RECORDED, executor_of, is_details_file
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.judge import Pair, Value, judge
@@ -30,7 +30,13 @@ from msprobe.precheck.torch.given import Given, given_to
 from msprobe.precheck.torch.inputs import InputError, InputMaker, Inputs
 from msprobe.precheck.torch.machine import Machine, Outcome, cpu, flat_outputs, run_call
 from msprobe.precheck.torch.random_calls import random_call
-from msprobe.precheck.torch.recorded import RecordedOutcome, RecordedResults, place_gradients
+from msprobe.precheck.torch.recorded import (
+    RecordedOutcome,
+    RecordedResults,
+    other_shapes,
+    place_gradients,
+    unknown_gradients,
+)
 from msprobe.precheck.torch.results import (
     is_float8,
     ordinary_beside,
@@ -169,7 +175,7 @@ class TorchRunner:
         if sides.drew and self._recorded is None and self._profile.own:
             torch.set_rng_state(state)
             return self._check_random(key, api, function, inputs, has_backward, why)
-        if call is not None and (other := _other_shapes(call, sides.bench)):
+        if call is not None and (other := other_shapes(call, sides.bench)):
             return self._skip(key, other, has_backward)
         rows = self._forward(key, api, sides.bench, sides.device, sides)
         forward = direction_status(rows, self._profile.warning)
@@ -387,7 +393,7 @@ class TorchRunner:
             typed = given_to(self._candidate, function, inputs, device, None).typed
         call = random_call(key, bare, typed, backward, self._cpu, self._task.seed)
         related = call.relation(device)
-        rows = _worst_of(
+        rows = worst_of(
             call.rows(device), self._forward(key, api, sides.bench, device, sides) if sides else [], related
         )
         forward = direction_status([row for row in rows if ".forward." in row.name], self._profile.warning)
@@ -396,7 +402,7 @@ class TorchRunner:
             gradients = [row for row in related if ".backward." in row.name]
             why = why or device.backward_problem
             if sides is not None and not why:
-                gradients = _worst_of(self._backward(key, api, sides.bench, device, sides), gradients)
+                gradients = worst_of(self._backward(key, api, sides.bench, device, sides), gradients)
             if not gradients:
                 why = why or "random: what it drew cannot be seen, and its gradient has no relation to its result."
                 gradients = [Judged(f"{key}.backward.output.0", "SKIP", why)]
@@ -448,50 +454,11 @@ class TorchRunner:
         return check_formula(f"{key}{FORMULA}", function, reference.promoted(inputs, "", True), self._task.seed)
 
 
-def unknown_gradients(call: ApiCall) -> str:
-    """Why recorded gradients cannot be judged by what came in; empty if they can: the values of all that came in are
-    there, one for each result of floats.
-    """
-    given = [one for one in flat(call.gradients or ()) if isinstance(one, TensorInfo)]
-    results = [one for one in flat(call.outputs) if isinstance(one, TensorInfo)]
-    floats = [one for one in results if one.dtype.startswith(("float", "bfloat", "complex"))]
-    if any(one.file is None and one.numel for one in given):
-        return "the dump has not the values of all gradients that came in."
-    if len(results) > 1 and len(list(flat(call.gradients or ()))) not in (len(floats), len(results)):
-        return "the record does not tell which of its results each gradient came in by."
-    return ""
-
-
-def _other_shapes(call: ApiCall, bench: Outcome) -> str:
-    """Why a pass of a module is another computation than was recorded; empty if nothing tells."""
-    if call.exact:
-        return ""
-    recorded = [one.shape for one in flat(call.outputs) if isinstance(one, TensorInfo)]
-    given = [tuple(one.shape) for one in bench.outputs if isinstance(one, torch.Tensor)]
-    if not recorded or len(recorded) > len(given) or recorded == given[: len(recorded)]:
-        return ""
-    return (
-        f"made anew its results have the shapes {given[: len(recorded)]}, recorded are {recorded}: the module was made "
-        "with settings that its record does not tell."
-    )
-
-
 def _has_type_of_arguments(result: Any, inputs: Inputs) -> bool:
     """True if all float arguments, and gradients that come in, have the type of a result."""
     given = [*inputs.tensors(), *flat_outputs(inputs.gradients or [])]
     types = {one.dtype for one in given if isinstance(one, torch.Tensor) and one.is_floating_point()}
     return isinstance(result, torch.Tensor) and types == {result.dtype}
-
-
-def _worst_of(*groups: list[Judged]) -> list[Judged]:
-    """The rows of several judgements of the same results, of each the worst."""
-    order = ("SKIP", "pass", "Warning", "error")
-    found: dict[str, Judged] = {}
-    for row in (row for group in groups for row in group):
-        known = found.setdefault(row.name, row)
-        if order.index(row.status) > order.index(known.status):
-            found[row.name] = row
-    return list(found.values())
 
 
 def _spreads(key: str, bench: Outcome, device: Outcome) -> list[Judged]:

@@ -1,0 +1,101 @@
+"""What `run_ut` says of a result, the script that it writes says of it, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from msprobe.precheck import standalone
+from msprobe.precheck.strict import judge_exact, judge_floats
+
+HALF, BRAIN, SINGLE = torch.float16, torch.bfloat16, torch.float32
+EIGHT = torch.float8_e4m3fn
+INFINITY, NAN = float("inf"), float("nan")
+
+
+def _normal(dtype: torch.dtype, count: int = 256) -> torch.Tensor:
+    return torch.randn(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype).double()
+
+
+#: By name: the type, the reference, the candidate, how far disturbed inputs move, and what both say.
+ROWS: dict[str, tuple[torch.dtype, Any, Any, Any, str]] = {
+    "the same": (SINGLE, [1.0, 2.0], [1.0, 2.0], None, "pass"),
+    "infinite at the edge of the type": (HALF, [65503.0, 1.0], [INFINITY, 1.0], None, "pass"),
+    "infinite far from it": (HALF, [6.0, 1.0], [INFINITY, 1.0], None, "error"),
+    "infinite of another sign": (HALF, [65503.0, 1.0], [-INFINITY, 1.0], None, "error"),
+    "infinite as the reference": (HALF, [70000.0, 1.0], [INFINITY, 1.0], None, "pass"),
+    "the largest number for infinity": (HALF, [70000.0, 1.0], [65504.0, 1.0], None, "pass"),
+    "infinite where the inputs move it": (SINGLE, [3.3e38, 1.0], [INFINITY, 1.0], [1e36, 0.0], "pass"),
+    "NaN on one side": (SINGLE, [1.0, 2.0], [1.0, NAN], None, "error"),
+    "NaN on both": (SINGLE, [1.0, NAN], [1.0, NAN], None, "pass"),
+    "an element of others": (BRAIN, [1.0, 2.0, 3.0], [1.0, 2.0, 300.0], None, "error"),
+    "a number too small to be normal": (SINGLE, [1e-40, 1.0], [0.0, 1.0], None, "pass"),
+    "eight bits": (EIGHT, [1.0, 2.0], [1.0, 2.25], None, "pass"),
+    "eight bits far off": (EIGHT, [1.0, 2.0], [1.0, 4.0], None, "error"),
+    "whole numbers": (torch.int64, [1, 2], [1, 3], None, "error"),
+    "whole numbers that rounding chooses": (torch.int64, [1, 2, 3], [1, 2, 2], [0.0, 0.0, 1.0], "pass"),
+    "a choice out of range": (torch.int64, [1, 2, 3], [1, 2, 9], [0.0, 0.0, 1.0], "error"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_result_has_one_verdict_both_ways(name: str) -> None:
+    dtype, reference, candidate, moved, status = ROWS[name]
+    wide = torch.float64 if dtype.is_floating_point else dtype
+    bench, device = torch.tensor(reference, dtype=wide), torch.tensor(candidate, dtype=wide).to(dtype)
+    movement = None if moved is None else torch.tensor(moved, dtype=torch.float64)
+
+    assert standalone.judge(device, bench, movement)[0] == status
+    array = None if movement is None else movement.numpy()
+    if dtype.is_floating_point:
+        word, rounded = str(dtype).removeprefix("torch."), bench.to(dtype).double().numpy()
+        assert judge_floats(bench.numpy(), rounded, device.double().numpy(), word, array).status == status
+    else:
+        moves = None if array is None else array > 0
+        assert judge_exact(bench.numpy(), device.numpy(), moves).status == status
+
+
+@pytest.mark.parametrize("elementwise", [False, True])
+@pytest.mark.parametrize("dtype", [SINGLE, HALF, BRAIN])
+@pytest.mark.parametrize("units", [1.0, 6.0, 40.0, 400.0])
+def test_an_error_of_some_units_has_one_verdict(dtype: torch.dtype, units: float, elementwise: bool) -> None:
+    bench = _normal(dtype)
+    device = bench.clone()
+    device[7] += units * torch.finfo(dtype).eps * bench[7].abs()
+    device = device.to(dtype)
+
+    own = standalone.judge(device, bench, None, elementwise)
+    other = judge_floats(
+        bench.numpy(),
+        bench.to(dtype).double().numpy(),
+        device.double().numpy(),
+        str(dtype).removeprefix("torch."),
+        None,
+        elementwise,
+    )
+    assert own[0] == other.status
+    assert own[1] == pytest.approx(other.scaled)
+
+
+@pytest.mark.parametrize("units", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("dtype", [SINGLE, HALF])
+def test_numbers_that_are_taken_over_have_one_verdict(dtype: torch.dtype, units: float) -> None:
+    bench = torch.ones(40, dtype=torch.float64)
+    device = (bench + units * torch.finfo(dtype).eps).to(dtype)
+    everywhere = torch.ones(40, dtype=torch.bool)
+
+    own = standalone.judge(device, bench, None, False, everywhere)[0]
+    allowed = standalone.units_taken_over(dtype, False)
+    other = judge_floats(
+        bench.numpy(),
+        bench.numpy(),
+        device.double().numpy(),
+        str(dtype).removeprefix("torch."),
+        None,
+        False,
+        everywhere.numpy(),
+        allowed,
+    )
+    assert own == other.status
