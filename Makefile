@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided web web-check lint format types imports check bench compat clean
 
 help:
-	@echo "make demo      record a healthy and a broken training of a small GPT, and find the mistake"
+	@echo "make demo      msprobe demo, into .demo: a wrong line in a small training is found"
 	@echo "make test      run the tests (minutes)"
 	@echo "make test TORCH_VERSION=2.1.2  run the recorder's tests with another torch, in an environment of its own"
 	@echo "make test-slow run the tests that take long, too"
@@ -64,7 +64,8 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@touch $@
 
 demo: $(STAMP)
-	$(RUN) examples/01_first_dump/demo.py
+	rm -rf .demo
+	$(RUN) -m msprobe demo -o .demo
 
 ifneq ($(TORCH_VERSION),)
 test: test-torch
@@ -214,7 +215,7 @@ compat: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/compat -m compat
 
 clean:
-	rm -rf build dist .fuzz .simdev src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist .demo .fuzz .simdev src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.so' -delete
 	rm -f $(STAMP) $(MINDSPORE_STAMP) $(MINDSPORE_PACKAGES) $(WEB_STAMP) .venv-torch-*/.msprobe-installed

@@ -236,6 +236,11 @@ TABLES: dict[str, Table] = {
     ),
     "data2db": _TO_DB,
     "monitor to-db": _TO_DB,
+    "demo": Table(
+        "-o out",
+        {"-o": Row(instead="-o other"), "--no-open": "--no-open"},
+        "msprobe.demo.showing:show",
+    ),
     "grad_compare": Table(
         "{gradients_a} {gradients_b} -o out",
         {
