@@ -241,6 +241,11 @@ TABLES: dict[str, Table] = {
         {"-o": Row(instead="-o other"), "--no-open": "--no-open"},
         "msprobe.demo.showing:show",
     ),
+    "doctor": Table(
+        "",
+        {"-o": Row("-o out", reaches="msprobe.doctor.checks:all_checks"), "--json": "--json -"},
+        "no devices",
+    ),
     "grad_compare": Table(
         "{gradients_a} {gradients_b} -o out",
         {
