@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from importlib.util import find_spec
 from typing import Any
@@ -21,7 +20,7 @@ def of_devices() -> Finding | None:
     process = starting.start_module("msprobe.doctor.devices")
     try:
         printed, _ = process.communicate(timeout=_MOST_SECONDS)
-    except subprocess.TimeoutExpired:
+    except starting.TimeoutExpired:
         process.kill()
         process.communicate()
         return Finding("devices", "error", f"`import torch` has not ended after {_MOST_SECONDS:g} s")
