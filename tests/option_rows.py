@@ -238,6 +238,16 @@ TABLES: dict[str, Table] = {
     ),
     "data2db": _TO_DB,
     "monitor to-db": _TO_DB,
+    "demo": Table(
+        "-o out",
+        {"-o": Row(instead="-o other"), "--no-open": "--no-open"},
+        "msprobe.demo.showing:show",
+    ),
+    "doctor": Table(
+        "",
+        {"-o": Row("-o out", reaches="msprobe.doctor.checks:all_checks"), "--json": "--json -"},
+        "no devices",
+    ),
     "grad_compare": Table(
         "{gradients_a} {gradients_b} -o out",
         {

@@ -1,4 +1,4 @@
-"""msprobe tells where two neural-network trainings part ways, and why.
+"""msprobe names the first call in which two neural-network trainings differ, and why.
 
     import msprobe
 
@@ -56,3 +56,17 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def _look_for_neighbour() -> None:
+    """mindstudio-probe installs its files into this folder: one that is not ours says so, for microseconds."""
+    import sys  # is loaded, as is os: neither is searched for
+
+    os = sys.modules.get("os")
+    if os is not None and sys.argv[:1] != ["-m"] and os.path.isfile(os.path.join(__path__[0], "msprobe.py")):
+        from msprobe.distribution import warn_on_import
+
+        warn_on_import()
+
+
+_look_for_neighbour()

@@ -76,6 +76,12 @@ def once(key: Hashable, level: Level, text: object) -> None:
         _say(level, text)
 
 
+def is_first(key: Hashable) -> bool:
+    """True the first time this ``key`` comes by: for those who say it elsewhere than in the log."""
+    mark = object()
+    return _said.setdefault(key, mark) is mark
+
+
 def forget_once() -> None:
     """Let every ``once`` key speak again (a new recording session begins)."""
     _said.clear()

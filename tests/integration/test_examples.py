@@ -12,6 +12,7 @@ from typing import Any
 
 import forked
 import pytest
+from command_line import process
 from torch_dumps import Dump
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -38,13 +39,17 @@ def check_verdict(folder: Path, told: str) -> None:
     """The planted mistake is found, in its line, and the files to open are there."""
     assert "DIVERGED at step 0, forward pass, in blocks.1.attention" in told
     verdict = json.loads((folder / "verdict.json").read_text())
-    first = verdict["findings"][0]
-    assert (first["kind"], first["module"]) == ("argument", "blocks.1.attention")
-    assert first["evidence"]["arguments"] == [{"slot": "input.1", "candidate": "0.125", "reference": "0.25"}]
-    assert "* self.scale" in first["stack"][0]
+    check_argument(verdict["findings"][0])
     for name in ("verdict.html", "compare_result_step0_rank.xlsx"):
         assert (folder / name).stat().st_size > 10_000
         assert str(folder / name) in told
+
+
+def check_argument(first: dict[str, Any]) -> None:
+    """The factor of the second block's scores, and its line."""
+    assert (first["kind"], first["module"]) == ("argument", "blocks.1.attention")
+    assert first["evidence"]["arguments"] == [{"slot": "input.1", "candidate": "0.125", "reference": "0.25"}]
+    assert "* self.scale" in first["stack"][0]
 
 
 def test_prove_it(tmp_path: Path) -> None:
@@ -103,3 +108,15 @@ def test_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (found,) = (tmp_path / "nan").glob("anomaly_analyze_*.json")
     (first,) = json.loads(found.read_text())["rank_1"]
     assert first["op_name"] == "Torch.rsqrt.0.forward"
+
+
+def test_demo(tmp_path: Path) -> None:
+    """``msprobe demo`` names the line that it has changed, and its page is there."""
+    done = process("demo", "--no-open", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "msprobe-demo"
+    check_argument(json.loads((folder / "comparison" / "verdict.json").read_text())["findings"][0])
+    assert (folder / "comparison" / "verdict.html").stat().st_size > 10_000
+    assert str(folder / "comparison" / "verdict.html") in done.stdout
+    for name in ("good", "bad"):
+        assert Dump(folder / name).steps() == ["step0", "step10", "step20"]

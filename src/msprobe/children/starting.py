@@ -51,6 +51,20 @@ def run_script(path: Path, words: Sequence[str]) -> int:
     return done.returncode
 
 
+def run_command(words: Sequence[str], folder: Path) -> tuple[int, str]:
+    """Run a command line of msprobe in a folder, and wait; its exit status, and what it printed on both streams."""
+    done = subprocess.run(
+        command("msprobe.cli", *words),
+        check=False,
+        cwd=folder,
+        env=child_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
 def child_environment(has_own_modules: bool = True) -> dict[str, str]:
     """The environment of a child: it finds modules where this process does, but not in the working directory.
 

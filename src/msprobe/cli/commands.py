@@ -32,6 +32,8 @@ AVAILABLE: dict[str, tuple[str, str]] = {
     "config_check": ("config_check", "say what differs before training starts: settings, packages, weights, data"),
     "confirm": ("confirm", "run a training with one call put right, and say whether it agrees then"),
     "data2db": ("data2db", "write runs of the monitor as a database, as `msprobe monitor to-db` does"),
+    "demo": ("demo", "break a small training and find the line; the first minute with msprobe"),
+    "doctor": ("doctor", "check this installation: other packages of our name, frameworks, extension, write access"),
     "grad_compare": ("grad_compare", "compare the gradients of two runs that grad_probe has recorded"),
     "graph": ("graph", "write the graph of a dump, or of two compared, for TensorBoard, as .vis files"),
     "graph_visualize": (

@@ -103,6 +103,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "samples that fail": {
         "msprobe.precheck.sample_check:check_samples": lambda *args: ((), _failed_check().ranking),
     },
+    "no devices": {"msprobe.doctor.devices:of_devices": lambda: None},
     "browser": {
         "msprobe.view.serving:listen": lambda host, port: _Listening(),
         "msprobe.view.serving:address_of": lambda *args: "http://127.0.0.1:1/",

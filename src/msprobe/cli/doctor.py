@@ -1,0 +1,51 @@
+"""``msprobe doctor``: is this installation whole?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msprobe import __version__
+from msprobe.foreign.console import say
+
+if TYPE_CHECKING:
+    from msprobe.doctor.findings import Finding
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = (
+        "Checks other packages of our name, our files and command, the C extension, versions of PyTorch, MindSpore and "
+        "numpy, device plug-ins and write access. Exit status: 0 if nothing is an error, 1 if something is."
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", default=".", help="the folder that dumps are to go to (the current one)"
+    )
+    parser.add_argument("--json", choices=("-",), metavar="-", help="print the result as JSON and nothing else")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Check, and say what was found; the exit status."""
+    from msprobe.doctor.checks import all_checks
+    from msprobe.doctor.devices import of_devices
+    from msprobe.doctor.findings import is_sound
+
+    findings = list(all_checks([Path(args.output)]))
+    devices = of_devices()
+    findings += [devices] if devices is not None else []
+    sound = is_sound(findings)
+    if args.json is not None:
+        checks = [finding.as_json() for finding in findings]
+        say(json.dumps({"version": __version__, "is_sound": sound, "checks": checks}, indent=2))
+    else:
+        say("\n".join(line for finding in findings for line in _lines(finding)))
+        errors = sum(finding.status == "error" for finding in findings)
+        say("\nThis installation is sound." if sound else f"\n{errors} to be put right.")
+    return 0 if sound else 1
+
+
+def _lines(finding: Finding) -> list[str]:
+    first = f"{finding.status:<9}{finding.code:<14}{finding.text}"
+    return [first, *(f"{'':23}{remedy}" for remedy in finding.remedy)]

@@ -1,0 +1,224 @@
+"""The checks of an installation, each with a subject of its own."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from msprobe import __version__, distribution
+from msprobe.doctor.findings import Finding, Status
+from msprobe.errors import MsprobeError
+from msprobe.foreign.opening import open_regular
+
+_LEAST_TORCH = (2, 1)
+_LEAST_TORCH_WITH_NUMPY_2 = (2, 3)
+_LEAST_MINDSPORE = (2, 7)
+_LEAST_BYTES = 1 << 30
+_MOST_SCRIPT_BYTES = 1 << 16
+#: Optional packages, and what needs them.
+EXTRAS = {
+    "compare": (("polars", "python-calamine"), "compare --parquet; reading sheets of xlsx"),
+    "view": (("starlette", "uvicorn"), "view as a server"),
+    "plots": (("matplotlib",), "pictures of grad_compare"),
+    "ray": (("ray",), "--engine ray"),
+    "tensorboard": (("tensorboard",), "event files of the monitor"),
+}
+
+
+def all_checks(folders: Sequence[Path]) -> Iterator[Finding]:
+    """All findings but those of devices; ``folders``: where the user wants to write."""
+    yield of_python()
+    yield from of_neighbours()
+    yield from of_files()
+    yield of_command()
+    yield of_extension()
+    yield from of_frameworks()
+    yield of_extras()
+    yield from of_folders([*folders, Path(tempfile.gettempdir())])
+
+
+def of_python() -> Finding:
+    """Which Python and which machine."""
+    version = platform.python_version()
+    data = {"python": version, "msprobe": __version__, "machine": platform.machine(), "system": platform.system()}
+    data["executable"] = sys.executable
+    text = f"msprobe {__version__}, Python {version}, {platform.system()} {platform.machine()}"
+    return Finding("python", "ok", text, (), data)
+
+
+def of_neighbours() -> Iterator[Finding]:
+    """Other packages with files or a command of our names."""
+    names = distribution.sharers()
+    if not names:
+        yield Finding("neighbours", "ok", "no other package owns files or a command of the name msprobe")
+    for name in names:
+        shared = distribution.shared_files(name)
+        version = _version_of(name)
+        if shared:
+            listed = ", ".join(shared[:3])
+            text = f"owns {len(shared)} of our files, too ({listed}, ...), and its uninstallation deletes them"
+        else:
+            text = "owns the name msprobe, too: the order of the folders of packages decides which of them is imported"
+        data = {"package": name, "version": version, "shared": shared}
+        text = f"{name} {version or ''} is installed beside us: it {text}"
+        yield Finding("neighbours", "error", text, distribution.repair([name]), data)
+
+
+def of_files() -> Iterator[Finding]:
+    """Are the files of our own package those that were installed?"""
+    damaged = distribution.damaged_files()
+    if damaged:
+        yield Finding(
+            "files",
+            "error",
+            f"{len(damaged)} of our files are missing or were overwritten, the first is {damaged[0]}",
+            distribution.repair([]),
+            {"damaged": damaged},
+        )
+    else:
+        yield Finding("files", "ok", f"all files of the package are there, in {Path(distribution.__file__).parent}")
+
+
+def of_command() -> Finding:
+    """Which program the shell starts as ``msprobe``."""
+    place = shutil.which("msprobe")
+    beside = Path(sys.executable).with_name("msprobe")
+    if place is None:
+        remedy = (
+            f"call {beside}, or activate the environment" if beside.exists() else f"call {sys.executable} -m msprobe"
+        )
+        return Finding("command", "warning", "the command msprobe is not on the PATH", (remedy,))
+    module = _module_of(Path(place))
+    if module is not None and module.split(".")[0] == "msprobe" and module not in ("msprobe.cli", "msprobe.__main__"):
+        text = f"the command {place} is that of a different package: it imports {module}"
+        return Finding("command", "error", text, distribution.repair([]), {"path": place, "module": module})
+    if Path(place).parent.resolve() != beside.parent.resolve():
+        text = f"the command on the PATH is {place}; this one runs with {sys.executable}"
+        return Finding("command", "warning", text, (f"call {sys.executable} -m msprobe",), {"path": place})
+    return Finding("command", "ok", f"the command is {place}", (), {"path": place})
+
+
+def of_extension() -> Finding:
+    """Is the C extension in use?"""
+    from msprobe.capture import native
+
+    why = native.unused_because
+    if not why:
+        return Finding("extension", "ok", "the C extension is in use", (), {"in_use": True})
+    remedy = (
+        "unset MSPROBE_NATIVE"
+        if "MSPROBE_NATIVE" in why
+        else f"install a wheel of this platform, or a C compiler, then: {distribution.repair([])[-1]}"
+    )
+    text = f"the C extension is not in use: {why}; recording gives the same files and takes longer"
+    return Finding("extension", "warning", text, (remedy,), {"in_use": False, "why": why})
+
+
+def of_frameworks() -> Iterator[Finding]:
+    """Versions of PyTorch, MindSpore and numpy, by their metadata, and pairs that do not work together."""
+    torch, mindspore, numpy = (_version_of(name) for name in ("torch", "mindspore", "numpy"))
+    if torch is None and mindspore is None:
+        text = "neither PyTorch nor MindSpore is installed: recordings can be read and compared, and not made"
+        yield Finding("frameworks", "note", text, (distribution.install("torch"),))
+    if torch is not None:
+        yield _torch(torch, numpy)
+    if mindspore is not None:
+        yield _mindspore(mindspore, numpy)
+
+
+def _torch(version: str, numpy: str | None) -> Finding:
+    data = {"torch": version, "numpy": numpy}
+    if _numbers(version) < _LEAST_TORCH:
+        return Finding(
+            "torch", "error", f"torch {version}: recording needs 2.1 or newer", ("pip install -U torch",), data
+        )
+    if numpy is not None and _numbers(numpy) >= (2,) and _numbers(version) < _LEAST_TORCH_WITH_NUMPY_2:
+        text = f"torch {version} does not work with numpy {numpy}"
+        return Finding("torch", "error", text, ("pip install 'numpy<2'",), data)
+    plug_in = _version_of("torch_npu")
+    if plug_in is not None and _numbers(plug_in)[:2] != _numbers(version)[:2]:
+        text = f"torch_npu {plug_in} is made for another torch than {version}"
+        remedy = f"install the torch_npu for torch {'.'.join(map(str, _numbers(version)[:2]))}"
+        return Finding("torch", "error", text, (remedy,), {**data, "torch_npu": plug_in})
+    beside = f" with torch_npu {plug_in}" if plug_in is not None else ""
+    return Finding("torch", "ok", f"torch {version}{beside}, numpy {numpy}", (), {**data, "torch_npu": plug_in})
+
+
+def _mindspore(version: str, numpy: str | None) -> Finding:
+    data = {"mindspore": version, "numpy": numpy}
+    if numpy is not None and _numbers(numpy) >= (2,):
+        text = f"MindSpore {version} with numpy {numpy}: tensors in bfloat16 and numbers of numpy fail"
+        return Finding("mindspore", "error", text, ("pip install 'numpy<2'",), data)
+    if _numbers(version) < _LEAST_MINDSPORE:
+        return Finding("mindspore", "warning", f"MindSpore {version}: msprobe was tried with 2.7 and newer", (), data)
+    if sys.version_info >= (3, 13):
+        text = f"MindSpore {version} on Python {platform.python_version()}: it is made for 3.10 to 3.12"
+        return Finding("mindspore", "warning", text, (), data)
+    return Finding("mindspore", "ok", f"MindSpore {version}, numpy {numpy}", (), data)
+
+
+def of_extras() -> Finding:
+    """Which optional packages are there."""
+    missing = {
+        extra: what
+        for extra, (packages, what) in EXTRAS.items()
+        if any(_version_of(package) is None for package in packages)
+    }
+    if not missing:
+        return Finding("extras", "ok", "all optional packages are there")
+    listed = "; ".join(f"{extra} ({what})" for extra, what in missing.items())
+    return Finding(
+        "extras", "note", f"not installed: {listed}", (distribution.install(*missing),), {"missing": [*missing]}
+    )
+
+
+def of_folders(folders: Sequence[Path]) -> Iterator[Finding]:
+    """Can these folders be written to, and is there room?"""
+    for folder in dict.fromkeys(folder.resolve() for folder in folders):
+        there = folder
+        while not there.exists() and there.parent != there:
+            there = there.parent
+        data: dict[str, object] = {"folder": str(folder)}
+        try:
+            with tempfile.TemporaryFile(dir=there):
+                pass
+            free = shutil.disk_usage(there).free
+        except OSError as problem:
+            reason = (problem.strerror or str(problem)).lower()
+            text = f"{folder} cannot be written: {reason}"
+            yield Finding("write-access", "error", text, ("choose a different folder",), data)
+            continue
+        data["free_bytes"] = free
+        status: Status = "ok" if free >= _LEAST_BYTES else "warning"
+        yield Finding("write-access", status, f"{folder} can be written, {free / 1e9:.1f} GB are free", (), data)
+
+
+def _version_of(name: str) -> str | None:
+    """The installed version of a distribution, without importing it."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(number) for number in found[0].split(".")) if found else ()
+
+
+def _module_of(script: Path) -> str | None:
+    """The module that a script of pip imports; None for a program of a different kind."""
+    try:
+        with open_regular(os.path.realpath(script)) as file:
+            text = file.read(_MOST_SCRIPT_BYTES).decode("utf-8", "replace")
+    except (OSError, MsprobeError):
+        return None
+    found = re.search(r"^from ([\w.]+) import", text, re.MULTILINE)
+    return found[1] if found else None

@@ -1,0 +1,153 @@
+"""README and the pages of situations: what they tell users to run is run, what they show is what is printed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import forked
+import pytest
+from documents import ROOT, Block, blocks_of, copied, differences, folder_of, normal, run
+
+SITUATIONS = ROOT / "docs" / "situations"
+PAGES = sorted(page for page in SITUATIONS.glob("*.md") if page.stem != "index")
+CHINESE = ROOT / "docs" / "zh" / "situations"
+README = ROOT / "README.md"
+
+# What the loop of the README finds in a script of the user.
+_PRELUDE = """
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 1))
+optimizer = torch.optim.AdamW(model.parameters())
+loader = [torch.randn(2, 4) for _ in range(3)]
+"""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_each_command_of_a_situation_prints_what_its_page_shows(page: Path) -> None:
+    assert folder_of(page.read_text(encoding="utf-8")) is not None
+    with copied(page) as folder:
+        found = list(differences(page, folder))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_chinese_page_has_the_same_commands_and_output(page: Path) -> None:
+    english, chinese = (path.read_text(encoding="utf-8") for path in (page, CHINESE / page.name))
+
+    def consoles(text: str) -> list[str]:
+        return [block.text for block in blocks_of(text) if block.kind == "console"]
+
+    assert consoles(chinese) == consoles(english)
+    assert folder_of(chinese) == folder_of(english)
+    headings = [re.findall(r"^#+ (?:\d+\. )?", text, re.MULTILINE) for text in (english, chinese)]
+    assert headings[0] == headings[1]
+
+
+def test_fences_name_their_kind_alone() -> None:
+    """With more words behind it the site shows no block, but text."""
+    pages = [README, *(ROOT / "docs").rglob("*.md")]
+    wrong = [
+        f"{page.relative_to(ROOT)}: {line}"
+        for page in pages
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("```") and not re.fullmatch(r"```\w*", line)
+    ]
+    assert not wrong
+
+
+def test_both_lists_of_situations_and_the_readme_name_every_page() -> None:
+    names = {page.name for page in PAGES}
+    for place, folder in ((SITUATIONS / "index.md", ""), (CHINESE / "index.md", ""), (README, "docs/situations/")):
+        assert names <= set(re.findall(rf"\]\({folder}([\w-]+\.md)\)", place.read_text(encoding="utf-8"))), place
+
+
+def readme_blocks(kind: str) -> list[Block]:
+    return [block for block in blocks_of(README.read_text(encoding="utf-8")) if block.kind == kind]
+
+
+def test_every_command_of_the_readme_works_as_it_stands(tmp_path: Path) -> None:
+    """In an empty folder with the user's own train.py; what the README shows of a verdict is what the demo prints."""
+    for name in ("train.py",):
+        shutil.copy(ROOT / "examples" / "06_situations" / name, tmp_path)
+    ran, printed = [], ""
+    for block in readme_blocks("bash"):
+        for command in block.text.splitlines():
+            if command.startswith("pip install "):
+                check_extras(command)
+                continue
+            status, text = run(command, tmp_path)
+            # Other packages that the tests need may be missing or share our name on the machine at hand.
+            assert status == 0, (command, text)
+            ran.append(command)
+            printed += f"{text}\n"
+    assert {command.split()[1] for command in ran} == {"demo", "doctor", "run", "compare", "view"}
+    assert (tmp_path / "pair.html").stat().st_size > 10_000
+    assert (tmp_path / "comparison" / "verdict.html").is_file()
+    (shown,) = [text for text in fences_without_kind(README) if "DIVERGED" in text]
+    said = normal(printed.replace("msprobe-demo/", ""))
+    assert [line for line in shown.splitlines() if normal(line) not in said] == []
+
+
+def fences_without_kind(page: Path) -> list[str]:
+    return re.findall(r"^```\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def check_extras(command: str) -> None:
+    """An install line names our distribution, and extras that it has."""
+    found = re.fullmatch(r"pip install '(?:msprobe-debugger|\.)\[([\w,-]+)\]'", command)
+    assert found is not None, command
+    known = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1].split("\n[")[0]
+    assert all(re.search(rf"^{name} = ", known, re.MULTILINE) for name in found[1].split(",")), command
+
+
+def test_the_loop_of_the_readme_records(tmp_path: Path) -> None:
+    (block,) = readme_blocks("python")
+    script = tmp_path / "loop.py"
+    script.write_text(_PRELUDE + block.text)
+    done = forked.run(str(script), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / "dump" / f"step{step}" / "rank" / "dump.json").is_file() for step in (0, 1, 2)] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def anchors(page: Path) -> set[str]:
+    """The names of a page's headings, as links have them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_link_between_pages_leads_to_a_file_and_a_heading() -> None:
+    pages = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]
+    pages += [*(ROOT / "examples").rglob("*.md"), ROOT / "bench" / "README.md"]
+    dead = []
+    for page in pages:
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if link.startswith(("http://", "https://", "mailto:")):
+                continue
+            file, _, anchor = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+                dead.append(f"{page.relative_to(ROOT)}: {link}")
+    assert dead == []
+
+
+def test_the_list_of_pages_names_them_all() -> None:
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(([\w./-]+\.md)\)", text))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert pages - linked - {"index.md"} == {f"situations/{page.name}" for page in PAGES} | {
+        f"zh/situations/{page.name}" for page in PAGES
+    }
