@@ -31,7 +31,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided web web-check lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided docs web web-check lint format types imports check bench compat clean
 
 help:
 	@echo "make demo      msprobe demo, into .demo: a wrong line in a small training is found"
@@ -46,6 +46,7 @@ help:
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
 	@echo "make test-mindspore  run the tests on MindSpore, which it installs in an environment of its own"
 	@echo "make fuzz      give each reader inputs that nobody would write, for FUZZ_SECONDS=60 in all (findings in .fuzz)"
+	@echo "make docs      build the site of docs/ into site/, strictly"
 	@echo "make web       build the page of msprobe view from web/ (needs node)   make web-check  is what is committed that build?"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
 	@echo "make types     mypy, strict, on the package    make imports  the import rules of the architecture"
@@ -60,7 +61,9 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	  { echo "msprobe needs Python 3.10 or newer; choose one with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@$(RUN) -m pip uninstall --quiet --yes msprobe 2>/dev/null || true # as it was called before
-	$(RUN) -m pip install --quiet -e '.[torch,dev]' -c constraints.txt
+	@# Groups of dependencies (PEP 735) came with pip 25.1.
+	$(RUN) -m pip install --quiet --upgrade 'pip>=25.1'
+	$(RUN) -m pip install --quiet -e '.[torch]' --group dev -c constraints.txt
 	@touch $@
 
 demo: $(STAMP)
@@ -173,6 +176,18 @@ test-mindspore: $(MINDSPORE_STAMP)
 	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest tests/unit/mindspore/test_program_errors.py
 
 # The page is built by those who change it; what is built is committed, so that nobody else needs node.
+# The site of docs/, in an environment of its own.
+DOCS_VENV ?= .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.msprobe-installed
+$(DOCS_STAMP): constraints-docs.txt
+	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet mkdocs-material -c constraints-docs.txt
+	@touch $@
+
+docs: $(DOCS_STAMP)
+	$(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
 WEB_STAMP := web/node_modules/.msprobe-installed
 PAGE := src/msprobe/view/page
 
@@ -215,7 +230,7 @@ compat: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/compat -m compat
 
 clean:
-	rm -rf build dist .demo .fuzz .simdev src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist site .demo .fuzz .simdev src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.so' -delete
 	rm -f $(STAMP) $(MINDSPORE_STAMP) $(MINDSPORE_PACKAGES) $(WEB_STAMP) .venv-torch-*/.msprobe-installed

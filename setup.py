@@ -20,7 +20,12 @@ NATIVE = Extension(
     sources=[SOURCE],
     depends=sorted(glob.glob(f"{FOLDER}/*.h", root_dir=ROOT)),
     extra_compile_args=["/O2"] if sys.platform == "win32" else ["-O3", "-ffp-contract=off"],
-    optional=True,
+    # MSPROBE_REQUIRE_NATIVE=1: a wheel for the index fails to build rather than come without it.
+    optional=os.environ.get("MSPROBE_REQUIRE_NATIVE") != "1",
 )
+# MSPROBE_PURE=1: a wheel py3-none-any, for platforms that no other wheel is for.
+HAS_NATIVE = os.path.exists(os.path.join(ROOT, SOURCE)) and os.environ.get("MSPROBE_PURE") != "1"
 
-setup(ext_modules=[NATIVE] if os.path.exists(os.path.join(ROOT, SOURCE)) else [])
+# Not with the stable ABI (abi3): the types of the extension are static, and its inner loops use vectorcall, buffers and
+# fields of tuples and bytes that the limited API of Python 3.10 does not have. So there is a wheel for each Python.
+setup(ext_modules=[NATIVE] if HAS_NATIVE else [])

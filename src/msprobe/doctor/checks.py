@@ -19,7 +19,7 @@ from msprobe.foreign.opening import open_regular
 
 _LEAST_TORCH = (2, 1)
 _LEAST_TORCH_WITH_NUMPY_2 = (2, 3)
-_LEAST_MINDSPORE = (2, 3)
+_LEAST_MINDSPORE = (2, 7)
 _LEAST_BYTES = 1 << 30
 _MOST_SCRIPT_BYTES = 1 << 16
 #: Optional packages, and what needs them.
@@ -157,7 +157,7 @@ def _mindspore(version: str, numpy: str | None) -> Finding:
         text = f"MindSpore {version} with numpy {numpy}: tensors in bfloat16 and numbers of numpy fail"
         return Finding("mindspore", "error", text, ("pip install 'numpy<2'",), data)
     if _numbers(version) < _LEAST_MINDSPORE:
-        return Finding("mindspore", "error", f"MindSpore {version}: recording needs 2.3 or newer", (), data)
+        return Finding("mindspore", "warning", f"MindSpore {version}: msprobe was tried with 2.7 and newer", (), data)
     if sys.version_info >= (3, 13):
         text = f"MindSpore {version} on Python {platform.python_version()}: it is made for 3.10 to 3.12"
         return Finding("mindspore", "warning", text, (), data)
