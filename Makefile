@@ -185,7 +185,7 @@ $(DOCS_STAMP): constraints-docs.txt
 	@touch $@
 
 docs: $(DOCS_STAMP)
-	$(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
 WEB_STAMP := web/node_modules/.msprobe-installed

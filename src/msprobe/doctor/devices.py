@@ -9,6 +9,8 @@ from typing import Any
 
 from msprobe.children import starting
 from msprobe.doctor.findings import Finding
+from msprobe.errors import MsprobeError
+from msprobe.foreign.json_text import parse_json
 
 _MOST_SECONDS = 120.0
 
@@ -25,8 +27,8 @@ def of_devices() -> Finding | None:
         process.communicate()
         return Finding("devices", "error", f"`import torch` has not ended after {_MOST_SECONDS:g} s")
     try:
-        answer: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    except (IndexError, ValueError):
+        answer: dict[str, Any] = parse_json(printed.splitlines()[-1], "the answer of a process")
+    except (IndexError, MsprobeError):
         return Finding("devices", "error", f"`import torch` ended the process with status {process.returncode}")
     if answer["problems"]:
         return Finding("devices", "error", "; ".join(answer["problems"]), ("reinstall what fails to import",), answer)
