@@ -1,10 +1,10 @@
 """Commands in documents, run as they stand there, and what they print.
 
-A fence ```` ```console ```` holds commands (``$ ...``) and their output. Words behind ``console`` say more:
-``status=1`` is the exit status of the last command (0 otherwise), ``lines=12`` and ``last=4`` how many of the first or
-last lines of outputs are shown (``...`` stands for the rest). A comment ``<!-- commands run in FOLDER -->`` names the
-folder of the repository that is copied for all commands of a page. ``python tests/documents.py PAGE ...`` writes the
-output of this machine into the pages.
+A fence ```` ```console ```` holds commands (``$ ...``) and their output. A comment in the line before it says more:
+``<!-- status=1 lines=12 -->``. ``status`` is the exit status of the last command (0 otherwise), ``lines`` and ``last``
+how many of the first or last lines of outputs are shown (``...`` stands for the rest). A comment
+``<!-- commands run in FOLDER -->`` names the folder of the repository that is copied for all commands of a page.
+``python tests/documents.py PAGE ...`` writes the output of this machine into the pages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from pathlib import Path
 import forked
 
 ROOT = Path(__file__).resolve().parents[1]
-_FENCE = re.compile(r"^```(?P<kind>\w+)(?P<words>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^(?:<!-- (?P<words>(?:\w+=\d+ ?)+) ?-->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 _FOLDER = re.compile(r"<!-- commands run in (\S+) -->")
 _LOG = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\d+\)|\*{20,}|Setting OMP_NUM_THREADS|\[W\d|\[Gloo\]")
 # Digits behind the point, and counts of elements, are those of one processor's kernels; times are of the day.
@@ -36,7 +38,7 @@ _NUMBER = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A fence of a page: ``kind`` and ``options`` of its first line, ``text``, and where it begins and ends."""
+    """A fence: its ``kind``, ``options`` of the comment before it, ``text``, and where that stands in the page."""
 
     kind: str
     options: dict[str, str]
@@ -54,8 +56,8 @@ def blocks_of(text: str) -> list[Block]:
     """All fences of a page."""
     found = []
     for match in _FENCE.finditer(text):
-        options = dict(word.partition("=")[::2] for word in match["words"].split())
-        found.append(Block(match["kind"], options, match["text"], match.span()))
+        options = dict(word.partition("=")[::2] for word in (match["words"] or "").split())
+        found.append(Block(match["kind"], options, match["text"], match.span("text")))
     return found
 
 
@@ -135,9 +137,8 @@ def write(page: Path) -> None:
             for command, _ in block.commands:
                 printed = as_shown(run(command, folder)[1], block)
                 body += f"$ {command}\n{printed}\n" if printed else f"$ {command}\n"
-            begin = text.index("\n", block.span[0]) + 1
-            pieces += [text[end:begin], body]
-            end = block.span[1] - 3
+            pieces += [text[end : block.span[0]], body]
+            end = block.span[1]
         page.write_text("".join([*pieces, text[end:]]), encoding="utf-8")
 
 

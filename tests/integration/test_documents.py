@@ -47,6 +47,18 @@ def test_the_chinese_page_has_the_same_commands_and_output(page: Path) -> None:
     assert headings[0] == headings[1]
 
 
+def test_fences_name_their_kind_alone() -> None:
+    """With more words behind it the site shows no block, but text."""
+    pages = [README, *(ROOT / "docs").rglob("*.md")]
+    wrong = [
+        f"{page.relative_to(ROOT)}: {line}"
+        for page in pages
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("```") and not re.fullmatch(r"```\w*", line)
+    ]
+    assert not wrong
+
+
 def test_both_lists_of_situations_and_the_readme_name_every_page() -> None:
     names = {page.name for page in PAGES}
     for place, folder in ((SITUATIONS / "index.md", ""), (CHINESE / "index.md", ""), (README, "docs/situations/")):
