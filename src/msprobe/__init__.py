@@ -1,4 +1,4 @@
-"""msprobe tells where two neural-network trainings part ways, and why.
+"""msprobe names the first call in which two neural-network trainings differ, and why.
 
     import msprobe
 

@@ -19,7 +19,7 @@ from msprobe.foreign.opening import open_regular
 
 NAME = "msprobe-debugger"
 
-# The first words of our own summary in the metadata: an installation from before the distribution was renamed.
+# The first words of our earlier summary in the metadata: an installation from before the distribution was renamed.
 _OWN_SUMMARY = "Summary: Tells where two neural-network trainings part ways"
 _METADATA_FOLDER = re.compile(r"(?P<name>[A-Za-z0-9._]+?)(?:-[^-]+)?(?:-py[0-9.]+)?\.(?:dist|egg)-info")
 _SCRIPT = re.compile(r"^msprobe\s*=", re.MULTILINE)

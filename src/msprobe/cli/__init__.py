@@ -156,7 +156,7 @@ def top_parser() -> Parser:
     parser = Parser(
         prog="msprobe",
         usage="msprobe [-h] [--version] [--debug] [--limit FACTOR] [-f {pytorch,mindspore}] COMMAND ...",
-        description="Tells where two neural-network trainings part ways, and why.",
+        description="Names the first call in which two neural-network trainings differ, and why.",
         epilog=_command_list(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
