@@ -89,7 +89,7 @@ def run(command: str, folder: Path) -> tuple[int, str]:
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     if words[0] in ("msprobe", "python"):
         own = ["-m", "msprobe", *words[1:]] if words[0] == "msprobe" else words[1:]
-        done = forked.run(*own, cwd=folder, env=environment, timeout=120)
+        done = forked.run(*own, cwd=folder, env=environment, timeout=250)
     else:
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     lines = f"{done.stdout}{done.stderr}".replace(f"{folder}/", "").splitlines()
