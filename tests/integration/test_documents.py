@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import forked
 import pytest
 from documents import ROOT, Block, blocks_of, copied, differences, folder_of, normal, run
+from torch_dumps import Dump
 
 SITUATIONS = ROOT / "docs" / "situations"
 PAGES = sorted(page for page in SITUATIONS.glob("*.md") if page.stem != "index")
@@ -87,9 +89,20 @@ def test_every_command_of_the_readme_works_as_it_stands(tmp_path: Path) -> None:
     assert {command.split()[1] for command in ran} == {"demo", "doctor", "run", "compare", "view"}
     assert (tmp_path / "pair.html").stat().st_size > 10_000
     assert (tmp_path / "comparison" / "verdict.html").is_file()
+    check_demo(tmp_path / "msprobe-demo")
     (shown,) = [text for text in fences_without_kind(README) if "DIVERGED" in text]
     said = normal(printed.replace("msprobe-demo/", ""))
     assert [line for line in shown.splitlines() if normal(line) not in said] == []
+
+
+def check_demo(folder: Path) -> None:
+    """The line that the demo has changed is named, and its page and dumps are there."""
+    first = json.loads((folder / "comparison" / "verdict.json").read_text())["findings"][0]
+    assert (first["kind"], first["module"]) == ("argument", "blocks.1.attention")
+    assert "* self.scale" in first["stack"][0]
+    assert (folder / "comparison" / "verdict.html").stat().st_size > 10_000
+    for name in ("good", "bad"):
+        assert Dump(folder / name).steps() == ["step0", "step10", "step20"]
 
 
 def fences_without_kind(page: Path) -> list[str]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import forked
 import pytest
-from command_line import process
 from torch_dumps import Dump
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -108,15 +107,3 @@ def test_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (found,) = (tmp_path / "nan").glob("anomaly_analyze_*.json")
     (first,) = json.loads(found.read_text())["rank_1"]
     assert first["op_name"] == "Torch.rsqrt.0.forward"
-
-
-def test_demo(tmp_path: Path) -> None:
-    """``msprobe demo`` names the line that it has changed, and its page is there."""
-    done = process("demo", "--no-open", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    folder = tmp_path / "msprobe-demo"
-    check_argument(json.loads((folder / "comparison" / "verdict.json").read_text())["findings"][0])
-    assert (folder / "comparison" / "verdict.html").stat().st_size > 10_000
-    assert str(folder / "comparison" / "verdict.html") in done.stdout
-    for name in ("good", "bad"):
-        assert Dump(folder / name).steps() == ["step0", "step10", "step20"]
