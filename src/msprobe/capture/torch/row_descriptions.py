@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.tensor_rows import PIECE, TensorRows, row_of, row_of_memory
 from msprobe.capture.torch import digest
+from msprobe.capture.torch.device_rows import LateRow
 from msprobe.capture.torch.device_statistics import DeviceStatistics, LateNumbers
 from msprobe.capture.torch.late_descriptions import reason
 from msprobe.capture.torch.statistics_unusual import Unwrapped
@@ -34,14 +34,14 @@ class RowDescriptions:
         self._device = device
         self._types = types
 
-    def of(self, whole: Unwrapped, values: torch.Tensor, known: dict[Any, int] | None, place: Any) -> int | None:
+    def of(self, whole: Unwrapped, values: torch.Tensor, known: dict[Any, Any] | None, place: Any) -> int | None:
         """The number of the row of a plain CPU tensor, the elements of ``whole``; ``known``: those of this step that it
         may share, by ``place``. None if it has none.
         """
         rows = self._rows
         if rows is None or not self._has_row(whole, values):
             return None
-        found = None if known is None else known.get(place)
+        found: int | None = None if known is None else known.get(place)
         if found is not None:
             return found
         if values.is_complex():
@@ -57,23 +57,21 @@ class RowDescriptions:
         return found
 
     def late_of(
-        self, whole: Unwrapped, values: torch.Tensor | None, numbers: Any, known: dict[Any, int] | None, place: Any
-    ) -> int | None:
-        """The same of a tensor on a device: a place is kept for what will come. ``numbers``: its statistics."""
+        self, whole: Unwrapped, values: torch.Tensor | None, numbers: Any, known: dict[Any, Any] | None, place: Any
+    ) -> LateRow | None:
+        """The same of a tensor on a device, whose row comes with its statistics, ``numbers``."""
         rows = self._rows
         if rows is None or values is None or not isinstance(numbers, LateNumbers) or not self._has_row(whole, values):
             return None
-        found = None if known is None else known.get(place)
+        found: LateRow | None = None if known is None else known.get(place)
         if found is not None:
             return found
         try:
-            late = self._device.launch_row(values, numbers)
+            found = self._device.launch_row(values, numbers, rows.add)
         except (NotImplementedError, RuntimeError) as error:
             # The statistics are on their way.
             log.debug(f"No row for a tensor of {values.dtype} on {values.device}: {reason(error)}")
             return None
-        found = rows.keep_place()
-        late.whenever = functools.partial(rows.fill, found, rows.step)
         if known is not None:
             known[place] = found
         return found

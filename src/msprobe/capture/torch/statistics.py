@@ -74,7 +74,7 @@ class _Share(NamedTuple):
     block: Any  # the elements of this tensor
     comparison: LateComparison | None = None  # tells whether they are still those that were read
     written: LateComparison | None = None  # tells whether memory that nobody had written has been
-    rows: dict[Any, int] | None = None  # rows by the elements, where these are adjacent and in row-major order
+    rows: dict[Any, Any] | None = None  # rows by the elements, where these are adjacent and in row-major order
 
 
 class TensorStatistics:
@@ -354,8 +354,8 @@ class TensorStatistics:
         hashed = wants_digest or self._crc or self._xor
         if late:
             copied = self._device.copy(stored, self._crc, wants_digest, self._xor) if hashed else None
-            row = self._row_descriptions.late_of(found, values, numbers, rows, place)
-            return self.late.add(LateInfo(frame, self._absent().middle, numbers, copied, comparison, written, row))
+            late_row = self._row_descriptions.late_of(found, values, numbers, rows, place)
+            return self.late.add(LateInfo(frame, self._absent().middle, numbers, copied, comparison, written, late_row))
         assert not isinstance(numbers, LateNumbers)
         raw = digest.of_tensor(stored) if hashed else b""
         crc = digest.crc32(digest.widen(stored.dtype, raw)) if self._crc else b""
