@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import forked
+import numpy as np
 import pytest
 from device_training import LEVELS, TASKS
+
+from msprobe.store.reader import open_dump
 
 pytestmark = pytest.mark.usefixtures("simulated_device")
 
@@ -22,7 +25,7 @@ EXTENSION = {"with": "1", "without": "0"}
 # Values are copied to the host tensor by tensor.
 COPIED_WITH_A_WAIT = ("tensor", "overflow_check")
 # How the device computes and where it lies: not the same on both.
-_OF_A_DEVICE = ("device", "digest", "md5", "source", "dump_data_dir")
+_OF_A_DEVICE = ("device", "digest", "md5", "source", "dump_data_dir", "row")
 
 
 def environment(extension: str) -> dict[str, str]:
@@ -82,6 +85,26 @@ def test_a_dump_of_the_device_is_that_of_the_cpu(
         problems = list(differences(ours, theirs, ""))
         assert problems == []
     assert sim.files(*case) == cpu.files(*case)
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_rows_of_the_device_are_those_of_the_cpu(runs: dict[tuple[str, str], Runs], task: str, extension: str) -> None:
+    found = []
+    for device in ("cpu", "sim"):
+        part = open_dump(runs[device, extension].folder / f"{task}-mix").part(0)
+        tensors = part.tensors()
+        found.append((tensors, part.rows.take(tensors.row)))
+        part.close()
+    (tensors, ours), (_, theirs) = found
+    known = ours["squares"] == ours["squares"]
+    assert (known == (theirs["squares"] == theirs["squares"])).all()
+    # All but those of no elements and those that nobody had written.
+    assert known.sum() > 0.9 * len(tensors)
+    size = np.sqrt(ours["squares"][known]) + 1e-5
+    for name in ("sum", "signed", "blocks"):
+        apart = np.abs(ours[name][known] - theirs[name][known])
+        assert (apart.reshape(len(size), -1).max(1) <= 2e-2 * size).all(), name
+    assert (ours["left_out"][known] == theirs["left_out"][known]).all()
 
 
 def test_the_weights_are_those_of_a_training_without_recorder(

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from msprobe.store import journal, layout
+from msprobe.store import journal, layout, row_format
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
 from msprobe.store.tensor_files import TensorFileWriter
@@ -46,6 +46,10 @@ def record_of(step: int, number: int) -> dict[str, object]:
     return {"step": step, "number": number, "text": "x" * (number * 37 % 3000)}
 
 
+def row_of(number: int) -> bytes:
+    return row_format.NATIVE.pack(number, 1.0, *range(8), *([0.0] * 8), 1.0, 0.0, 0, 0)
+
+
 def killed(
     child: Callable[[Acknowledged], None], after: float, has_begun: Callable[[], bool] = lambda: True
 ) -> tuple[int, int]:
@@ -75,7 +79,10 @@ def write_for_ever(folder: Path, acknowledged: Acknowledged, random_stops: rando
         writer = DumpWriter(layout.rank_folder(layout.step_folder(folder, step), 0), HEADER)
         writer.define_stack(0, ["File train.py, line 1, in step, \n loss.backward()"])
         for number in range(random_stops.randrange(1, 400)):
-            writer.put(name_of(number), record_of(step, number))
+            if number % 3:
+                writer.put(name_of(number), record_of(step, number))
+            else:
+                writer.put_call(name_of(number), record_of(step, number), None, False, (number // 3, row_of(number)))
             acknowledged.tell(step, number + 1)
             writer.put_stack(name_of(number), 0)
             writer.put_parent(name_of(number), None)
@@ -91,6 +98,10 @@ def check_records(part: DumpPart, step: int, at_least: int) -> None:
     assert len(names) >= at_least, f"{at_least - len(names)} of {at_least} records are lost"
     for number, (_, record) in enumerate(part.records()):
         assert record == record_of(step, number)
+        if number % 3 == 0:
+            row = part.rows.row(number // 3)
+            assert row is not None
+            assert row.sum == number
     # The record that was being written may lack its stack and its place.
     for name in names[:-1]:
         assert part.stack(name) == ["File train.py, line 1, in step, \n loss.backward()"]

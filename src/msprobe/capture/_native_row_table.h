@@ -1,4 +1,5 @@
-/* The rows of a step: numbered in the order in which they were made, and taken out piece by piece to be written. */
+/* The rows of a step: numbered in the order in which they were made, equal ones once, and taken out piece by piece to be
+ * written. */
 #ifndef MSPROBE_NATIVE_ROW_TABLE_H
 #define MSPROBE_NATIVE_ROW_TABLE_H
 
@@ -7,17 +8,81 @@
 
 #include <structmember.h>
 
+/* A row that was made: a digest of it, and one more than its number; 0: none. */
+typedef struct {
+    uint64_t digest[2];
+    Py_ssize_t number;
+} MspKnownRow;
+
 typedef struct {
     PyObject_HEAD MspRow *rows; /* those that nobody has taken */
     Py_ssize_t pending, room, made;
+    MspKnownRow *known; /* open addressing, a power of two of them */
+    size_t places;
     int on;
 } MspRowTable;
 
 static PyTypeObject MspRowTableType;
 
-/* The number of the row, which is copied; -1 with MemoryError. */
+static void msp_row_digest(const MspRow *row, uint64_t *digest)
+{
+    uint64_t words[sizeof(MspRow) / 8], one = 0x2545F4914F6CDD1Dull, other = 0x9E3779B97F4A7C15ull;
+    memcpy(words, row, sizeof(words));
+    for (size_t i = 0; i < sizeof(words) / 8; i++) {
+        one = (one ^ words[i]) * 0xFF51AFD7ED558CCDull;
+        one ^= one >> 32;
+        other = (other + words[i]) * 0xC4CEB9FE1A85EC53ull;
+        other ^= other >> 29;
+    }
+    digest[0] = one;
+    digest[1] = other;
+}
+
+static MspKnownRow *msp_known_row(MspKnownRow *known, size_t places, const uint64_t *digest)
+{
+    size_t place = (size_t)digest[0] & (places - 1);
+    while (known[place].number != 0 &&
+           (known[place].digest[0] != digest[0] || known[place].digest[1] != digest[1])) {
+        place = (place + 1) & (places - 1);
+    }
+    return &known[place];
+}
+
+/* Room for one row more among those that are known; -1 with MemoryError. */
+static int msp_known_rows_grow(MspRowTable *table)
+{
+    if (4 * ((size_t)table->made + 1) <= 3 * table->places) {
+        return 0;
+    }
+    const size_t places = table->places == 0 ? 256 : 2 * table->places;
+    MspKnownRow *known = PyMem_Calloc(places, sizeof(MspKnownRow));
+    if (known == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < table->places; i++) {
+        if (table->known[i].number != 0) {
+            *msp_known_row(known, places, table->known[i].digest) = table->known[i];
+        }
+    }
+    PyMem_Free(table->known);
+    table->known = known;
+    table->places = places;
+    return 0;
+}
+
+/* The number of the row, which is copied unless there is an equal one; -1 with MemoryError. */
 static Py_ssize_t msp_row_table_add(MspRowTable *table, const MspRow *row)
 {
+    uint64_t digest[2];
+    if (msp_known_rows_grow(table) < 0) {
+        return -1;
+    }
+    msp_row_digest(row, digest);
+    MspKnownRow *known = msp_known_row(table->known, table->places, digest);
+    if (known->number != 0) {
+        return known->number - 1;
+    }
     if (table->pending == table->room) {
         const Py_ssize_t room = table->room == 0 ? 64 : 2 * table->room;
         MspRow *rows = room > PY_SSIZE_T_MAX / (Py_ssize_t)sizeof(MspRow)
@@ -31,6 +96,7 @@ static Py_ssize_t msp_row_table_add(MspRowTable *table, const MspRow *row)
         table->room = room;
     }
     table->rows[table->pending++] = *row;
+    *known = (MspKnownRow){{digest[0], digest[1]}, table->made + 1};
     return table->made++;
 }
 
@@ -48,7 +114,10 @@ static PyObject *msp_row_table_take(MspRowTable *table, PyObject *nothing)
 static PyObject *msp_row_table_clear(MspRowTable *table, PyObject *nothing)
 {
     PyMem_Free(table->rows);
+    PyMem_Free(table->known);
     table->rows = NULL;
+    table->known = NULL;
+    table->places = 0;
     table->pending = table->room = table->made = 0;
     Py_RETURN_NONE;
 }
@@ -117,13 +186,14 @@ static PyObject *msp_row_table_make(PyObject *nothing, PyObject *const *args, Py
 static void msp_row_table_dealloc(MspRowTable *table)
 {
     PyMem_Free(table->rows);
+    PyMem_Free(table->known);
     Py_TYPE(table)->tp_free((PyObject *)table);
 }
 
 static PyMethodDef msp_row_table_methods[] = {
     {"make", (PyCFunction)(void (*)(void))msp_row_table_make, METH_FASTCALL | METH_STATIC,
      "make(address, shape, stride, kind, table) -> the row of these elements, of which there are some; it is not added"},
-    {"put", (PyCFunction)msp_row_table_put, METH_O, "put(row) -> the number of a row that is added"},
+    {"put", (PyCFunction)msp_row_table_put, METH_O, "put(row) -> the number of a row, which is added unless there is an equal one"},
     {"take", (PyCFunction)msp_row_table_take, METH_NOARGS, "take() -> the number of the first row since the last time, and the rows"},
     {"clear", (PyCFunction)msp_row_table_clear, METH_NOARGS, "clear(): the next row has the number 0"},
     {NULL, NULL, 0, NULL},

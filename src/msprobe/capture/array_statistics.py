@@ -153,7 +153,7 @@ class ArrayStatistics:
             digest = xxhash.xxh3_64_hexdigest(_bytes(values.stored)).encode()
             extra += b',\n "digest": "xxh3:%s"' % digest
         if self.rows is not None and self.rows.on and not self._xor and values.stored.size:
-            behind += b',\n "row": %d' % self.rows.add_or_find(_row(values))
+            behind += b',\n "row": %d' % self.rows.add(_row(values))
         return ArrayInfo(head + extra + behind + b"\n}", len(head), nonfinite)
 
     def absent(self, type_name: str, dtype: str, shape: tuple[int, ...], reason: str) -> ArrayInfo:

@@ -41,21 +41,12 @@ class ModulePass(Protocol):
 
 
 class RowSource(Protocol):
-    """Rows of tensors on their way to the files of a step. ``table.pending``: how many there are that :meth:`take_new`
-    gives.
-    """
+    """Rows of tensors on their way to the files of a step. ``table.pending``: how many there are."""
 
     table: Any
 
-    @property
-    def pending(self) -> int:
-        """How many there are that :meth:`take` gives."""
-
-    def take_new(self) -> tuple[int, bytes]:
+    def take(self) -> tuple[int, bytes]:
         """Those since the last time: the number of the first, and the rows."""
-
-    def take(self) -> list[tuple[int, bytes]]:
-        """The same in pieces, with those whose place was kept and that have come."""
 
 
 class ThreadState(threading.local):
@@ -394,7 +385,7 @@ class Session:
             self.records_in_step += 1
             number = None
             rows = self.rows
-            fresh = rows.take_new() if rows is not None and rows.table.pending else None
+            fresh = rows.take() if rows is not None and rows.table.pending else None
             if stack is not None and self.with_stacks:
                 number = self._stack_numbers.get(stack)
                 if number is None:
@@ -419,8 +410,7 @@ class Session:
 
     def _put_rows(self, writer: StepSink) -> None:
         assert self.rows is not None
-        for first, data in self.rows.take():
-            writer.put_rows(first, data)
+        writer.put_rows(*self.rows.take())
 
     def put_checked(
         self, name: str, tree: dict[str, Any], check: Check, stack: CallStack | None = None, parent: Any = False
@@ -514,7 +504,7 @@ class Session:
 
     def _write_late(self, all_of_them: bool) -> None:
         writer = self._writer
-        if writer is not None and self.rows is not None and self.rows.pending:
+        if writer is not None and self.rows is not None and self.rows.table.pending:
             self._attempt("rows of tensors", self._put_rows, writer)
         for name, tree, stack, parent, check, _ in self.late.ready(all_of_them):
             if check is None:

@@ -5,7 +5,6 @@ What a row says: :mod:`msprobe.store.rows`. Rows are made by the C extension whe
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ class PythonRowTable:
         self.on = 0
         self.made = 0
         self._rows: list[bytes] = []
+        self._known: dict[bytes, int] = {}
 
     @property
     def pending(self) -> int:
@@ -35,10 +35,13 @@ class PythonRowTable:
         return len(self._rows)
 
     def put(self, row: bytes) -> int:
-        """Add a row; its number."""
-        self._rows.append(row)
-        self.made += 1
-        return self.made - 1
+        """The number of a row, which is added unless there is an equal one."""
+        found = self._known.get(row)
+        if found is None:
+            found = self._known[row] = self.made
+            self._rows.append(row)
+            self.made += 1
+        return found
 
     def take(self) -> tuple[int, bytes]:
         """The number of the first row since the last time, and the rows."""
@@ -49,24 +52,16 @@ class PythonRowTable:
     def clear(self) -> None:
         """The next row has the number 0."""
         self._rows.clear()
+        self._known.clear()
         self.made = 0
 
 
 class TensorRows:
-    """The rows of one step. ``on``: whether tensors get rows now.
-
-    May be used by several threads.
-    """
+    """The rows of one step; equal ones are one. ``on``: whether tensors get rows now."""
 
     def __init__(self) -> None:
         #: What the native memo adds its rows to.
         self.table: Any = PythonRowTable() if native.RowTable is None else native.RowTable()
-        # Rows whose numbers came after their place was kept.
-        self._late: list[tuple[int, bytes]] = []
-        self._known: dict[bytes, int] = {}
-        self._lock = threading.Lock()
-        # Whoever fills a place of an earlier step comes too late.
-        self.step = 0
 
     @property
     def on(self) -> bool:
@@ -80,48 +75,20 @@ class TensorRows:
     @property
     def pending(self) -> int:
         """How many rows :meth:`take` gives."""
-        return int(self.table.pending) + len(self._late)
+        return int(self.table.pending)
 
     def add(self, row: bytes) -> int:
-        """The number of a row that is added."""
+        """The number of a row: that of an equal one, if there is one."""
         return int(self.table.put(row))
 
-    def add_or_find(self, row: bytes) -> int:
-        """The same, or the number of an equal one that was added in this way."""
-        found = self._known.get(row)
-        if found is None:
-            found = self._known[row] = self.add(row)
-        return found
-
-    def keep_place(self) -> int:
-        """The number of a row that :meth:`fill` gets later."""
-        return int(self.table.put(row_format.MISSING))
-
-    def fill(self, number: int, step: int, row: bytes) -> None:
-        """The row of a place that was kept in that ``step``."""
-        with self._lock:
-            if step == self.step:
-                self._late.append((number, row))
-
-    def take_new(self) -> tuple[int, bytes]:
+    def take(self) -> tuple[int, bytes]:
         """Rows since the last time: the number of the first, and the rows."""
         first, data = self.table.take()
         return first, data
 
-    def take(self) -> list[tuple[int, bytes]]:
-        """The same in pieces, with those whose place was kept and that have come."""
-        with self._lock:
-            late, self._late = self._late, []
-        fresh = [self.take_new()] if self.table.pending else []
-        return fresh + late
-
     def clear(self) -> None:
         """The next row has the number 0."""
-        with self._lock:
-            self.step += 1
-            self.table.clear()
-            self._late.clear()
-            self._known.clear()
+        self.table.clear()
 
 
 def row_of_memory(address: int, shape: Sequence[int], stride: Sequence[int], kind: int, table: bytes | None) -> bytes:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -36,21 +40,25 @@ def read(data: bytes, folder: Path) -> list[Row]:
     return [row for row in found if row is not None]
 
 
+# What of the extension is not there.
+WAYS: dict[str, tuple[str, ...]] = {
+    "all of it": (),
+    "without the memo": ("Memo",),
+    "without the extension": ("Memo", "RowTable", "numbers", "gather"),
+}
+
+
 def rows_of(tensor: torch.Tensor, folder: Path) -> Iterator[tuple[str, Row]]:
     """The row of a tensor by each way in which it can be made."""
-    statistics = TensorStatistics()
-    assert statistics.rows is not None
-    for way in ("memo", "python"):
-        statistics.rows.on = True
-        describe = statistics.describe if way == "memo" else statistics._describe_otherwise
-        assert b'"row": 0' in describe(tensor, False).text
-        ((first, data),) = statistics.rows.take()
+    for way, lacking in WAYS.items():
+        with mock.patch.multiple(native, **dict.fromkeys(lacking)) if lacking else nullcontext():
+            statistics = TensorStatistics()
+            assert statistics.rows is not None
+            statistics.rows.on = True
+            assert b'"row": 0' in statistics.describe(tensor, False).text
+            first, data = statistics.rows.take()
         assert first == 0
         yield way, read(data, folder)[0]
-        statistics.rows.clear()
-    flat = tensor.detach().reshape(-1)
-    wide = flat.to(torch.float64) if flat.dtype != torch.float64 else flat
-    yield "numpy", read(row_of(pieces_of(wide.numpy(), lambda piece: piece), flat.numel()), folder)[0]
 
 
 def expected(tensor: torch.Tensor) -> tuple[Row, float]:
@@ -132,7 +140,7 @@ def test_pieces_of_numpy_are_the_whole(tmp_path: Path) -> None:
     assert statistics.rows is not None
     statistics.rows.on = True
     statistics.describe(tensor, False)
-    ((_, data),) = statistics.rows.take()
+    _, data = statistics.rows.take()
     one, other = read(data + row_of(pieces_of(values, lambda piece: piece), len(values)), tmp_path)
     assert one.signed == pytest.approx(other.signed, rel=1e-11, abs=1e-9)
     assert (one.sum, one.squares) == pytest.approx((other.sum, other.squares), rel=1e-12)
@@ -170,7 +178,7 @@ def test_differences_of_one_part_in_ten_million_are_measured(tmp_path: Path) -> 
     rows = TensorRows()
     for tensor in (one, other):
         rows.add(row_of(pieces_of(tensor.double().numpy(), lambda piece: piece), tensor.numel()))
-    ((_, data),) = rows.take()
+    _, data = rows.take()
     true = float((one.double() - other.double()).norm())
     assert distance(*read(data, tmp_path)) == pytest.approx(true, rel=0.8)
 
@@ -195,3 +203,124 @@ def test_the_estimate_is_unbiased_wherever_the_difference_lies(form: str) -> Non
     assert np.mean(ratios) == pytest.approx(1, abs=0.2)
     # At most one in thirty is below a third of the true distance.
     assert np.mean(np.array(ratios) < 1 / 9) < 1 / 30
+
+
+@pytest.mark.parametrize("defer", [False, True], ids=["cpu", "device"])
+@pytest.mark.parametrize("lacking", WAYS.values(), ids=WAYS)
+def test_the_same_elements_have_one_row(lacking: tuple[str, ...], defer: bool) -> None:
+    """Views in the same order share it; another order has its own, and so have elements that were written."""
+    with mock.patch.multiple(native, **dict.fromkeys(lacking)) if lacking else nullcontext():
+        statistics = TensorStatistics(defer=defer)
+        rows = statistics.rows
+        assert rows is not None
+        tensor = torch.arange(12.0).reshape(3, 4) + 0
+        silent = statistics.describe(tensor)
+        rows.on = True
+        fresh = torch.arange(12.0).reshape(3, 4) + 0
+        found = [statistics.describe(view) for view in (fresh, fresh, fresh.view(12), fresh.t(), fresh.reshape(2, 6))]
+        fresh.add_(1)
+        found.append(statistics.describe(fresh))
+        found.append(statistics.describe(torch.empty(0)))
+        statistics.flush()
+        numbers = [json.loads(info.text).get("row") for info in (silent, *found)]
+        assert numbers == [None, 0, 0, 0, 1, 0, 2, None]
+        statistics.reset()
+        again = statistics.describe(fresh)
+        statistics.flush()
+        assert json.loads(again.text)["row"] == 0
+
+
+SPECIAL = {
+    "complex": lambda: torch.tensor([[3 + 4j, 0], [1j, 2]]).conj(),
+    "negated": lambda: torch.tensor([1 - 2j, 3 + 5j]).conj().imag,
+    "quantised": lambda: torch.quantize_per_tensor(torch.tensor([1.0, -2.0, 3.0]), 0.5, 3, torch.qint8),
+    "float8": lambda: torch.tensor([1.0, -2.0, 448.0]).to(torch.float8_e4m3fn),
+    "a subclass": lambda: torch.nn.Buffer(torch.tensor([1.0, 2.0])),
+    "unsigned": lambda: torch.tensor([1, 2, 60000], dtype=torch.int32).to(torch.uint16),
+    "inference": lambda: _inferred(torch.tensor([1.0, 2.0])),
+}
+
+
+def _inferred(tensor: torch.Tensor) -> torch.Tensor:
+    with torch.inference_mode():
+        return tensor * 2
+
+
+@pytest.mark.parametrize("lacking", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_rare_tensors_have_rows_of_the_numbers_they_stand_for(
+    tmp_path: Path, lacking: tuple[str, ...], kind: str
+) -> None:
+    tensor = SPECIAL[kind]()
+    plain = tensor.dequantize() if tensor.is_quantized else tensor.resolve_conj().resolve_neg()
+    if plain.is_complex():
+        plain = torch.view_as_real(plain)
+    right, size = expected(plain if plain.dtype.itemsize > 1 else plain.to(torch.float32))
+    with mock.patch.multiple(native, **dict.fromkeys(lacking)) if lacking else nullcontext():
+        statistics = TensorStatistics()
+        assert statistics.rows is not None
+        statistics.rows.on = True
+        statistics.describe(tensor)
+        _, data = statistics.rows.take()
+    assert_is(read(data, tmp_path)[0], right, size, kind)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.empty(3, device="meta"),
+        lambda: torch.empty(0, 4),
+        lambda: torch.eye(3).to_sparse_csr(),
+    ],
+    ids=["sparse", "meta", "empty", "csr"],
+)
+@pytest.mark.parametrize("mode", ["statistics", "md5", "xxh3"])
+def test_what_has_no_elements_in_order_has_no_row(make: Callable[[], torch.Tensor], mode: Any) -> None:
+    statistics = TensorStatistics(mode)
+    assert statistics.rows is not None
+    statistics.rows.on = True
+    assert b'"row"' not in statistics.describe(make()).text
+    assert not statistics.rows.pending
+
+
+@pytest.mark.parametrize("mode", ["xor", "structure"])
+def test_modes_without_statistics_have_no_rows(mode: Any) -> None:
+    statistics = TensorStatistics(mode)
+    assert statistics.rows is None
+    assert b'"row"' not in statistics.describe(torch.ones(3)).text
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64])
+def test_rows_of_a_device_are_those_of_the_cpu(tmp_path: Path, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(1)
+    found = []
+    for defer in (False, True):
+        statistics = TensorStatistics(defer=defer)
+        assert statistics.rows is not None
+        statistics.rows.on = True
+        for shape in ((), (3,), (40, 50), (3000,)):
+            tensor = (3 * torch.randn(shape, generator=generator.manual_seed(1))).to(dtype)
+            if dtype.is_floating_point and tensor.dim():
+                tensor[-1] = float("-inf")
+            statistics.describe(tensor.t() if tensor.dim() == 2 else tensor)
+        statistics.flush()
+        found.append(read(statistics.rows.take()[1], tmp_path))
+    for one, other in zip(*found, strict=True):
+        size = one.norm + 1
+        assert (one.sum, *one.signed) == pytest.approx((other.sum, *other.signed), abs=1e-11 * size * 100)
+        assert (one.squares, one.zero, one.left_out) == pytest.approx((other.squares, other.zero, other.left_out))
+        assert one.blocks == pytest.approx(other.blocks, rel=1e-6, abs=1e-6 * size)
+
+
+def test_a_device_says_what_it_did_not_compute(tmp_path: Path) -> None:
+    statistics = TensorStatistics(defer=True)
+    assert statistics.rows is not None
+    statistics.rows.on = True
+    statistics.describe(torch.ones(200_000))
+    statistics.flush()
+    first, data = statistics.rows.take()
+    assert first == 0
+    (row,) = read(data, tmp_path)
+    assert (row.sum, row.squares) == pytest.approx((200_000, 200_000))
+    assert all(map(math.isnan, row.signed))

@@ -40,16 +40,21 @@ class SignMatrices:
 
 
 class LateRow:
-    """The row of one tensor: results on the device, and what is done with the row once they are here."""
+    """The row of one tensor: results on the device, and once they are here its ``number``."""
 
-    __slots__ = ("count", "numbers", "places", "whenever")
+    __slots__ = ("_add", "count", "number", "numbers", "places")
 
-    def __init__(self, count: int, places: dict[str, tuple[Any, int]], numbers: Any) -> None:
-        """``numbers``: the tensor's :class:`msprobe.capture.torch.device_statistics.LateNumbers`, which come before."""
+    def __init__(
+        self, count: int, places: dict[str, tuple[Any, int]], numbers: Any, add: Callable[[bytes], int]
+    ) -> None:
+        """``numbers``: the tensor's :class:`msprobe.capture.torch.device_statistics.LateNumbers`, which come before.
+        ``add``: gives a row its number.
+        """
         self.count = count
         self.numbers = numbers
         self.places = places
-        self.whenever: Callable[[bytes], None] = lambda row: None
+        self.number: int | None = None
+        self._add = add
 
     def receive(self, here: dict[int, list[Any]]) -> None:
         """Make the row of the results, which are on the host: those of each list by its id."""
@@ -66,7 +71,7 @@ class LateRow:
             zeros = int(numbers.get("zero", 0))
             if not left_out:
                 extremes = float(numbers.get("max", _NAN)), float(numbers.get("min", _NAN))
-        self.whenever(
+        self.number = self._add(
             pack(
                 products[-1] if products is not None else found["sum"],
                 sum(block * block for block in blocks),

@@ -207,13 +207,13 @@ class DeviceStatistics:
     def _keep(self, late: LateNumbers, name: str, result: torch.Tensor) -> None:
         late.places[name] = self._chunk.place(result)
 
-    def launch_row(self, values: torch.Tensor, numbers: LateNumbers) -> LateRow:
-        """Start the reductions for the row of a plain tensor with elements, whose ``numbers`` were launched before.
-        Raises what torch raises.
+    def launch_row(self, values: torch.Tensor, numbers: LateNumbers, add: Callable[[bytes], int]) -> LateRow:
+        """Start the reductions for the row of a plain tensor with elements, whose ``numbers`` were launched before;
+        ``add`` gives it a number. Raises what torch raises.
         """
         with self._lock:
             self._chunk.note_stream(values.device)
-            late = LateRow(*launch_row(values, self._signs, self._chunk.place), numbers)
+            late = LateRow(*launch_row(values, self._signs, self._chunk.place), numbers, add)
             self._chunk.waiting.append(late)
         return late
 

@@ -64,13 +64,6 @@ def crc32(raw: Bytes) -> bytes:
     return b"%08x" % zlib.crc32(raw)
 
 
-def widened(values: torch.Tensor) -> Any:
-    """The elements of a plain CPU tensor, in a type that numpy has."""
-    if values.dtype == torch.bfloat16 or is_float8(values.dtype):
-        values = values.to(torch.float32)
-    return values.numpy()
-
-
 def xxh3(raw: Bytes) -> bytes:
     """``xxh3:`` and the 64-bit hash, sixteen hexadecimal digits."""
     return b"xxh3:" + xxhash.xxh3_64_hexdigest(raw).encode()

@@ -48,8 +48,8 @@ class Remembered:
         self.views: dict[Any, Any] = {}
         self.blocks: dict[Any, Any] = {}
         self.fingerprints: dict[Any, Any] = {}
-        # of adjacent elements in row-major order: the numbers of their rows
-        self.rows: dict[Any, int] = {}
+        # of adjacent elements in row-major order: their rows, or the numbers of these
+        self.rows: dict[Any, Any] = {}
 
     def expose(self) -> None:
         """Something wrote there that torch does not know of: nothing is remembered any more."""

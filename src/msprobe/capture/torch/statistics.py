@@ -8,7 +8,6 @@ themselves, and from what happened since: see :mod:`msprobe.capture.torch.rememb
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +16,7 @@ import torch
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.statistics_text import SEPARATOR, StatisticsText
-from msprobe.capture.tensor_rows import TensorRows, pieces_of, row_of, row_of_memory
+from msprobe.capture.tensor_rows import TensorRows
 from msprobe.capture.torch import digest, private, remembered
 from msprobe.capture.torch.device_chunks import is_capturing
 from msprobe.capture.torch.device_statistics import (
@@ -28,6 +27,7 @@ from msprobe.capture.torch.device_statistics import (
 )
 from msprobe.capture.torch.late_descriptions import LateDescriptions, is_out_of_memory, reason
 from msprobe.capture.torch.remembered import Memory, Remembered
+from msprobe.capture.torch.row_descriptions import RowDescriptions
 from msprobe.capture.torch.statistics_framework import Numbers, OwnWork, reduce
 from msprobe.capture.torch.statistics_info import (
     Content,
@@ -74,7 +74,7 @@ class _Share(NamedTuple):
     block: Any  # the elements of this tensor
     comparison: LateComparison | None = None  # tells whether they are still those that were read
     written: LateComparison | None = None  # tells whether memory that nobody had written has been
-    rows: dict[Any, int] | None = None  # rows by the elements, where these are adjacent and in row-major order
+    rows: dict[Any, Any] | None = None  # rows by the elements, where these are adjacent and in row-major order
 
 
 class TensorStatistics:
@@ -115,17 +115,18 @@ class TensorStatistics:
         self._defer = defer
         self.text = StatisticsText(names)
         self._further = native.further_passes(self.text.needs)
+        # dtype -> (its name, the number the native reductions know it by, digest of every tensor, values of
+        # a one-byte float)
+        self._types: dict[torch.dtype, tuple[str, int, bool, bytes | None]] = {}
         #: The rows of this step's tensors; of no use for digests alone.
         self.rows = TensorRows() if self._counted else None
         self._device = DeviceStatistics(self._high, self.text.needs)
+        self._row_descriptions = RowDescriptions(self.rows, self._device, self._types)
         self._saves = saves
         self._reads = 0
         self.late = LateDescriptions(self._device, self._content_of, self._absent)
         self._memory = Memory(MEMO_LIMIT)
         self._prefixes: dict[Any, bytes] = {}
-        # dtype -> (its name, the number the native reductions know it by, digest of every tensor, values of
-        # a one-byte float)
-        self._types: dict[torch.dtype, tuple[str, int, bool, bytes | None]] = {}
         self._learn_types()
         self.native_memo: Any = None
         of_memo = self.text.needs <= native.NUMBERS.keys() and private.has("memory")
@@ -344,7 +345,7 @@ class TensorStatistics:
         behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
         row = None
         if values is not None and not late and numbers is not _UNREADABLE:
-            row = self._row_of(found, values, rows, place)
+            row = self._row_descriptions.of(found, values, rows, place)
         beginning = self._prefix(found.type_name, found.dtype, found.shape)
         frame = Frame(beginning, found.requires_grad, keys(found.before), keys(behind) + row_key(row))
         if stored is None or self._structure:
@@ -353,8 +354,8 @@ class TensorStatistics:
         hashed = wants_digest or self._crc or self._xor
         if late:
             copied = self._device.copy(stored, self._crc, wants_digest, self._xor) if hashed else None
-            row = self._late_row_of(found, values, numbers, rows, place)
-            return self.late.add(LateInfo(frame, self._absent().middle, numbers, copied, comparison, written, row))
+            late_row = self._row_descriptions.late_of(found, values, numbers, rows, place)
+            return self.late.add(LateInfo(frame, self._absent().middle, numbers, copied, comparison, written, late_row))
         assert not isinstance(numbers, LateNumbers)
         raw = digest.of_tensor(stored) if hashed else b""
         crc = digest.crc32(digest.widen(stored.dtype, raw)) if self._crc else b""
@@ -380,56 +381,6 @@ class TensorStatistics:
         flags = self._flags if values.dim() else self._flags | native.SCALAR
         pattern = native.pattern(tuple(values.shape), values.stride())
         return native.numbers(digest.address_of(values), pattern, known[1], flags, self._further, known[3])
-
-    def _row_of(self, whole: Unwrapped, values: torch.Tensor, known: dict[Any, int] | None, place: Any) -> int | None:
-        """The number of the row of a plain CPU tensor, the elements of ``whole``; ``known``: those of this step that it
-        may share. Of a sparse tensor none: other elements than those that are stored are zero.
-        """
-        rows = self.rows
-        if rows is None or not self._has_row(whole, values):
-            return None
-        found = None if known is None else known.get(place)
-        if found is not None:
-            return found
-        if values.is_complex():
-            values = torch.view_as_real(values)
-        kind = self._types.get(values.dtype)
-        if kind is not None and native.RowTable is not None:
-            made = row_of_memory(digest.address_of(values), values.shape, values.stride(), kind[1], kind[3])
-        else:
-            flat = values.detach().reshape(-1)
-            made = row_of(pieces_of(flat, digest.widened), flat.numel())
-        found = rows.add(made)
-        if known is not None:
-            known[place] = found
-        return found
-
-    def _has_row(self, whole: Unwrapped, values: torch.Tensor) -> bool:
-        if self.rows is None or not self.rows.on or not values.numel() or whole.sparse is not None:
-            return False
-        return all(key != "layout" for key, _ in whole.behind)
-
-    def _late_row_of(
-        self, whole: Unwrapped, values: torch.Tensor | None, numbers: Any, known: dict[Any, int] | None, place: Any
-    ) -> int | None:
-        """The same of a tensor on a device: a place is kept for what will come."""
-        rows = self.rows
-        if rows is None or values is None or not isinstance(numbers, LateNumbers) or not self._has_row(whole, values):
-            return None
-        found = None if known is None else known.get(place)
-        if found is not None:
-            return found
-        try:
-            late = self._device.launch_row(values, numbers)
-        except (NotImplementedError, RuntimeError) as error:
-            # The statistics are on their way.
-            log.debug(f"No row for a tensor of {values.dtype} on {values.device}: {reason(error)}")
-            return None
-        found = rows.keep_place()
-        late.whenever = functools.partial(rows.fill, found, rows.step)
-        if known is not None:
-            known[place] = found
-        return found
 
     def _absent(self) -> Content:
         """What is written where there are no elements to read."""

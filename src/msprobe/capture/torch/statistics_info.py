@@ -184,7 +184,7 @@ class LateInfo(TensorInfo):
 
     ``numbers``, ``copied``: what they will be made of. ``comparison``: tells then whether the elements still were those
     that ``numbers`` are of; None where they were read for this description. ``written``: tells whether memory that
-    ``empty`` or its like gave was written. ``row``: the number of the row that comes with them.
+    ``empty`` or its like gave was written. ``row``: has the ``number`` of the row then.
     """
 
     __slots__ = ("_frame", "_named", "_row", "comparison", "copied", "late", "numbers", "written")
@@ -197,7 +197,7 @@ class LateInfo(TensorInfo):
         copied: Any,
         comparison: Any = None,
         written: Any = None,
-        row: int | None = None,
+        row: Any = None,
     ) -> None:
         text, cut = frame._replace(behind=frame.behind + keys([("unsupported", "not read back")])).text(
             Content(middle, b"", b"", None)
@@ -224,7 +224,7 @@ class LateInfo(TensorInfo):
     def fill(self, content: Content, unsupported: str | None = None) -> None:
         """Put the numbers in, also where a file was named meanwhile. ``unsupported``: why there are none."""
         if unsupported is None:
-            self._fill(content, row_key(self._row))
+            self._fill(content, row_key(None if self._row is None else self._row.number))
         else:
             self._fill(content, keys([("unsupported", unsupported)]))
 
