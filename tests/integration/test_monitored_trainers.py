@@ -13,7 +13,15 @@ from msprobe.monitor import files
 
 pytestmark = pytest.mark.trainers
 
-CONFIG = {"targets": {}, "wg_distribution": True, "xy_distribution": True, "mv_distribution": True}
+# Every number that is not what it was raises an alert, in the second step.
+RULE = {"rule_name": "AnomalyTurbulence", "args": {"threshold": 1e-9, "warm_up": 1}}
+CONFIG = {
+    "targets": {},
+    "wg_distribution": True,
+    "xy_distribution": True,
+    "mv_distribution": True,
+    "alert": {"rules": [RULE], "record": {"level": "L0"}},
+}
 
 HUGGING_FACE = """
 import os, sys
@@ -120,3 +128,9 @@ def test_steps_and_micro_steps_of_a_trainer(
     noted = [float(text[f"scalars_{step}-{step}.csv"].splitlines()[1].split(",")[3]) for step in range(3)]
     expected = json.loads(next(line for line in run.stdout.splitlines() if line.startswith("losses"))[7:])
     assert noted == pytest.approx(expected, rel=1e-5)
+    dumps = sorted(Path(folder.path).glob("behind_alert/*/*/dump.json"))
+    assert [dump.parent.parent.name for dump in dumps] == ["step1", "step2"]
+    for dump in dumps:
+        records = json.loads(dump.read_text())["data"]
+        passes = [name for name in records if name.endswith((".forward.0", ".forward.1", ".forward.2"))]
+        assert {name[-1] for name in passes} == {"0", "1"}, "two micro steps"

@@ -303,45 +303,53 @@ def _alone(section: Section, pair: Pair) -> Measures:
     )
 
 
+# A section and a name in it.
+_Place = tuple[str, str]
+
+
 def _exchanged(rows: list[Measures], work: list[tuple[Section, Pair, Tensor | None]]) -> list[Measures]:
     """Of what changed, that which has what stands elsewhere on the other side: two norms, or layers in another order.
 
     ``exchanged`` are those whose places make a circle; one that was written over has its source in the detail.
     """
-    pairs: dict[tuple[str, str], Pair] = {(section, pair.name): pair for section, pair, _ in work}
+    pairs: dict[_Place, Pair] = {(section, pair.name): pair for section, pair, _ in work}
     by_norm: dict[tuple[Any, ...], list[Measures]] = {}
     for row in rows:
-        if row.norms and row.norms[0]:
-            by_norm.setdefault((row.section, row.shape[0], row.norms[0]), []).append(row)
-    source: dict[tuple[str, str], str] = {}
+        # A single number is that of others by chance.
+        if row.norms and row.norms[0] and row.shape[0] and math.prod(row.shape[0]) > 1:
+            by_norm.setdefault((row.shape[0], row.norms[0]), []).append(row)
+    source: dict[_Place, _Place] = {}
     for row in rows:
         if row.kind not in _MAY_BE_EXCHANGED or not row.norms:
             continue
         own = pairs.get((row.section, row.name))
-        for other in by_norm.get((row.section, row.shape[1], row.norms[1]), ())[:_MOST_EXCHANGED]:
-            theirs = pairs.get((row.section, other.name))
+        candidates = by_norm.get((row.shape[1], row.norms[1]), ())
+        # In its own section first: weights have what is in weights, and then what is in an average of them.
+        for other in sorted(candidates, key=lambda one: one.section != row.section)[:_MOST_EXCHANGED]:
+            theirs = pairs.get((other.section, other.name))
             if other is row or own is None or own.second is None or theirs is None or theirs.first is None:
                 continue
             if _is_equal(row.name, theirs.first, own.second):
-                source[row.section, row.name] = other.name
+                source[row.section, row.name] = other.section, other.name
                 break
     found = []
     for row in rows:
-        name = source.get((row.section, row.name))
-        if name is not None:
+        place = source.get((row.section, row.name))
+        if place is not None:
             kind: Kind = "exchanged" if _is_circle(row, source) else row.kind
-            row = replace(row, kind=kind, factor=None, detail=f"the second has here what the first has in {name}")
+            row = replace(row, kind=kind, factor=None, detail=f"the second has here what the first has in {place[1]}")
         found.append(row)
     return found
 
 
-def _is_circle(row: Measures, source: dict[tuple[str, str], str]) -> bool:
-    name: str | None = source.get((row.section, row.name))
-    seen: set[str] = set()
-    while name is not None and name != row.name and name not in seen:
-        seen.add(name)
-        name = source.get((row.section, name))
-    return name == row.name
+def _is_circle(row: Measures, source: dict[_Place, _Place]) -> bool:
+    own: _Place = row.section, row.name
+    place = source.get(own)
+    seen: set[_Place] = set()
+    while place is not None and place != own and place not in seen:
+        seen.add(place)
+        place = source.get(place)
+    return place == own
 
 
 def _is_equal(name: str, first: Tensor, second: Tensor) -> bool:

@@ -128,3 +128,45 @@ def test_exchanged_states_of_an_optimizer_are_named(tmp_path: Path) -> None:
     states[1]["exp_avg"], states[3]["exp_avg"] = states[3]["exp_avg"], states[1]["exp_avg"]
     found = compared(tmp_path, state, other)
     assert sorted(row.name for row in found.of("exchanged")) == ["layers.0.weight.exp_avg", "layers.1.weight.exp_avg"]
+
+
+def averaged(change: Any = None) -> dict[str, Any]:
+    """Weights and an average of them, under a name of its own, after a few steps."""
+    state = without_head(tied()["model"])
+    generator = torch.Generator().manual_seed(3)
+    average = {name: one * 0.9 + 0.01 * torch.randn(one.shape, generator=generator) for name, one in state.items()}
+    saved = {"net": state, "shadow": average, "scaler": {"scale": torch.tensor(1024.0)}, "steps": torch.tensor(1.0)}
+    if change is not None:
+        change(saved)
+    return saved
+
+
+def goes_on_with_the_average(saved: dict[str, Any]) -> None:
+    """A training is resumed from a checkpoint that was written in an evaluation with the average in the model."""
+    saved["net"] = dict(saved["shadow"])
+
+
+def begins_the_average_anew(saved: dict[str, Any]) -> None:
+    """The average is made of the weights when the training is resumed, before or in place of being loaded."""
+    saved["shadow"] = dict(saved["net"])
+
+
+@pytest.mark.parametrize(
+    ("change", "at", "has"),
+    [(goes_on_with_the_average, "", "shadow."), (begins_the_average_anew, "shadow.", "")],
+    ids=["weights are the average", "the average is the weights"],
+)
+def test_weights_and_their_average_that_were_mixed_up_are_named(tmp_path: Path, change: Any, at: str, has: str) -> None:
+    found = compared(tmp_path, averaged(), averaged(change))
+    rows = {row.name: row for row in found.rows if row.kind != "equal"}
+    assert rows
+    for name, row in rows.items():
+        weight = name.removeprefix("shadow.")
+        assert name == f"{at}{weight}"
+        assert row.detail == f"the second has here what the first has in {has}{weight}"
+
+
+def test_a_single_number_is_not_that_of_another_place(tmp_path: Path) -> None:
+    changed = averaged(lambda saved: saved["scaler"].update(scale=torch.tensor(1.0)))
+    (row,) = [one for one in compared(tmp_path, averaged(), changed).rows if one.kind != "equal"]
+    assert "has here what" not in row.detail
