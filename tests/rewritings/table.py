@@ -149,7 +149,7 @@ TABLE: dict[str, Rewriting] = {
         (scales.under_autocast, ("count",)),
     ),
     # The first step begins with zeros, and the weights of the second are seen in the third.
-    "written_sgd": Rewriting(way=loops.written_sgd, bugs=("momentum",), steps=3),
+    "written_sgd": Rewriting(way=loops.written_sgd, bugs=("momentum", "rounded"), steps=3),
 }
 
 

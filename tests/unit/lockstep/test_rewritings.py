@@ -35,6 +35,7 @@ _BUGS = {
     ("averaged", "decay"): "Tensor.lerp_",
     ("own_adamw", "moment"): "Optimizer.OwnAdamW",
     ("written_sgd", "momentum"): "Tensor.__add__",
+    ("written_sgd", "rounded"): "Tensor.mul_.0",
     ("scaled", "one"): "Tensor.__mul__",
     ("with_scaler", "twice"): "Tensor.mul_",
     ("divided_behind", "count"): "Tensor.__truediv__",
