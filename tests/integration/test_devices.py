@@ -165,3 +165,16 @@ def test_ranks_on_the_device_are_recorded_as_on_the_cpu(tmp_path: Path, level: s
         assert list(ours) == list(theirs)
         assert level == "L0" or "Distributed.all_reduce.3.forward" in ours
         assert list(differences(ours, theirs, "")) == []
+
+
+def test_the_pre_check_and_lockstep_judge_the_device(tmp_path: Path) -> None:
+    script = str(Path(__file__).with_name("device_judges.py"))
+    done = forked.run(script, str(tmp_path), cwd=tmp_path, env=environment("with"), timeout=280)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+
+    assert {status for one in found["checked"].values() for status in one} <= {"pass", "SKIP"}
+    assert all(one[0] == "error" for name, one in found["fault"].items() if name != "argmax")
+    assert found["healthy"]["status"] == "agree"
+    assert found["healthy"]["counts"]["paired"]
+    assert (found["wrong"]["status"], found["wrong"]["kinds"]) == ("diverged", ["loss_scale"])

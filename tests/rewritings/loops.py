@@ -254,7 +254,10 @@ def written_sgd(run: Training, x: torch.Tensor, goals: torch.Tensor, other: bool
         for number, one in enumerate(run.parameters):
             if other:
                 moments[number] = moments[number] * (0.8 if bug == "momentum" else 0.9) + one.grad
-                one -= 0.1 * moments[number]
+                if bug == "rounded":
+                    one.copy_(one.bfloat16() - (0.1 * moments[number]).bfloat16())
+                else:
+                    one -= 0.1 * moments[number]
             else:
                 moments[number].mul_(0.9).add_(one.grad)
                 one.add_(moments[number], alpha=-0.1)

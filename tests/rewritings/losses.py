@@ -79,3 +79,32 @@ def divergence(scores: torch.Tensor, goals: torch.Tensor, other: bool, bug: str)
         return F.kl_div(given, wanted, reduction="batchmean")
     each = wanted * (wanted.log() - given)
     return each.mean() if bug == "mean" else each.sum() / len(each)
+
+
+def weighted(scores: torch.Tensor, goals: torch.Tensor, other: bool, bug: str) -> torch.Tensor:
+    """Classes that weigh more than others, by their sum of weights."""
+    weights = torch.tensor([0.5, 1.0, 1.5, 2.0])
+    if not other:
+        return F.cross_entropy(scores.float(), goals, weight=weights)
+    each = F.nll_loss(scores.float().log_softmax(-1), goals, reduction="none") * weights[goals]
+    return each.mean() if bug == "mean" else each.sum() / weights[goals].sum()
+
+
+def contrasted(scores: torch.Tensor, goals: torch.Tensor, other: bool, bug: str) -> torch.Tensor:
+    """Each row against all others, by cross entropy or by `logsumexp`."""
+    rows = F.normalize(scores.float(), dim=-1)
+    alike = rows @ rows.roll(1, 0).T / 0.2
+    if not other:
+        return F.cross_entropy(alike, torch.arange(len(rows)))
+    if bug == "own":  # a row is not compared with its own pair
+        alike = alike - torch.diag(alike.diagonal() * 0.5)
+    return (torch.logsumexp(alike, 1) - alike.diagonal()).mean()
+
+
+def focused(scores: torch.Tensor, goals: torch.Tensor, other: bool, bug: str) -> torch.Tensor:
+    """A focal loss by the probability, or by the logarithm of it."""
+    if not other:
+        sure = scores.float().softmax(-1).gather(-1, goals[:, None]).squeeze(-1)
+        return (-((1 - sure) ** 2) * sure.log()).mean()
+    each = F.cross_entropy(scores.float(), goals, reduction="none")
+    return ((1 - torch.exp(-each)) ** (1 if bug == "power" else 2) * each).mean()

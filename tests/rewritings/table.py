@@ -10,7 +10,7 @@ import torch
 
 from msprobe.lockstep.verdict import judge_lockstep
 from msprobe.pytorch import PrecisionDebugger
-from rewritings import loops, losses, modules, recurrent
+from rewritings import blocks, loops, losses, modules, recurrent, scales
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,27 @@ TABLE: dict[str, Rewriting] = {
         (recurrent.Rnn, ("state",)),
         (recurrent.Both, ("order",)),
         (recurrent.Running, ("decay",)),
+        (blocks.RmsNormOfRoots, ("unbiased",)),
+        (blocks.SwiGlu, ("exchanged",)),
+        (blocks.GroupedQueries, ("repeat",)),
+        (blocks.RotaryOfComplex, ("way",)),
+        (blocks.WeightNorm, ("dim",)),
+        (blocks.Pointwise, ("bias",)),
+        (blocks.ChannelsLast, ("flipped",)),
+        (blocks.GroupedConvolution, ("order",)),
+        (blocks.Transposed, ("bias",)),
+        (blocks.LinearOfEinsum, ("transposed",)),
+        (blocks.Squeezed, ("largest",)),
+        (blocks.WholeAttention, ("scale",)),
+        (blocks.PixelShuffle, ("order",)),
+        (blocks.Routed, ("sum",)),
+        (blocks.LowRank, ("share",)),
+        (blocks.GluOfHalves, ("tanh",)),
+        (blocks.Bags, ("mean",)),
+        (blocks.Bilinear, ("same",)),
+        (blocks.Recomputed, ("factor",)),
+        (blocks.Compiled, ("factor",)),
+        (blocks.Upsampled, ("repeat",)),
     ),
     **_losses(
         (losses.chunked, ("mean",)),
@@ -97,6 +118,9 @@ TABLE: dict[str, Rewriting] = {
         (losses.smooth_l1, ("beta",)),
         (losses.binary, ("mean",)),
         (losses.divergence, ("mean",)),
+        (losses.weighted, ("mean",)),
+        (losses.contrasted, ("own",)),
+        (losses.focused, ("power",)),
     ),
     "loss_cross_entropy": Rewriting(bugs=("count",)),
     **_ways(
@@ -113,9 +137,19 @@ TABLE: dict[str, Rewriting] = {
         (loops.averaged, ("decay",)),
         (loops.adamw, ("beta",)),
         (loops.own_adamw, ("moment",)),
+        (scales.scaled, ("one", "divisor")),
+        (scales.with_scaler, ("twice",)),
+        (scales.divided_behind, ("count",)),
+        (scales.of_tokens, ("count",)),
+        (scales.repeated_pieces, ("count",)),
+        (scales.fused_adam, ("rate",)),
+        (scales.in_groups, ("rate",)),
+        (scales.zeroed, ("kept",)),
+        (scales.closed, ("factor",)),
+        (scales.under_autocast, ("count",)),
     ),
     # The first step begins with zeros, and the weights of the second are seen in the third.
-    "written_sgd": Rewriting(way=loops.written_sgd, bugs=("momentum",), steps=3),
+    "written_sgd": Rewriting(way=loops.written_sgd, bugs=("momentum", "rounded"), steps=3),
 }
 
 

@@ -33,6 +33,10 @@ class StepAccount:
     carried: list[dict[str, Any]] = field(default_factory=list)
     #: Calls that give back their argument.
     idle: dict[str, None] = field(default_factory=dict)
+    #: Backward calls that begin with a multiple of what the reference has, and the factor, which the gradients of all
+    #: parameters have; and whether no call took these until an optimizer did.
+    factors: dict[str, float] = field(default_factory=dict)
+    are_kept: bool = False
 
     @property
     def delivered(self) -> frozenset[str]:
@@ -51,6 +55,8 @@ class StepAccount:
             "rewritten": self.rewritten,
             "carried": self.carried,
             "idle": list(self.idle),
+            "factors": self.factors,
+            "are_kept": self.are_kept,
         }
 
     @classmethod
@@ -72,6 +78,8 @@ class StepAccount:
                 for one in content["carried"]
             ],
             {str(name): None for name in content["idle"]},
+            {str(name): float(factor) for name, factor in content.get("factors", {}).items()},
+            bool(content.get("are_kept")),
         )
 
 
@@ -125,6 +133,10 @@ class Account:
     def do_nothing(self, name: str) -> None:
         """A call has given back its argument."""
         self._step.idle[name] = None
+
+    def carry_factors(self, factors: Mapping[str, float], are_kept: bool) -> None:
+        """These backward calls began with a factor; ``are_kept``: until an optimizer took the gradients."""
+        self._step.factors, self._step.are_kept = dict(factors), are_kept
 
     def note(self, what: str, step: int, name: str) -> None:
         """Count a call by what became of it, and keep its name."""

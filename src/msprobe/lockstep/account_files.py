@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
 from msprobe.lockstep.account import Account, StepAccount
-from msprobe.lockstep.reference import RecordedStep
+from msprobe.lockstep.reference import RecordedStep, Steps
 from msprobe.paths import StrPath, create_folder, write_atomically
 from msprobe.store.reader import Dump
 
@@ -26,13 +26,6 @@ def check_apart(folder: StrPath, reference: Dump) -> None:
         )
 
 
-class Steps(Protocol):
-    """Where recorded steps come from."""
-
-    def step(self, step: int, rank: int | None) -> RecordedStep | None:
-        """See :class:`msprobe.lockstep.listener.Steps`."""
-
-
 class Begun:
     """The recorded steps; with the first that is asked for goes what an earlier run has left of this rank."""
 
@@ -42,7 +35,7 @@ class Begun:
         self._begun = False
 
     def step(self, step: int, rank: int | None) -> RecordedStep | None:
-        """See :class:`msprobe.lockstep.listener.Steps`."""
+        """See :class:`msprobe.lockstep.reference.Steps`."""
         if not self._begun:
             self._begun = True
             _path(self._folder, rank).unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from msprobe.lockstep import pairing
@@ -37,6 +38,14 @@ class Beside:
         array = self._recorded.array(slot) if self._recorded is not None and self.has_shape(tensor, slot) else None
         other = None if array is None else self._values.like(tensor, array)
         return other if other is not None and self._values.fits(tensor, other) else None
+
+    def factor(self, tensor: Any, slot: Slot) -> float:
+        """By what the recorded number is multiplied where a tensor of one element is; 1 where that is no factor."""
+        other = self.recorded(tensor, slot)
+        if other is None:
+            return 1.0
+        own, recorded = float(tensor), float(other)
+        return own / recorded if recorded and math.isfinite(own / recorded) and own else 1.0
 
     def apart(self, tensor: Any, other: Any) -> float:
         """See :meth:`msprobe.lockstep.pairing.Values.apart`."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msprobe.capture.events import Call
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose.operators import AVERAGING
 from msprobe.diagnose.steps.argument_names import argument_given
+from msprobe.lockstep.pairing import Values
 
 #: Calls that give a number of Python's; ``Tensor.float`` and its like give another type.
 NUMBERS = frozenset(("item", "tolist", "__int__", "__float__", "__bool__", "__index__", "__complex__"))
@@ -34,3 +35,13 @@ def writes_to_arguments(event: Call) -> bool:
     # An embedding with a greatest norm scales its weight.
     asked = {word: argument_given(event.key, word, event.args, event.kwargs) for word in ("inplace", "max_norm")}
     return asked["inplace"] is True or asked["max_norm"] is not None
+
+
+def gives_back(event: Call, result: Any, given: Iterable[tuple[Any, Any]], values: Values) -> bool:
+    """True for a call that has returned what it was given, and done nothing to it. ``given``: what it got in the place
+    of its arguments, each with anything.
+    """
+    if not hasattr(result, "requires_grad") or writes_to_arguments(event):
+        return False
+    own = values.arguments(event.args, event.kwargs)
+    return any(one is result for one in (*(one for one, _ in given), *(one for _, one in own)))

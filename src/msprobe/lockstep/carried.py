@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msprobe.lockstep.beside import Beside
-from msprobe.lockstep.reference import OPTIMIZER, RecordedCall, RecordedStep, Slot
+from msprobe.lockstep.reference import OPTIMIZER, RecordedCall, RecordedStep, Slot, Slots, find_slots
 from msprobe.lockstep.regions import Region
 
 
@@ -37,20 +37,29 @@ class Carried:
         # By tensor: the call that has left it, the step of that, and how far rounding may have moved it, by its unit.
         self._left: dict[int, tuple[Any, str, int, Region]] = {}
         self._taken: set[int] = set()
-        self._outside: dict[str | None, list[tuple[RecordedCall, str, Slot]]] = {}
+        self._outside: dict[str | None, list[tuple[str, str, Slot]]] = {}
 
     def begin(self, recorded: RecordedStep | None) -> None:
         """A step begins."""
         self._left = {key: one for key, one in self._left.items() if one[0]() is not None}
         self._taken.clear()
         self._outside = {}
-        for call, path, slot in _from_outside(recorded) if recorded is not None else ():
+        if recorded is None:
+            return
+        for call, path, slot in _from_outside(recorded):
             # A pass takes what the passes in it take.
             where, around = [call.parent], call.parent
-            while around is not None and recorded is not None and (around := recorded.outer(around)) is not None:
+            while around is not None and (around := recorded.outer(around)) is not None:
                 where.append(around)
             for one in where:
-                self._outside.setdefault(one, []).append((call, path, slot))
+                self._outside.setdefault(one, []).append((call.name, path, slot))
+        for name, record in recorded.optimizers.items():
+            # What an optimizer keeps may be kept by calls outside of any.
+            slots: Slots = {}
+            find_slots("", record.get("input_kwargs"), slots)
+            self._outside.setdefault(None, []).extend(
+                (name, path[1:], slot) for path, slot in slots.items() if slot.unit
+            )
 
     def leave(self, tensor: Any, name: str, step: int, region: Region) -> None:
         """A call of the candidate alone has written to a tensor, or made it."""
@@ -67,8 +76,8 @@ class Carried:
             return None
         self._taken.add(id(tensor))
         _, name, made, region = found
-        nearest: tuple[float, RecordedCall, str] | None = None
-        for call, path, slot in self._outside.get(parent, ()):
+        nearest: tuple[float, str, str] | None = None
+        for recorded, path, slot in self._outside.get(parent, ()):
             other = beside.recorded(tensor, slot)
             if other is None:
                 continue
@@ -76,11 +85,11 @@ class Carried:
             if apart <= region.root.allowed(slot.unit):
                 return None
             if nearest is None or apart < nearest[0]:
-                nearest = apart, call, path
+                nearest = apart, recorded, path
         if nearest is None or not math.isfinite(nearest[0]):
             return None
-        apart, call, path = nearest
-        return Apart(name, made, call.name, path, apart)
+        apart, recorded, path = nearest
+        return Apart(name, made, recorded, path, apart)
 
 
 def _from_outside(recorded: RecordedStep) -> Iterator[tuple[RecordedCall, str, Slot]]:

@@ -9,7 +9,7 @@ from msprobe.capture.events import Gradient
 from msprobe.lockstep.beside import Beside
 from msprobe.lockstep.pairing import Pairs
 from msprobe.lockstep.reference import RecordedCall, Slots
-from msprobe.lockstep.regions import Mark, Regions
+from msprobe.lockstep.regions import Mark, Region, Regions
 
 
 class Gradients:
@@ -27,6 +27,16 @@ class Gradients:
         self._takers: dict[int, list[tuple[Mark, str]]] = {}
         self._idle: set[Mark] = set()
         self._parameter: dict[tuple[Mark, str], int] = {}
+        # The same of calls without a partner.
+        self._of_lone: set[tuple[Mark, str]] = set()
+        # Paired calls whose results other paired calls take, so that gradients come back by them.
+        self._taken: set[Mark] = set()
+        # What the backward pass under way begins with, in units of what it begins with in the reference.
+        self._factor = 1.0
+        # Backward calls that begin with such a factor, which, and the regions that make it.
+        self._roots: dict[str, tuple[float, list[Region]]] = {}
+        #: A paired call has taken a gradient that the reference has otherwise: what it comes to hides the factor.
+        self.is_factor_taken = False
 
     def leave_out(self, mark: Mark) -> None:
         """A call has given back its argument: what is seen at it belongs to the call that made that."""
@@ -41,8 +51,29 @@ class Gradients:
                 self._takers.setdefault(id(tensor), []).append((mark, path))
                 self._parameter[mark, path] = id(tensor)
 
+    def note_lone_parameters(self, mark: Mark, tensors: Sequence[tuple[str, Any]]) -> None:
+        """A call without a partner takes these tensors, by path."""
+        self._of_lone.update((mark, path) for path, tensor in tensors if tensor.requires_grad and tensor.is_leaf)
+
+    def note_taken(self, tensors: Sequence[tuple[str, Any]]) -> None:
+        """A paired call, whose result needs a gradient, takes these tensors, by path."""
+        for _, tensor in tensors:
+            maker = self._regions.maker(tensor)
+            if maker is not None:
+                self._taken.add(maker)
+
     def other(self, event: Gradient) -> Any:
-        """What the reference has in the place of a gradient; None if it is the same, or goes on as it is."""
+        """What takes the place of a gradient: what the reference has, for a parameter times the factor that the loss
+        has; None if it is the same, or goes on as it is.
+        """
+        other = self._other(event)
+        mark = event.key, event.number
+        is_of_parameter = (mark, event.place) in self._parameter or (mark, event.place) in self._of_lone
+        if self._factor == 1.0 or event.side != "argument" or not is_of_parameter:
+            return other
+        return (event.gradient if other is None else other) * self._factor
+
+    def _other(self, event: Gradient) -> Any:
         mark = event.key, event.number
         came = event.name, event.side, event.place
         if came in self._came or mark in self._idle:
@@ -59,6 +90,11 @@ class Gradients:
         other = self._beside.other(event.gradient, slot)
         if other is not None and event.side == "argument":
             other = self._with_other_shares(event, mark, other)
+        if event.side == "result" and self._is_root(event, mark):
+            self._factor = factor = self._beside.factor(event.gradient, slot)
+            if factor != 1.0:
+                self._roots[event.name] = factor, self._regions.entered_from(mark)
+                return other
         if event.side == "result":
             for region in self._regions.entered_from(mark):
                 agrees = other is None or self._beside.agrees(event.gradient, other, slot, region, gradient=True)
@@ -68,6 +104,18 @@ class Gradients:
                     region.end(event.name, agrees)
         is_passed = self._regions.is_passed(mark, event.name) or self._regions.goes_through(mark, event.name)
         return None if is_passed else other
+
+    def _is_root(self, event: Gradient, mark: Mark) -> bool:
+        """True if a backward pass begins here, but for calls of one side alone: with a number that nothing takes which
+        the reference has.
+        """
+        regions = self._regions.entered_from(mark)
+        return (
+            not self._of_modules
+            and event.gradient.numel() == 1
+            and mark not in self._taken
+            and all(region.is_loose for region in regions)
+        )
 
     def _with_other_shares(self, event: Gradient, mark: Mark, other: Any) -> Any:
         """What the reference has in the place of a parameter's gradient: with the shares of the calls whose gradient
@@ -89,6 +137,15 @@ class Gradients:
             return other
         self._came.update(came)
         return whole
+
+    def end_factors(self) -> dict[str, float]:
+        """The step is over: the backward calls that began with a factor, with which. Where a paired call has taken
+        gradients that had it, what optimizers take tells nothing of it.
+        """
+        for name, (_, regions) in self._roots.items() if self.is_factor_taken else ():
+            for region in regions:
+                region.root.end(name, False)
+        return {name: factor for name, (factor, _) in self._roots.items()}
 
     def look_for_missed(self) -> None:
         """The step is over: gradients that the reference has, and that no region has brought back."""

@@ -6,6 +6,7 @@ import math
 
 from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
+from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.evidence import Listed, OneSide
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
@@ -21,6 +22,8 @@ _HOW_IT_IS_DONE = frozenset(("structure", "argument", "mutation", "loss_scale", 
 _MANY_CALLS, _MANY_TIMES = 32, 8
 #: The norm of what one rounding does is 0.29 units.
 _MORE_THAN_ONE = 0.5
+#: So far apart may the factors of two gradients be by rounding.
+_SAME_FACTOR = 2.0**-6
 
 
 class Healthy:
@@ -51,7 +54,9 @@ class Healthy:
                 self._finer.update(one["calls"] if not one["is_coarser"] else ())
                 self._ends.update((*one["ends"], *one["passed"]))
                 self._arrived.update(one["arrived"])
-                self._at_once.update(name for name in one["calls"] if name in one["ends"])
+                self._at_once.update(
+                    name for name in one["calls"] if name in one["ends"] and name not in one["made_up"]
+                )
                 self._coarse.update(one["calls"] if one["unit"] > FINE and not one["compensates"] else ())
             else:
                 sick.update(name for name, agrees in one["ends"].items() if not agrees)
@@ -61,6 +66,8 @@ class Healthy:
         """True if what is suspected is done, or seen, in such a region."""
         finding, judged = suspect.finding, suspect.judged
         if self._does_nothing(suspect) or self._is_before_step(suspect) or self._is_of_rewritten_optimizer(finding):
+            return True
+        if self._is_factor_of_loss(suspect):
             return True
         if suspect.shows_later or (finding.kind in ("weights", "initial_weights") and suspect.clear):
             return False  # what outlives the step is no result that a region could end at
@@ -117,6 +124,18 @@ class Healthy:
         own = alone.candidate or (() if alone.reference else (finding.entry or "",))
         return self._before_step.issuperset(own) and self._recorded_before_step.issuperset(alone.reference)
 
+    def _is_factor_of_loss(self, suspect: Suspect) -> bool:
+        """True for a factor of the loss that the gradients have no more where optimizers take them, and for parameters
+        whose gradients have it on their way: that is the factor once more.
+        """
+        kind, known = suspect.finding.kind, self._known
+        if kind == "parameter_gradient":
+            ratios, factors = _ratios(suspect.judged), known.factors.values()
+            close = (any(math.isclose(ratio, one, rel_tol=_SAME_FACTOR) for one in factors) for ratio in ratios)
+            return bool(ratios) and all(close)
+        agrees = all(all(taken.values()) for taken in known.gradients.values())
+        return kind == "loss_scale" and bool(known.factors and known.gradients) and known.are_kept and agrees
+
     def _is_of_rewritten_optimizer(self, finding: Finding) -> bool:
         """True for what an optimizer of another class does, if it comes to the same weights and moments."""
         found = self._known.rewritten
@@ -141,6 +160,13 @@ def rounds_far_more_often(suspect: Suspect) -> bool:
     unit = units.of_pair(difference)
     is_many = count >= max(_MANY_CALLS, _MANY_TIMES * len(alone.reference))
     return is_many and unit > FINE and difference.delta > _MORE_THAN_ONE * unit
+
+
+def _ratios(judged: Judged | None) -> list[float]:
+    """How many times as large the tensors of a record are that differ; 0 for one that is no multiple."""
+    if judged is None:
+        return []
+    return [ratio_of(one.left, one.right) or 0.0 for one in (*judged.inputs, *judged.outputs)]
 
 
 def _parameters_of(finding: Finding) -> list[str]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePass, OptimizerStep, Step
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Result, Values, Wants
 from msprobe.compare.entry_names import of_every_number, operation
 from msprobe.diagnose.operators import FILLS, MAY_VIEW, MOVES, RECURRENT
-from msprobe.lockstep import optimizer_steps, pairing
+from msprobe.lockstep import optimizer_steps, pairing, pass_results
 from msprobe.lockstep.account import Account
 from msprobe.lockstep.beside import Beside
-from msprobe.lockstep.call_kinds import NUMBERS, is_broadcast, is_kept, writes_to_arguments
+from msprobe.lockstep.call_kinds import NUMBERS, gives_back, is_broadcast, is_kept, writes_to_arguments
 from msprobe.lockstep.carried import Carried
 from msprobe.lockstep.gradients import Gradients
 from msprobe.lockstep.optimizer_steps import Part
@@ -24,16 +24,10 @@ from msprobe.lockstep.reference import (
     RecordedCall,
     RecordedStep,
     Slot,
+    Steps,
     has_other_arguments,
 )
 from msprobe.lockstep.regions import Mark, Own, Region, Regions
-
-
-class Steps(Protocol):
-    """Where the recorded steps come from."""
-
-    def step(self, step: int, rank: int | None) -> RecordedStep | None:
-        """A step of a rank; None if it was not recorded."""
 
 
 class Lockstep(Changer):
@@ -103,6 +97,7 @@ class Lockstep(Changer):
             self._gradients.look_for_missed()
             self._regions.close(self._pairs.is_balanced)
             self.account.counts["steps"] += 1
+            self.account.carry_factors(self._gradients.end_factors(), not self._gradients.is_factor_taken)
             self.account.end_step(event.step, self._regions)
             self._recorded.close()
         self._recorded = self._pairs = None
@@ -129,7 +124,7 @@ class Lockstep(Changer):
             if self._pairs.step.has_passes:
                 self._since_backward.clear()
                 self._regions.enter(event.name)
-                self._pairs.begin(event.name)
+                self._pairs.begin(event.name, event.is_recompute)
             return None
         if not isinstance(event, (Call, Collective)):
             return None
@@ -154,7 +149,10 @@ class Lockstep(Changer):
             )
         if found is None:
             self.account.leave_alone(event.step, event.name)
-            region = self._begun(event, tensors)
+            if self._gradients is not None:
+                self._gradients.note_lone_parameters((event.key, event.number), tensors)
+            # What repeats a call for its backward pass, where the reference does not, is told by the gradients.
+            region = None if event.is_recompute else self._begun(event, tensors)
             where = self._pairs.pass_of(parent)
             for _, tensor in tensors if region is not None else ():
                 left = self._carried.take(tensor, where, event.step, self._beside)
@@ -254,6 +252,8 @@ class Lockstep(Changer):
                 passed.append(self._taken_by_reference(found, slot, maker))
             if other is not None:
                 given[path] = self._values.linked(tensor, other)
+                if self._since_backward and self._gradients is not None and not tensor.requires_grad:
+                    self._gradients.is_factor_taken |= not self._beside.agrees(tensor, other, slot, Region(()))
         region = None
         if owned or begins:
             region = self._joined(event, list(owned.values()), tensors, begins)
@@ -309,7 +309,7 @@ class Lockstep(Changer):
         found, region = self._open.pop(event.name, (None, None))
         again = self._again_made.pop(event.name, None)
         replaced = self._given.pop(event.name, ())
-        if isinstance(event, Call) and self._gives_back(event, result, replaced):
+        if isinstance(event, Call) and gives_back(event, result, replaced, self._values):
             self.account.do_nothing(event.name)
             own = next((own for one, own in replaced if one is result), None)
             if own is not None:
@@ -355,9 +355,10 @@ class Lockstep(Changer):
                     return Result(self._values.put(result, _start(result), {path: joined}))
             elif slot is not None:
                 self._regions.note_made(tensor, mark)
-                self._regions.note_call(
-                    mark, event.parent, (one for _, one in self._values.arguments(event.args, event.kwargs))
-                )
+                taken = self._values.arguments(event.args, event.kwargs)
+                self._regions.note_call(mark, event.parent, (one for _, one in taken))
+                if tensor.requires_grad and self._gradients is not None:
+                    self._gradients.note_taken(taken)
             if other is not None:
                 given[path] = other
                 pairs.append((tensor, other))
@@ -389,6 +390,7 @@ class Lockstep(Changer):
             primary = None if value is tensor else self._beside.other(tensor, slot)
             if primary is not None and not self._beside.agrees(tensor, primary, slot, region.root):
                 region.root.compensates = True
+                region.root.made_up.setdefault(event.name)
             region.root.end(event.name, True)
             region.root.judged.add(event.name)
             if value is tensor or (recorded is None and not owned and self._beside.other(tensor, slot) is None):
@@ -409,51 +411,19 @@ class Lockstep(Changer):
         recorded results.
         """
         self._regions.leave(event.name)
-        if self._only:
-            return self._put_pass(event, result) if self._is_chosen(event.name) else None
-        slots = self._pairs.pass_outputs(event.name) if self._pairs is not None else {}
-        given: dict[str, Any] = {}
-        for path, tensor in self._values.results(result) if slots else ():
-            own, slot = self._regions.own(tensor), slots.get(path)
-            if own is None or slot is None or event.name not in own.region.root.passes:
-                continue
-            self._regions.take(tensor)
-            value = tensor if own.value is None else own.value
-            if slot.shape != self._values.shape(value):
-                continue
-            other = self._beside.other(value, slot)
-            agrees = other is None or self._beside.agrees(value, other, slot, own.region.root)
-            own.region.root.end(event.name, agrees)
-            primary = None if own.value is None else self._beside.other(tensor, slot)
-            if agrees and primary is not None:
-                root = own.region.root
-                root.compensates |= not self._beside.agrees(tensor, primary, slot, root)
-            self._regions.drop(tensor)
-            if agrees and (other is not None or own.value is not None):
-                given[path] = value if other is None else self._values.linked(value, other)
-            elif not agrees and (other := self._beside.other(tensor, slot)) is not None:
-                given[path] = self._values.linked(tensor, other)
+        results = self._values.results(result)
+        if not self._only:
+            slots = self._pairs.pass_outputs(event.name) if self._pairs is not None else {}
+            given = pass_results.judged(event.name, results, slots, self._regions, self._beside, self._values)
+        elif self._is_chosen(event.name) and self._recorded is not None:
+            slots = self._recorded.pass_outputs(event.name)
+            given = pass_results.recorded(results, slots, self._beside, self._values)
+        else:
+            return None
         if not given:
             return None
         self.account.counts["results_replaced"] += 1
         return Result(self._values.put(result, _start(result), given))
-
-    def _put_pass(self, event: ModulePass, result: Any) -> Result | None:
-        slots = self._recorded.pass_outputs(event.name) if self._recorded is not None else {}
-        every = self._values.results(result)
-        found = ((path, tensor, self._beside.other(tensor, slots.get(path))) for path, tensor in every)
-        given = {path: self._values.linked(tensor, other) for path, tensor, other in found if other is not None}
-        if not given:
-            return None
-        self.account.counts["results_replaced"] += 1
-        return Result(self._values.put(result, _start(result), given))
-
-    def _gives_back(self, event: Call, result: Any, given: Iterable[tuple[Any, Own | None]]) -> bool:
-        """True for a call that has returned what it was given, and done nothing to it."""
-        if not hasattr(result, "requires_grad") or writes_to_arguments(event):
-            return False
-        own = self._values.arguments(event.args, event.kwargs)
-        return any(one is result for one in (*(one for one, _ in given), *(one for _, one in own)))
 
     def failed(self, event: Any) -> None:
         """It has raised."""

@@ -174,10 +174,10 @@ class Pairs:
                     return True
         return False
 
-    def begin(self, own: str) -> None:
-        """The pass of a module begins."""
+    def begin(self, own: str, recompute: bool) -> None:
+        """The pass of a module begins; ``recompute``: it repeats one, as only such a pass does."""
         recorded = self.step.pass_like(own)
-        if recorded is not None:
+        if recorded is not None and self.step.is_repeated(recorded) is recompute:
             self._begun.add(recorded)
             self._passes.setdefault(own, recorded)
 
@@ -229,9 +229,11 @@ class Pairs:
         else one that takes most of the same.
         """
         same = [call for call in alike[:1] if self._have_values(call, tensors)]
-        if same and is_said(alike[0]):
+        if same and is_said(alike[0]) and _need_gradients(alike[0], tensors):
             return self._surely(alike[0])
         same += [call for call in alike[1:] if self._have_values(call, tensors)]
+        # One that is part of the graph, and one on a detached tensor, may take the same numbers.
+        same = [call for call in same if _need_gradients(call, tensors)] or same
         line = line_of(tuple(stack()))
         of_line = [call for call in alike if self.step.code_of(call) == line]
         among = same or self._nearest(alike, tensors)
@@ -277,6 +279,11 @@ class Pairs:
             if array is None or not self.values.equals(tensor, array):
                 return False
         return True
+
+
+def _need_gradients(call: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> bool:
+    """True if those of the tensors need a gradient that did in a recorded call."""
+    return all(bool(tensor.requires_grad) is call.inputs[path].requires_grad for path, tensor in tensors)
 
 
 #: In the place of a path: whether the first tensor holds floating-point numbers.

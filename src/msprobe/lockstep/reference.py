@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from msprobe.compare.entry_names import EntryName, read_name
 from msprobe.compare.number_types import epsilon_of
@@ -158,6 +158,11 @@ class RecordedStep:
     def pass_like(self, own: str) -> str | None:
         """The pass of the same number of the module in the same place, whatever its class is called."""
         return own if own in self._passes else self._by_place.get(_place_of(own))
+
+    def is_repeated(self, name: str) -> bool:
+        """True for a pass of a module that repeats one for its backward pass."""
+        found = self._passes.get(name)
+        return found is not None and found.is_recompute
 
     def module_pass(self, backward: str) -> RecordedCall | None:
         """The pass of a module whose gradients have this name; None if there was none."""
@@ -313,3 +318,10 @@ def _is_leaf(value: Mapping[str, Any] | list[Any]) -> bool:
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("dtype"), str) and isinstance(value.get("shape"), list)
+
+
+class Steps(Protocol):
+    """Where the recorded steps come from."""
+
+    def step(self, step: int, rank: int | None) -> RecordedStep | None:
+        """A step of a rank; None if it was not recorded."""

@@ -34,7 +34,7 @@ _OF_MODULES, _OF_MANY = "Module.", ("Module.", "Optimizer.")
 
 Mark = tuple[str, int]
 #: What a region tells of by names alone.
-NAMES = ("calls", "followed", "arrived", "passed", "untold")
+NAMES = ("calls", "followed", "arrived", "passed", "untold", "made_up")
 #: What else is told of it, as truth values.
 WORDS = ("compensates", "is_coarser")
 
@@ -53,6 +53,9 @@ class Region:
     arrived: dict[str, None] = field(default_factory=dict)
     #: Backward calls through which gradients go back as they are: they tell nothing.
     passed: dict[str, None] = field(default_factory=dict)
+    #: Calls whose own result is what the reference has, while that on what was put right is not: they make up for what
+    #: calls before them do otherwise.
+    made_up: dict[str, None] = field(default_factory=dict)
     #: Calls that were made a second time, through which gradients may come back instead of the first.
     followed: dict[str, None] = field(default_factory=dict)
     #: Of a call, the calls that made the own values that it takes; and of which calls an end has judged the values.
@@ -106,6 +109,13 @@ class Region:
         gradients tell of it then, and they come back through its calls as these are.
         """
         return self.is_own and not any(name.endswith(".forward") or name.startswith(_OF_MODULES) for name in self.ends)
+
+    @property
+    def is_loose(self) -> bool:
+        """True if nothing that the reference calls has taken anything of it."""
+        return not self.paired and not any(
+            name.endswith(".forward") or name.startswith(_OF_MODULES) for name in self.ends
+        )
 
     def note_unit(self, unit: float) -> None:
         """A call of it has rounded to this unit."""
@@ -316,6 +326,7 @@ class Regions:
         one.followed.update(other.followed)
         one.arrived.update(other.arrived)
         one.passed.update(other.passed)
+        one.made_up.update(other.made_up)
         one.judged |= other.judged
         for name, makers in other.takes.items():
             one.takes.setdefault(name, set()).update(makers)

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from msprobe.compare.entry_names import read_name
+from msprobe.compare.entry_names import read_name, writes_in_place
 from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Because, OneSide, Result, Seen
+from msprobe.diagnose.evidence import Because, Listed, OneSide, Result, Seen
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.one_step import Task, judge
 from msprobe.diagnose.origin.ledger import Suspect
@@ -131,6 +131,8 @@ class _Findings:
         self._kept: dict[tuple[Any, ...], tuple[Finding, list[int | None]]] = {}
         self._quiet: dict[tuple[Any, ...], Finding] = {}
         self._random: dict[str, None] = {}
+        # By rank, the writes of one side alone of the step before: the weights of the next step tell of them.
+        self._writes: dict[int | str | None, list[tuple[tuple[Any, ...], Suspect, StepPair]]] = {}
 
     @property
     def status(self) -> Status:
@@ -146,6 +148,10 @@ class _Findings:
             for api, every in of_api.items():
                 self._keep(("carried", api, None, result.rank), _of_carried(every, result.rank), step)
         suspects = across_ranks([self._without_healthy(one, _known_of(account, step, one.rank)) for one in results])
+        writes, self._writes = self._writes, {}
+        for rank in {one.finding.rank for one in suspects if one.finding.kind == "weights" and _counts(one)}:
+            for written in writes.get(rank, ()):
+                self._keep(*written)
         # What an optimizer with other settings calls has other arguments; that was told.
         told = {one.finding.rank for one in suspects if one.finding.kind == "optimizer"}
         for suspect in suspects:
@@ -162,10 +168,12 @@ class _Findings:
             cause = finding.fact(Because)
             if cause is not None and cause.cause == "random":
                 self._random.setdefault(finding.entry or finding.where)
-            elif suspect.clear or suspect.matters or suspect.shows_later or _is_beyond_all_rules(suspect):
+            elif _counts(suspect):
                 self._keep(mark, suspect, step)
             elif finding.kind in ("argument", "choice"):
                 self._quiet.setdefault(mark, replace(finding, harmless=True))
+            elif _writes_alone(finding):
+                self._writes.setdefault(finding.rank, []).append((mark, suspect, step))
 
     def _without_healthy(self, result: Compared, known: StepAccount) -> Compared:
         """What is suspected, without what is done otherwise and comes to the same."""
@@ -229,6 +237,20 @@ def _known_of(account: Mapping[str, Any], step: StepPair, rank: Rank) -> StepAcc
         (step.candidate or 0, "" if rank == "rank" or rank is None else str(rank))
     )
     return found or StepAccount()
+
+
+def _counts(suspect: Suspect) -> bool:
+    """True for what is no rounding."""
+    if _is_rounded_to_fewer(suspect) and not _is_of_another_type(suspect):
+        return False
+    return bool(suspect.clear or suspect.matters or suspect.shows_later) or _is_beyond_all_rules(suspect)
+
+
+def _writes_alone(finding: Finding) -> bool:
+    """True for calls of one side alone that write in place, and nothing in the step tells to what."""
+    listed = (one for one in finding.facts if isinstance(one, Listed) and one.what == "calls")
+    names = [name for one in listed for name in one.names]
+    return finding.kind == "structure" and any(writes_in_place(read_name(name).stem) for name in names)
 
 
 def _is_beyond_all_rules(suspect: Suspect) -> bool:

@@ -155,7 +155,7 @@ def device_of(text: str) -> torch.device:
     with contextlib.suppress(ImportError):
         __import__("torch_npu")
     if kind == "auto":
-        kind = next((one for one in ("npu", "cuda", "xpu", "mps") if is_there(one)), "cpu")
+        kind = next((one for one in ("npu", "cuda", "xpu", "mps") if is_there(one)), "") or accelerator()
         text = f"{kind}:{number or 0}" if kind in ("npu", "cuda", "xpu") else kind
     try:
         device = torch.device(text)
@@ -168,6 +168,13 @@ def device_of(text: str) -> torch.device:
     except RuntimeError as problem:
         raise ValueError(f"the device {text!r} cannot be used: {str(problem).splitlines()[0]}") from None
     return device
+
+
+def accelerator() -> str:
+    """The kind of device that torch has beside the CPU, under any name; the CPU without one, or before torch 2.6."""
+    known = getattr(torch, "accelerator", None)
+    found = known.current_accelerator() if known is not None and known.is_available() else None
+    return found.type if found is not None and is_there(found.type) else "cpu"
 
 
 def is_there(kind: str) -> bool:

@@ -18,6 +18,7 @@ import torch
 
 from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.precheck.executors import Executor, Fault
+from msprobe.precheck.standalone_side import accelerator
 from msprobe.precheck.standalone_types import dtype_of
 from msprobe.precheck.torch.inputs import Inputs, for_device, map_tree
 
@@ -273,7 +274,7 @@ def _device_of(executor: Executor) -> torch.device:
     with contextlib.suppress(ImportError):
         importlib.import_module("torch_npu")
     if kind == "auto":
-        kind = next((one for one in _BEST if _is_there(one)), "cpu")
+        kind = next((one for one in _BEST if _is_there(one)), "") or accelerator()
         if kind == "cpu":
             return torch.device("cpu")
     if not _is_there(kind):
