@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from msprobe.diagnose.measured.classes import shipped
+from msprobe.diagnose.measured.judge import judge_nodes
+
 from .faults import FAULTS
+from .judges import nodes_of
 from .networks import NETWORKS
 from .record import Recording, recorded
-from .recordings import faulty_pairs
+from .recordings import KernelPair, faulty_pairs
 from .truth import first_wrong
 from .variants import VARIANTS
 from .whole import Tensors
@@ -55,3 +59,23 @@ def test_the_first_wrong_call_is_found_by_its_bits(fault: str, entry: str, cache
     assert pair.truth is not None
     assert pair.truth.accepts(entry)
     assert not pair.truth.accepts("Functional.conv2d.0.forward")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("variant", ["splits", "halves", "cores"])
+def test_the_measuring_judge_names_no_call_of_a_healthy_device(precision: str, variant: str, cache: Path) -> None:
+    sides = (recorded(Recording("images", precision, one), cache) for one in (variant, ""))
+    judgement = judge_nodes(nodes_of(KernelPair("images", precision, variant, None, *sides, None)), shipped())
+    assert judgement.first is None
+    assert judgement.calls > 50
+    assert judgement.not_judged < judgement.calls / 10
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("fault", ["images-native_batch_norm-unbiased-0", "images-convolution-lost-terms-9"])
+def test_the_measuring_judge_names_a_wrong_kernel_first(precision: str, fault: str, cache: Path) -> None:
+    (pair,) = faulty_pairs("images", precision, cache, [fault])
+    first = judge_nodes(nodes_of(pair), shipped()).first
+    assert first is not None
+    assert pair.truth is not None
+    assert pair.truth.accepts(first.node.event.name)

@@ -72,9 +72,11 @@ class Node:
     is_product: bool
     excused: str = ""
 
-    def excess(self, product_unit: float = 0.0) -> tuple[float, float]:
+    def excess(self, product_unit: float = 0.0, doubt: float = 0.0) -> tuple[float, float]:
         """How many bits its results are further apart than its arguments and a unit of rounding, at the worst: by the
-        estimated distance, and by what is coherent. Minus infinity where nothing differs.
+        estimated distance, and by what is coherent. Minus infinity where nothing differs. ``doubt``: what is taken off
+        the first where what it is compared with is rounding, in bits; where that is an estimate itself, more is, as of
+        the sum of two errors.
         """
         unit = max(self.unit, product_unit) if self.is_product and self.unit <= SINGLE else self.unit
         worst = coherent = -math.inf
@@ -85,7 +87,8 @@ class Node:
                 return math.inf, math.inf
             floor = (ROUNDED_INSIDE if unit <= SINGLE else ROUNDED_ONCE) * unit * one.units
             if one.distance:
-                worst = max(worst, math.log2(one.distance / math.hypot(one.given, floor)))
+                base = math.hypot(one.given, floor)
+                worst = max(worst, math.log2(one.distance / base) - doubt * math.hypot(1.0, one.given / base))
             if one.coherent and not is_moved:
                 # What knows nothing of each other shows in sums as well, by the root of the count less.
                 floor = math.hypot(one.given / math.sqrt(max(one.alike, 1.0)), floor / math.sqrt(max(one.alone, 1)))
@@ -179,16 +182,17 @@ def _result(name: str, direction: str, slot: str, made: Deviation, floating: lis
 
 def product_unit(found: Iterable[Node]) -> float:
     """The unit to which the inputs of products in single precision are rounded, where that shows: TF32's, if a quarter
-    of the products whose arguments agree to more bits than it has are as far apart as it makes them; else 0.
+    of the products whose arguments agree to more bits than it has are as far apart as it makes them; else 0. Those that
+    are further apart say nothing of it.
     """
     clean = [
         one.distance
         for node in found
         if node.is_product and not node.excused and 0.0 < node.unit <= SINGLE
         for one in node.results
-        if one.given < TF32 / 16
+        if one.given < TF32 / 16 and one.distance <= 2 * TF32
     ]
-    apart = [one for one in clean if TF32 / 16 <= one <= 2 * TF32]
+    apart = [one for one in clean if one >= TF32 / 16]
     return TF32 if len(apart) * 4 >= max(len(clean), 1) else 0.0
 
 
