@@ -218,7 +218,7 @@ def _pairs(slots: list[Slot], others: list[Slot], candidate: Rows, reference: Ro
 FAMILIES: tuple[tuple[str, frozenset[str]], ...] = (
     ("products", scales.PRODUCTS),
     ("norms", operators.CENTRING | {"rms_norm"}),
-    ("exponents", scales.EXPONENTS),
+    ("exponents", operators.EXPONENTS),
     ("sums", operators.SUMS | operators.NORMS),
     ("moves", operators.MOVES | operators.CASTS),
     ("elements", operators.ELEMENTWISE),
