@@ -32,7 +32,7 @@ def test_there_are_enough_wrong_kernels_and_healthy_devices() -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "autocast"])
-def test_another_device_changes_bits_forward_and_backward_and_no_call(precision: str, cache: Path) -> None:
+def test_a_different_device_changes_bits_forward_and_backward_and_no_call(precision: str, cache: Path) -> None:
     ours = Tensors.read(recorded(Recording("images", precision), cache)).digests
     theirs = Tensors.read(recorded(Recording("images", precision, "splits"), cache)).digests
     changed = {name.rpartition(".")[2] for name, _ in ours if any(ours[k] != theirs[k] for k in ours if k[0] == name)}

@@ -118,7 +118,7 @@ def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, referen
     pairs = list(_pairs(inputs, others, candidate, reference))
     name = operation(event.stem)
     direction = "backward" if event.direction == "backward" else "forward"
-    types = [leaf["dtype"] for leaf, _ in pairs]
+    units = [unit for unit, _ in pairs]
     forward_event = event
     if direction == "backward":
         forward_event = paired.pairing.candidate.forward_of(event) or event
@@ -128,10 +128,10 @@ def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, referen
             pairs += _pairs(given, theirs, candidate, reference)
             pairs += _pairs(made, their, candidate, reference)
     made_pairs = list(_pairs(outputs, results, candidate, reference))
-    types += [leaf["dtype"] for leaf, _ in made_pairs]
-    unit = max(map(epsilon_of, types), default=0.0)
-    floating = [found for leaf, found in pairs if epsilon_of(leaf["dtype"])]
-    whole = [found for leaf, found in pairs if not epsilon_of(leaf["dtype"])]
+    units += [unit for unit, _ in made_pairs]
+    unit = max(units, default=0.0)
+    floating = [found for unit_of_type, found in pairs if unit_of_type]
+    whole = [found for unit_of_type, found in pairs if not unit_of_type]
     excused = ""
     if is_random(forward_event) or operation(event.stem) in operators.UNSET:
         excused = "random"
@@ -140,8 +140,8 @@ def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, referen
     elif any(found.kind != "exact" for found in whole):
         excused = "whole numbers"
     found_results = []
-    for slot, (leaf, deviation) in zip([slot for slot, _ in _tensors(outputs)], made_pairs, strict=False):
-        if not epsilon_of(leaf["dtype"]):
+    for slot, (unit_of_type, deviation) in zip([slot for slot, _ in _tensors(outputs)], made_pairs, strict=False):
+        if not unit_of_type:
             continue
         if deviation.kind == "unknown":
             excused = excused or "results"
@@ -205,14 +205,20 @@ def _tensors(slots: list[Slot]) -> list[Slot]:
     return [(slot, leaf) for slot, leaf in slots if is_tensor(leaf)]
 
 
-def _pairs(slots: list[Slot], others: list[Slot], candidate: Rows, reference: Rows) -> Iterator[tuple[Any, Deviation]]:
+def _pairs(
+    slots: list[Slot], others: list[Slot], candidate: Rows, reference: Rows
+) -> Iterator[tuple[float, Deviation]]:
+    """Of each tensor the unit of the coarser type of both sides, 0 for whole numbers, and its deviation."""
     theirs = dict(_tensors(others))
     for slot, leaf in _tensors(slots):
         other = theirs.get(slot)
         if other is None or numel(leaf) != numel(other):
-            yield leaf, UNKNOWN
+            yield epsilon_of(leaf["dtype"]), UNKNOWN
         else:
-            yield leaf, between(candidate(leaf), reference(other), numel(leaf))
+            yield (
+                max(epsilon_of(leaf["dtype"]), epsilon_of(other["dtype"])),
+                between(candidate(leaf), reference(other), numel(leaf)),
+            )
 
 
 FAMILIES: tuple[tuple[str, frozenset[str]], ...] = (
