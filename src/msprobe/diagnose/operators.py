@@ -150,6 +150,29 @@ LAYERS_BEGIN = frozenset("matmul conv1d conv2d conv3d".split())
 #: All that a layer may be named after.
 KNOWN = MOVES | ELEMENTWISE | EXPONENTIAL | CENTRING | frozenset(("linear",))
 
+# ------------------------------------------------------------ asked by the judge of rows (msprobe.diagnose.measured)
+
+#: The result follows absolute differences of their first argument, an exponent or an angle.
+EXPONENTS = frozenset(
+    """
+    softmax log_softmax softmin exp exp2 expm1 sin cos tan sigmoid logsumexp cross_entropy nll_loss pow rpow
+    binary_cross_entropy_with_logits
+    """.split()
+)
+#: Their gradient goes where a comparison of elements says: where elements change sides, all of it.
+COMPARES_ELEMENTS = frozenset(
+    """
+    relu relu6 leaky_relu threshold abs clamp maximum minimum max min amax amin max_pool1d max_pool2d max_pool3d
+    hardtanh l1_loss
+    """.split()
+)
+#: Their arguments and their result are in one unit.
+SUMS_TERMS = frozenset("add sub rsub lerp cumsum diff cat stack hstack vstack dstack index_add scatter_add".split())
+#: Sums of products of two tensors that are no call of a program's, as a rule.
+FURTHER_PRODUCTS = frozenset("mm bmm mv dot conv_transpose1d conv_transpose2d conv_transpose3d".split())
+#: Which argument a quotient is divided by: where it is next to nothing, the quotient is as far apart as that.
+DIVISORS = {"div": 1, "addcdiv": 2, "reciprocal": 0, "rsqrt": 0, "sqrt": 0}
+
 # ------------------------------------------------------------ asked by checks of one dump
 
 #: They give or take messages between two ranks.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe.diagnose.measured.classes import Classes, measured
-from msprobe.diagnose.measured.judge import LIMITS, beyond_class, judge_nodes
+from msprobe.diagnose.measured.judge import beyond_class, judge_nodes, limits_of
 from msprobe.diagnose.measured.nodes import Node, nodes, product_unit
 from msprobe.diagnose.one_step import pair_timelines
 from msprobe.diagnose.runs import compare_runs
@@ -78,7 +78,8 @@ class Measured:
             for pair, found in pairs:
                 unit = product_unit(found)
                 for one in (beyond_class(node, unit, self._classes[name]) for node in found if not node.excused):
-                    for size, limit, what in zip((one.distance, one.coherent), LIMITS, ("D", "K"), strict=True):
+                    sizes, limits = (one.distance, one.coherent), limits_of(one.node)
+                    for size, limit, what in zip(sizes, limits, ("D", "K"), strict=True):
                         rows.append((size - limit, f"{what} {size:.2f} of {limit}: {pair} {one.node.event.name}"))
         return [text for _, text in sorted(rows, reverse=True)[:8]]
 

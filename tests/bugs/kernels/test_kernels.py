@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from msprobe.diagnose.measured.classes import shipped
+from msprobe.diagnose.measured.judge import judge_nodes
+
 from .faults import FAULTS
+from .judges import nodes_of
 from .networks import NETWORKS
 from .record import Recording, recorded
-from .recordings import faulty_pairs
+from .recordings import KernelPair, faulty_pairs
 from .truth import first_wrong
 from .variants import VARIANTS
 from .whole import Tensors
@@ -28,7 +32,7 @@ def test_there_are_enough_wrong_kernels_and_healthy_devices() -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "autocast"])
-def test_another_device_changes_bits_forward_and_backward_and_no_call(precision: str, cache: Path) -> None:
+def test_a_different_device_changes_bits_forward_and_backward_and_no_call(precision: str, cache: Path) -> None:
     ours = Tensors.read(recorded(Recording("images", precision), cache)).digests
     theirs = Tensors.read(recorded(Recording("images", precision, "splits"), cache)).digests
     changed = {name.rpartition(".")[2] for name, _ in ours if any(ours[k] != theirs[k] for k in ours if k[0] == name)}
@@ -55,3 +59,23 @@ def test_the_first_wrong_call_is_found_by_its_bits(fault: str, entry: str, cache
     assert pair.truth is not None
     assert pair.truth.accepts(entry)
     assert not pair.truth.accepts("Functional.conv2d.0.forward")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("variant", ["splits", "halves", "cores"])
+def test_the_measuring_judge_names_no_call_of_a_healthy_device(precision: str, variant: str, cache: Path) -> None:
+    sides = (recorded(Recording("images", precision, one), cache) for one in (variant, ""))
+    judgement = judge_nodes(nodes_of(KernelPair("images", precision, variant, None, *sides, None)), shipped())
+    assert judgement.first is None
+    assert judgement.calls > 50
+    assert judgement.not_judged < judgement.calls / 10
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("fault", ["images-native_batch_norm-last-rows-10", "images-convolution-lost-terms-9"])
+def test_the_measuring_judge_names_a_wrong_kernel_first(precision: str, fault: str, cache: Path) -> None:
+    (pair,) = faulty_pairs("images", precision, cache, [fault])
+    first = judge_nodes(nodes_of(pair), shipped()).first
+    assert first is not None
+    assert pair.truth is not None
+    assert pair.truth.accepts(first.node.event.name)

@@ -7,12 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msprobe.diagnose.measured.classes import Classes, shipped
-from msprobe.diagnose.measured.nodes import ROUNDED_ONCE, Node, nodes, product_unit
+from msprobe.diagnose.measured.nodes import ROUNDED_ONCE, SINGLE, Node, nodes, product_unit
 from msprobe.diagnose.one_step import Paired
 
-#: In bits: the distance of a result may be so much beyond its class, and what is coherent in it. Of healthy devices the
-#: most is found by ``python -m tests.bugs.kernels.run --judge measured --margins``: docs/figures.md has them.
-LIMITS = (2.25, 2.5)
+#: In bits: one standard deviation of the logarithm of the distance, which is the root of a chi-square of eight draws:
+#: sqrt(trigamma(4)) / (2 ln 2).
+_SPREAD = 0.3843
+#: So many deviations are passed once in 30,000 draws: about as many calls as ten steps of a network have.
+_DOUBT = 4 * _SPREAD
+#: In bits: the distance of a result may be so much beyond its class and that doubt, and so much what is coherent in it.
+#: Sums that are kept in their own type, single precision, share terms from element to element, and so their errors:
+#: there more is coherent. ``python -m tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy
+#: devices have, ``python -m bugs.kernels.shadow --only clean`` what is named in rewritten programs (docs/figures.md).
+_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.0, 2.5), (0.0, 4.5)
 #: Where a result may be apart by more than this share of its norm, nothing can be said of it.
 _BLIND = 0.5
 
@@ -30,7 +37,8 @@ class Unexplained:
     @property
     def beyond(self) -> float:
         """How many bits it is beyond the limits."""
-        return max(self.distance - LIMITS[0], self.coherent - LIMITS[1])
+        distance, coherent = limits_of(self.node)
+        return max(self.distance - distance, self.coherent - coherent)
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,11 @@ class Judgement:
     first: Unexplained | None
     calls: int
     not_judged: int
+
+
+def limits_of(node: Node) -> tuple[float, float]:
+    """How many bits the distance and what is coherent may be beyond their class."""
+    return _LIMITS_OF_SINGLE if node.unit <= SINGLE else _LIMITS_OF_HALF
 
 
 def judge_step(paired: Paired, is_alone: bool, classes: Classes | None = None) -> Judgement:
@@ -73,13 +86,13 @@ def judge_nodes(found: Sequence[Node], classes: Classes) -> Judgement:
 
 def beyond_class(node: Node, unit: float, classes: Classes) -> Unexplained:
     """How far a call is beyond its class. ``unit``: of products in single precision (0: that of their type)."""
-    (distance, coherent), usual = node.excess(unit), classes.usual(node)
+    (distance, coherent), usual = node.excess(unit, _DOUBT), classes.usual(node)
     return Unexplained(node, distance - usual[0], coherent - usual[1])
 
 
 def _is_blind(node: Node) -> bool:
     """True if all results may be apart by half of their norm: no relative distance says anything then."""
-    factor = 2.0 ** LIMITS[0]
+    factor = 2.0 ** (_DOUBT + limits_of(node)[0])
     return all(
         factor * math.hypot(one.given, ROUNDED_ONCE * node.unit * one.units) > _BLIND and not one.is_bad
         for one in node.results

@@ -72,9 +72,11 @@ class Node:
     is_product: bool
     excused: str = ""
 
-    def excess(self, product_unit: float = 0.0) -> tuple[float, float]:
+    def excess(self, product_unit: float = 0.0, doubt: float = 0.0) -> tuple[float, float]:
         """How many bits its results are further apart than its arguments and a unit of rounding, at the worst: by the
-        estimated distance, and by what is coherent. Minus infinity where nothing differs.
+        estimated distance, and by what is coherent. Minus infinity where nothing differs. ``doubt``: what is taken off
+        the first where what it is compared with is rounding, in bits; where that is an estimate itself, more is, as of
+        the sum of two errors.
         """
         unit = max(self.unit, product_unit) if self.is_product and self.unit <= SINGLE else self.unit
         worst = coherent = -math.inf
@@ -85,7 +87,8 @@ class Node:
                 return math.inf, math.inf
             floor = (ROUNDED_INSIDE if unit <= SINGLE else ROUNDED_ONCE) * unit * one.units
             if one.distance:
-                worst = max(worst, math.log2(one.distance / math.hypot(one.given, floor)))
+                base = math.hypot(one.given, floor)
+                worst = max(worst, math.log2(one.distance / base) - doubt * math.hypot(1.0, one.given / base))
             if one.coherent and not is_moved:
                 # What knows nothing of each other shows in sums as well, by the root of the count less.
                 floor = math.hypot(one.given / math.sqrt(max(one.alike, 1.0)), floor / math.sqrt(max(one.alone, 1)))
@@ -115,7 +118,7 @@ def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, referen
     pairs = list(_pairs(inputs, others, candidate, reference))
     name = operation(event.stem)
     direction = "backward" if event.direction == "backward" else "forward"
-    types = [leaf["dtype"] for leaf, _ in pairs]
+    units = [unit for unit, _ in pairs]
     forward_event = event
     if direction == "backward":
         forward_event = paired.pairing.candidate.forward_of(event) or event
@@ -125,10 +128,10 @@ def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, referen
             pairs += _pairs(given, theirs, candidate, reference)
             pairs += _pairs(made, their, candidate, reference)
     made_pairs = list(_pairs(outputs, results, candidate, reference))
-    types += [leaf["dtype"] for leaf, _ in made_pairs]
-    unit = max(map(epsilon_of, types), default=0.0)
-    floating = [found for leaf, found in pairs if epsilon_of(leaf["dtype"])]
-    whole = [found for leaf, found in pairs if not epsilon_of(leaf["dtype"])]
+    units += [unit for unit, _ in made_pairs]
+    unit = max(units, default=0.0)
+    floating = [found for unit_of_type, found in pairs if unit_of_type]
+    whole = [found for unit_of_type, found in pairs if not unit_of_type]
     excused = ""
     if is_random(forward_event) or operation(event.stem) in operators.UNSET:
         excused = "random"
@@ -137,8 +140,8 @@ def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, referen
     elif any(found.kind != "exact" for found in whole):
         excused = "whole numbers"
     found_results = []
-    for slot, (leaf, deviation) in zip([slot for slot, _ in _tensors(outputs)], made_pairs, strict=False):
-        if not epsilon_of(leaf["dtype"]):
+    for slot, (unit_of_type, deviation) in zip([slot for slot, _ in _tensors(outputs)], made_pairs, strict=False):
+        if not unit_of_type:
             continue
         if deviation.kind == "unknown":
             excused = excused or "results"
@@ -179,16 +182,17 @@ def _result(name: str, direction: str, slot: str, made: Deviation, floating: lis
 
 def product_unit(found: Iterable[Node]) -> float:
     """The unit to which the inputs of products in single precision are rounded, where that shows: TF32's, if a quarter
-    of the products whose arguments agree to more bits than it has are as far apart as it makes them; else 0.
+    of the products whose arguments agree to more bits than it has are as far apart as it makes them; else 0. Those that
+    are further apart say nothing of it.
     """
     clean = [
         one.distance
         for node in found
         if node.is_product and not node.excused and 0.0 < node.unit <= SINGLE
         for one in node.results
-        if one.given < TF32 / 16
+        if one.given < TF32 / 16 and one.distance <= 2 * TF32
     ]
-    apart = [one for one in clean if TF32 / 16 <= one <= 2 * TF32]
+    apart = [one for one in clean if one >= TF32 / 16]
     return TF32 if len(apart) * 4 >= max(len(clean), 1) else 0.0
 
 
@@ -201,20 +205,26 @@ def _tensors(slots: list[Slot]) -> list[Slot]:
     return [(slot, leaf) for slot, leaf in slots if is_tensor(leaf)]
 
 
-def _pairs(slots: list[Slot], others: list[Slot], candidate: Rows, reference: Rows) -> Iterator[tuple[Any, Deviation]]:
+def _pairs(
+    slots: list[Slot], others: list[Slot], candidate: Rows, reference: Rows
+) -> Iterator[tuple[float, Deviation]]:
+    """Of each tensor the unit of the coarser type of both sides, 0 for whole numbers, and its deviation."""
     theirs = dict(_tensors(others))
     for slot, leaf in _tensors(slots):
         other = theirs.get(slot)
         if other is None or numel(leaf) != numel(other):
-            yield leaf, UNKNOWN
+            yield epsilon_of(leaf["dtype"]), UNKNOWN
         else:
-            yield leaf, between(candidate(leaf), reference(other), numel(leaf))
+            yield (
+                max(epsilon_of(leaf["dtype"]), epsilon_of(other["dtype"])),
+                between(candidate(leaf), reference(other), numel(leaf)),
+            )
 
 
 FAMILIES: tuple[tuple[str, frozenset[str]], ...] = (
     ("products", scales.PRODUCTS),
     ("norms", operators.CENTRING | {"rms_norm"}),
-    ("exponents", scales.EXPONENTS),
+    ("exponents", operators.EXPONENTS),
     ("sums", operators.SUMS | operators.NORMS),
     ("moves", operators.MOVES | operators.CASTS),
     ("elements", operators.ELEMENTWISE),

@@ -13,31 +13,12 @@ from collections.abc import Sequence
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured.deviation import Deviation
 
-#: The result follows absolute differences of their first argument: a relative error of the result is one of the
-#: exponent, or of an angle.
-EXPONENTS = frozenset(
-    """
-    softmax log_softmax softmin exp exp2 expm1 sin cos tan sigmoid logsumexp cross_entropy nll_loss pow rpow
-    binary_cross_entropy_with_logits
-    """.split()
-)
-#: Which argument a quotient is divided by: where it is next to nothing, the quotient is as far apart as that.
-DIVISORS = {"div": 1, "addcdiv": 2, "reciprocal": 0, "rsqrt": 0, "sqrt": 0}
-#: Their gradient goes where a comparison of elements says: where elements change sides, all of it.
-CHOOSE_ELEMENTS = frozenset(
-    """
-    relu relu6 leaky_relu threshold abs clamp maximum minimum max min amax amin max_pool1d max_pool2d max_pool3d
-    hardtanh l1_loss
-    """.split()
-)
 #: The root mean square of rounding once, in units: half of the square of ``nodes.ROUNDED_ONCE``, which is of two sides.
 _ROUNDED = 0.2123
 #: Arguments and result are in one unit.
-TERMS = operators.SUMS | frozenset(
-    "add sub rsub lerp cumsum diff cat stack hstack vstack dstack index_add scatter_add".split()
-)
+TERMS = operators.SUMS | operators.SUMS_TERMS
 #: Products of two arguments are summed.
-PRODUCTS = operators.PRODUCTS | frozenset("mm bmm mv dot conv_transpose1d conv_transpose2d conv_transpose3d".split())
+PRODUCTS = operators.PRODUCTS | operators.FURTHER_PRODUCTS
 
 
 def of_result(operation: str, direction: str, result: Deviation, given: Sequence[Deviation]) -> float:
@@ -69,13 +50,13 @@ def of_argument(
     """What the deviation of the argument at ``place`` is divided by."""
     if direction == "forward" and operation in operators.MOVES and 0 < result.count < argument.count:
         return result.norm or argument.norm  # what is taken out is no further apart than the whole
-    if direction == "forward" and place == DIVISORS.get(operation):
+    if direction == "forward" and place == operators.DIVISORS.get(operation):
         return _smallest(argument)
     if direction == "forward" and operation in TERMS:
         spread = math.sqrt(max(1.0, result.count / max(argument.count, 1)))
         shrunk = result.count / argument.count if operation == "mean" and argument.count else 1.0
         return scale / (spread * shrunk) if scale else argument.norm
-    if operation in EXPONENTS:
+    if operation in operators.EXPONENTS:
         return min(math.sqrt(max(argument.count, 1)), argument.norm) or argument.norm
     return argument.norm
 
@@ -90,7 +71,7 @@ def units_of_rounding(operation: str, result: Deviation, given: Sequence[Deviati
         return 1.0
     if operation in operators.SUMS | operators.NORMS and is_single and result.count:
         return _ROUNDED * math.sqrt(max(given[0].count / result.count, 1.0) / 3.0)
-    if operation not in EXPONENTS:
+    if operation not in operators.EXPONENTS:
         return 1.0
     sizes = [min(one.norm / math.sqrt(max(one.count, 1)), max(1.0, abs(one.largest))) for one in given]
     return max(sizes)
@@ -111,7 +92,7 @@ def chosen_otherwise(operation: str, direction: str, given: Sequence[Deviation])
     """How far the gradients of a call are apart where elements within the deviation of a boundary change sides: of
     elements that lie about it, a share as large as the deviation, whose gradients differ by all they are.
     """
-    if direction != "backward" or operation not in CHOOSE_ELEMENTS:
+    if direction != "backward" or operation not in operators.COMPARES_ELEMENTS:
         return 0.0
     shares = [one.distance / one.norm for one in given[1:] if one.norm]
     return math.sqrt(min(max(shares, default=0.0), 1.0))
