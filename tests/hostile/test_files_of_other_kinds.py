@@ -249,7 +249,8 @@ def test_links_within_a_dump_and_to_a_whole_dump_are_followed(tmp_path: Path) ->
     (tmp_path / "B").rename(tmp_path / "real")
     (tmp_path / "B").symlink_to(tmp_path / "real")
     answer = Called(*words, cwd=tmp_path)
-    assert answer.status in (0, 1), answer.text
+    # 2: one side alone has step 1.
+    assert answer.status in (1, 2), answer.text
     assert "--follow-links" not in answer.text
 
 
