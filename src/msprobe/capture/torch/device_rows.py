@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.tensor_rows import pack
+from msprobe.capture.torch.device_chunks import host_memory
 from msprobe.capture.torch.digest import UINT16, UINT32, UINT64, is_float8
 from msprobe.capture.torch.statistics_framework import widest
 from msprobe.store import row_format, row_signs
@@ -27,15 +28,20 @@ class SignMatrices:
 
     def __init__(self) -> None:
         self._known: dict[torch.device, torch.Tensor] = {}
+        self._hosts: dict[torch.device, torch.Tensor] = {}
 
     def of(self, device: torch.device, count: int) -> torch.Tensor:
         """The part of the matrix for so many elements."""
         known = self._known.get(device)
         if known is None or known.shape[1] < count:
             width = min(max(1 << (count - 1).bit_length(), 1 << 12), MOST_SIGNED)
-            signs = torch.ones((row_signs.SUMS + 1, width), dtype=widest(device))
+            # The host does not wait for the copy, so its memory is kept.
+            signs = self._hosts[device] = host_memory((row_signs.SUMS + 1, width), widest(device), device)
             signs[:-1] = torch.from_numpy(row_signs.signs(width))
-            known = self._known[device] = signs.to(device)
+            signs[-1] = 1
+            known = torch.empty(signs.shape, dtype=signs.dtype, device=device)
+            known.copy_(signs, non_blocking=True)
+            self._known[device] = known
         return known[:, :count]
 
 
