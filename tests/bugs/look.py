@@ -69,7 +69,7 @@ def _part(ours: Any, theirs: Any, name: str) -> str | None:
 
 def _bare(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _bare(content) for key, content in value.items() if key not in ("data_name",)}
+        return {key: _bare(content) for key, content in value.items() if key not in ("data_name", "row")}
     if isinstance(value, list):
         return [_bare(content) for content in value]
     return repr(value)

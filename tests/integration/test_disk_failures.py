@@ -154,7 +154,7 @@ def test_the_last_line_on_a_full_disk_tells_what_summary_finds(
     assert found[6], "steps of which nothing is there are told, and summary has no line for them"
     assert all(numbers)
     assert int(found[5]) == sum(numbers[whole:]) > 0
-    assert shown.count("interrupted") == len(numbers) - whole
+    assert shown.count("this part was interrupted") == len(numbers) - whole
     assert main(["check", str(small_disk / "dump")]) in (0, 1)
 
 
