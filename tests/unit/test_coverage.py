@@ -296,7 +296,7 @@ CASES = [
     Case(summary, dump, the_record, 1, ""),
     Case(summary, ranks, the_middle_rank, 1, ""),
     Case(check, ranks, the_middle_rank, 2, READ),
-    Case(compare, ranks, the_middle_rank, 2, READ),
+    Case(compare, ranks, the_middle_rank, 2, "3 of 4 ranks that both have"),
     Case(check, said_ranks, the_other_rank, 2, READ),
     Case(graph, dump, a_rank_of_a_step, 2, NOT),
     Case(graph, dump, the_last_steps, 2, NOT),

@@ -85,10 +85,13 @@ def missing_ranks(dump: Dump) -> list[str]:
                 f"step {step}: {named} {verb} missing, which other steps have; killed before this step, or not recorded"
             )
     nowhere = ranks_of_no_step(dump)
-    if nowhere:
-        named, _ = _named(nowhere)
-        found.append(f"{named}: missing from every step; not copied to this place, or not recorded")
-    return found
+    return [*found, missing_from_all(nowhere)] if nowhere else found
+
+
+def missing_from_all(ranks: list[int]) -> str:
+    """What to say of ranks that no step has."""
+    named, _ = _named(ranks)
+    return f"{named}: missing from every step; not copied to this place, or not recorded"
 
 
 def ranks_of_no_step(dump: Dump) -> list[int]:

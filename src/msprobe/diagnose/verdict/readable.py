@@ -9,7 +9,7 @@ from msprobe.diagnose.findings import Verdict
 from msprobe.diagnose.wording import Wording
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath
-from msprobe.store.damage import broken_parts, lost_parts, missing_ranks, ranks_of_no_step
+from msprobe.store.damage import broken_parts, lost_parts, missing_from_all, ranks_of_no_step
 from msprobe.store.reader import Dump, open_dump
 
 
@@ -22,7 +22,8 @@ def readable_verdict(
     is no fault of single parts, or nothing is left to compare.
     """
     one, other = open_dump(candidate), open_dump(reference)
-    unread = [Wording("{}: {}", side, text) for side, dump in _sides(one, other) for text in _lost(dump)]
+    lost = {"candidate": _lost(one, other), "reference": _lost(other, one)}
+    unread = [Wording("{}: {}", side, text) for side, texts in lost.items() for text in texts]
     try:
         verdict = compare(candidate, reference)
     except (InvalidInputError, PathError):
@@ -39,9 +40,11 @@ def readable_verdict(
     return replace(verdict, notes=(*unread, *verdict.notes), summary=summary), one, other
 
 
-def _lost(dump: Dump) -> list[str]:
-    # Ranks that one step alone lacks are those of one side.
-    return [*lost_parts(dump), *(missing_ranks(dump)[-1:] if ranks_of_no_step(dump) else [])]
+def _lost(dump: Dump, other: Dump) -> list[str]:
+    # Ranks that the other side has are compared with nothing, which is said where ranks are paired.
+    there = {rank for step in other.steps for rank in other.ranks(step)}
+    nowhere = [rank for rank in ranks_of_no_step(dump) if rank not in there]
+    return [*lost_parts(dump), *([missing_from_all(nowhere)] if nowhere else [])]
 
 
 def _sides(one: Dump, other: Dump) -> tuple[tuple[str, Dump], ...]:
