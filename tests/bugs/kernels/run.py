@@ -39,9 +39,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as temporary:
         cache = chosen.keep or Path(temporary)
-        print(
-            "| precision | detected | first exactly | healthy called different | calls not judged |\n|---|---|---|---|---|"
-        )
+        print("| precision | detected | first exactly | healthy called different | calls not judged |")
+        print("|---|---|---|---|---|")
         for precision in chosen.precision.split(","):
             score, begin = Score(), time.perf_counter()
             judge: Judge = today if chosen.judge == "today" else Measured(precision, cache)
