@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,8 @@ def test_the_optimizer_of_DDP_sees_the_mean_of_the_gradients(recorded: Path) -> 
     # d(sum)/d(bias) = rows * (rank + 1); DDP hands out the mean.
     assert [gradient["Max"] for gradient in own] == [2, 4]
     assert [gradient["Max"] for gradient in reduced] == [3, 3]
-    assert found[0][name]["output"] == found[1][name]["output"], "the replicas agree after the step"
+    after = [re.sub(r'"row": \d+', "", json.dumps(data[name]["output"])) for data in found]
+    assert after[0] == after[1], "the replicas agree after the step"
 
 
 def test_the_collectives_of_a_communication_hook_show_the_sum_before_the_hook_went_on(recorded: Path) -> None:

@@ -340,7 +340,7 @@ def test_a_dump_that_is_there_already_is_refused_before_the_script_starts(folder
     ended = run(folder, *RUN, "some.py")
     assert ended.returncode == 2
     assert ended.stdout == ""
-    assert "already holds 3 files of a dump" in ended.stderr
+    assert "already holds 4 files of a dump" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
     assert {path: path.read_bytes() for path in (folder / "dump").rglob("*") if path.is_file()} == before
 
