@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import torch
 
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes
 from msprobe.rollout.compared import Compared
 from msprobe.rollout.contract import Contract, Finding, hold
@@ -64,7 +64,7 @@ def compare_engine(roll: str, model: str) -> Compared:
 
 def _contract(path: str, trainer: Trainer) -> Contract | None:
     """The engine's log-probs against the trainer's for the same tokens; None where the engine gave none."""
-    tree = [json.loads(line) for line in file_bytes(path).splitlines() if line.strip()]
+    tree = [parse_json(line, path) for line in file_bytes(path).splitlines() if line.strip()]
     if not any(isinstance(row, dict) and row.get("log_probs") for row in tree):
         return None
     engine = read_responses(path, "engine")

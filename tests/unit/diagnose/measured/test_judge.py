@@ -49,9 +49,9 @@ def test_what_a_class_usually_shows_is_taken_off() -> None:
 
 def test_an_operator_that_is_not_in_the_table_has_the_class_of_its_family() -> None:
     families = Classes({}, {"products forward half": (4.0, 4.0)})
-    assert _first(_node("a", 0.02, operation="bmm"), classes=families) is None
+    assert _first(_node("a", 0.02, operation="mv"), classes=families) is None
     assert _first(_node("a", 0.02, operation="mine_fused"), classes=families) == "a"
-    assert families.is_known(_node("a", 0.0, operation="bmm"))
+    assert families.is_known(_node("a", 0.0, operation="mv"))
     assert not families.is_known(_node("a", 0.0, operation="mine_fused"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -56,7 +57,8 @@ def train(folder: Path, sink: Any = None, steps: int = 2, **settings: Any) -> li
 
 def content(folder: Path) -> Any:
     """What a dump says, without where it lies."""
-    found = json.loads((folder / "dump.json").read_text())
+    # What is sent has no rows, which are for the comparison of dumps.
+    found = json.loads(re.sub(r',\s*"row": \d+', "", (folder / "dump.json").read_text()))
     found.pop("dump_data_dir")
     return found, json.loads((folder / "stack.json").read_text()), json.loads((folder / "construct.json").read_text())
 
