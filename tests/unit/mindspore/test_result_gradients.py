@@ -20,7 +20,7 @@ __all__ = ["record"]
 def numbers(tree: Any) -> Any:
     """A record without what says where it stands in the program."""
     if isinstance(tree, dict):
-        return {key: numbers(value) for key, value in tree.items() if key not in ("msprobe", "merged")}
+        return {key: numbers(value) for key, value in tree.items() if key not in ("msprobe", "merged", "row")}
     return [numbers(value) for value in tree] if isinstance(tree, list) else tree
 
 
