@@ -129,4 +129,11 @@ def test_values_read_at_the_end_of_the_step_are_those_of_the_moment(
     for number in range(STEPS):
         late, at_once = data_of(tmp_path / "late", number), data_of(tmp_path / "at once", number)
         assert late.keys() == at_once.keys()
-        assert [entry for entry in late if late[entry] != at_once[entry]] == []
+        assert [entry for entry in late if without_rows(late[entry]) != without_rows(at_once[entry])] == []
+
+
+def without_rows(record: Any) -> Any:
+    """A record without the numbers of rows, which are given as rows are made."""
+    if isinstance(record, dict):
+        return {key: without_rows(value) for key, value in record.items() if key != "row"}
+    return [without_rows(value) for value in record] if isinstance(record, list) else record
