@@ -169,3 +169,29 @@ def test_the_command_and_bad_input(stored: Path) -> None:
         assert (ended.returncode, ended.stdout) == (2, "")
     (stored / "roll" / "engine.json").write_text('{"steps": 3}')
     assert call(*words).returncode == 2
+
+
+def test_fused_modules_are_found_by_their_names_however_many_siblings_there_are() -> None:
+    from msprobe.rollout.torch.trainer import Trainer
+
+    def module(*names: str) -> Any:
+        made = torch.nn.Module()
+        for name in names:
+            setattr(made, name, torch.nn.Linear(2, 2))
+        return made
+
+    model = torch.nn.Module()
+    model.attention = module("q_proj", "k_proj", "v_proj", "o_proj")
+    model.mlp = module("gate_proj", "up_proj", "down_proj")
+    model.old = module("w1", "w2", "w3")
+    model.experts = module(*(f"e{number}" for number in range(300)))
+    trainer = Trainer(model)
+    for path, parts in (
+        ("attention.qkv_proj", ["q_proj", "k_proj", "v_proj"]),
+        ("mlp.gate_up_proj", ["gate_proj", "up_proj"]),
+        ("attention.o_proj", ["o_proj"]),
+        ("attention.rotary_emb", []),
+        ("experts.w13_weight", []),
+        ("nowhere.qkv_proj", []),
+    ):
+        assert [one.path.rpartition(".")[2] for one in trainer.parts(path)] == parts

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import permutations
 from typing import Any
 
 import torch
 
 from msprobe.errors import InvalidInputError, NotAvailableError
 
-_MOST_FUSED = 4
+_MOST_FUSED = 8
 _ENDINGS = ("_proj", "")
 
 
@@ -55,24 +54,28 @@ class Trainer:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.modules = dict(model.named_modules())
+        self._parts: dict[str, list[Part]] = {}
 
     def parts(self, path: str) -> list[Part]:
         """The modules that the engine's module at ``path`` is made of, in the order of its results; [] if unknown."""
+        if path not in self._parts:
+            self._parts[path] = self._found(path)
+        return self._parts[path]
+
+    def _found(self, path: str) -> list[Part]:
         if path in self.modules:
             return [Part(path, self.modules[path])]
         parent, _, name = path.rpartition(".")
-        siblings = [
-            key.rpartition(".")[2] for key in self.modules if key.rpartition(".")[0] == parent and key != parent
-        ]
+        around = self.modules.get(parent)
+        siblings = [key for key, _ in around.named_children()] if around is not None else []
         for ending in _ENDINGS:
             if not name.endswith(ending):
                 continue
             stems = {one.removesuffix(ending): one for one in siblings if one.endswith(ending)}
-            for count in range(2, _MOST_FUSED):
-                for chosen in permutations(stems, count):
-                    if name.removesuffix(ending) in ("".join(chosen), "_".join(chosen)):
-                        paths = [f"{parent}.{stems[one]}" for one in chosen]
-                        return [Part(one, self.modules[one]) for one in paths]
+            chosen = _one_behind_the_other(name.removesuffix(ending), tuple(stems))
+            if len(chosen) > 1:
+                paths = [f"{parent}.{stems[one]}" for one in chosen]
+                return [Part(one, self.modules[one]) for one in paths]
         return []
 
     def parent_of(self, path: str) -> Any:
@@ -86,3 +89,18 @@ class Trainer:
     def named(self, ending: str) -> Iterator[Part]:
         """All modules whose name is ``ending``."""
         return (Part(path, one) for path, one in self.modules.items() if path.rpartition(".")[2] == ending)
+
+
+def _one_behind_the_other(text: str, stems: tuple[str, ...]) -> list[str]:
+    """The stems that make up a text, with or without ``_`` between; [] where they do not. No stem stands twice."""
+    todo: list[tuple[str, list[str]]] = [(text, [])]
+    while todo:
+        rest, chosen = todo.pop()
+        if not rest:
+            return chosen
+        if len(chosen) == _MOST_FUSED:
+            continue
+        for stem in stems:
+            if stem and stem not in chosen and rest.startswith(stem):
+                todo.append((rest[len(stem) :].removeprefix("_"), [*chosen, stem]))
+    return []
