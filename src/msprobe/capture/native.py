@@ -118,23 +118,28 @@ else:
         is_there = importlib.util.find_spec("msprobe.capture._native") is not None
         unused_because = f"could not be loaded: {error}" if is_there else "not built"
     else:
-        built = True
-        KINDS = _native.KINDS
-        NUMBERS = _native.NUMBERS
-        Memo = _native.Memo
-        RowTable = _native.RowTable
-        Around = _native.Around
-        Info = _native.Info
-        numbers = _native.numbers
-        count_below = _native.count_below
-        norm = _native.norm
-        memory = _native.memory
-        crc32 = _native.crc32
-        gather = _native.gather
-        write_files = getattr(_native, "write_files", None)  # not on Windows
-        encode = _native.encode
-        pattern = _native.pattern
-        is_dense = _native.is_dense
+        # What an earlier version built may lie there still, as an editable installation leaves it.
+        _missing = [name for name in ("KINDS", "NUMBERS", *PYTHON) if not hasattr(_native, name)]
+        if _missing and _missing != ["write_files"]:  # which Windows does not have
+            unused_because = f"built by another version, without {', '.join(_missing)}: install msprobe again"
+        else:
+            built = True
+            KINDS = _native.KINDS
+            NUMBERS = _native.NUMBERS
+            Memo = _native.Memo
+            RowTable = _native.RowTable
+            Around = _native.Around
+            Info = _native.Info
+            numbers = _native.numbers
+            count_below = _native.count_below
+            norm = _native.norm
+            memory = _native.memory
+            crc32 = _native.crc32
+            gather = _native.gather
+            write_files = getattr(_native, "write_files", None)
+            encode = _native.encode
+            pattern = _native.pattern
+            is_dense = _native.is_dense
 
 
 # Errors of the memo that no tensor explains; after so many Python does its work, until the process ends.

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import struct
+import subprocess
 import sys
 import types
 import zlib
@@ -614,7 +615,6 @@ def test_an_extension_in_use_has_no_reason_not_to_be() -> None:
 
 @native_only
 def test_another_interpreter_is_refused_the_static_state() -> None:
-    import subprocess
 
     pytest.importorskip("_xxsubinterpreters", reason="Python has them under this name until 3.12")
     from msprobe.capture import _native
@@ -659,7 +659,6 @@ def test_why_the_extension_is_not_used_is_kept(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_python_versions_are_chosen_when_asked_for() -> None:
-    import subprocess
 
     program = "from msprobe.capture import native as n; print(n.built, n.numbers, n.encode({'a': 1}, 0))"
     out = subprocess.run(
@@ -671,3 +670,15 @@ def test_the_python_versions_are_chosen_when_asked_for() -> None:
         check=True,
     ).stdout
     assert out.split(" ", 2) == ["False", "None", "b'{\\n \"a\": 1\\n}'\n"]
+
+
+def test_an_extension_of_another_version_is_not_used_and_it_is_said() -> None:
+    words = (
+        "import sys, types; old = types.ModuleType('old'); old.KINDS = {};"
+        "sys.modules['msprobe.capture._native'] = old;"
+        "from msprobe.capture import native; print(native.built, native.RowTable); print(native.unused_because)"
+    )
+    ended = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=60)
+    state, reason = ended.stdout.splitlines()
+    assert state == "False None"
+    assert "RowTable" in reason
