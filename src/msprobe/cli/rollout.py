@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -138,4 +139,10 @@ def _read(args: argparse.Namespace) -> tuple[Responses, Responses, Responses | N
                 problems.append(problem)
     if problems:
         raise type(problems[0])(" ".join(one.message for one in problems)) from problems[0]
-    return found[0], found[1], found[2] if len(found) > 2 else None
+    engine, trainer = found[0], found[1]
+    if engine.field == trainer.field and os.path.realpath(engine.path) == os.path.realpath(trainer.path):
+        raise InvalidInputError(
+            f'both sides are the field "{engine.field}" of "{engine.path}", which says nothing; give the file of the '
+            "other side, or one that has a field for each (rollout_log_probs and old_log_probs)."
+        )
+    return engine, trainer, found[2] if len(found) > 2 else None

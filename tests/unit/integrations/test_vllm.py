@@ -95,7 +95,10 @@ def test_the_answers_are_what_the_command_reads(tmp_path: Path) -> None:
     with recording(engine, dump_path=str(tmp_path)):
         engine.generate([[1, 2], [3]], SimpleNamespace(temperature=1.0))
     answers = tmp_path / "step0" / RESPONSES
-    assert call("rollout", "--log-probs", answers, answers).returncode == 0
+    copied = tmp_path / "trainer.jsonl"
+    copied.write_bytes(answers.read_bytes())
+    assert call("rollout", "--log-probs", answers, copied).returncode == 0
+    assert call("rollout", "--log-probs", answers, answers).returncode == 2, "one field against itself"
 
 
 def test_a_generate_that_raises_ends_its_step_and_the_engine_goes_on(tmp_path: Path) -> None:
