@@ -678,7 +678,8 @@ def test_an_extension_of_another_version_is_not_used_and_it_is_said() -> None:
         "sys.modules['msprobe.capture._native'] = old;"
         "from msprobe.capture import native; print(native.built, native.RowTable); print(native.unused_because)"
     )
-    ended = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=60)
+    env = {**os.environ, "MSPROBE_NATIVE": "1"}
+    ended = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=60, env=env)
     state, reason = ended.stdout.splitlines()
     assert state == "False None"
     assert "RowTable" in reason
