@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from msprobe.store.row_format import LARGEST
+from msprobe.diagnose.measured.deviation import Deviation, between
+from msprobe.store.row_format import FIELDS, LARGEST
 from msprobe.store.rows import BLOCKS, SUMS, Row
 
 
@@ -28,3 +29,18 @@ def row_of(values: Any) -> Row:
         zero=int((flat == 0.0).sum()),
         left_out=int((~taken).sum()),
     )
+
+
+def table_of(*rows: Row | None) -> Any:
+    """Rows as :meth:`msprobe.store.rows.Rows.take` gives them; NaN for None."""
+    table = np.full(len(rows), np.nan, [(name, np.float64, (size,) if size > 1 else ()) for name, _, size, _ in FIELDS])
+    for place, row in enumerate(rows):
+        for name in table.dtype.names if row is not None else ():
+            table[name][place] = getattr(row, name)
+    return table
+
+
+def apart(one: Row | None, other: Row | None, count: int, is_alike: bool = True) -> Deviation:
+    """How far two tensors of ``count`` elements are apart by their rows."""
+    (found,) = between(table_of(one), table_of(other), [count], [is_alike])
+    return found

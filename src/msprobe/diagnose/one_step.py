@@ -11,6 +11,7 @@ from msprobe.diagnose.effect.leftover import Left, gradients_left
 from msprobe.diagnose.effect.movement import weights_of
 from msprobe.diagnose.effect.reach import Reach, reach_of
 from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
+from msprobe.diagnose.origin.measured_calls import look_at_rows
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.search import search
 from msprobe.diagnose.origin.step_facts import Before, StepFacts
@@ -158,6 +159,7 @@ def searched(
     scene = Scene(paired.pairing, paired.comparer, first, before, isolated, delivered)
     look_for_steps_in_one(scene, steps)
     search(scene)
+    look_at_rows(scene)
     return scene
 
 

@@ -22,6 +22,7 @@ def counts(verdict: Verdict) -> list[str]:
         # One word could be a name: as a wording it is said in other languages, too.
         ("guilty", Wording("unexplained")),
     )
+    blind, calls = summary.get("not_judged", 0), summary.get("pairs", 0)
     told = [Wording("{} {}", summary[key], words) for key, words in states if summary.get(key)]
     lines: list[str] = [
         Wording(
@@ -37,6 +38,14 @@ def counts(verdict: Verdict) -> list[str]:
         lines.append(
             "findings tell where a difference begins: what else is unexplained are the modules "
             "around it, and calls that follow"
+        )
+    if blind:
+        lines.append(
+            Wording(
+                "{} of {} calls could not be judged: their inputs are so far apart that they explain any result",
+                blind,
+                calls,
+            )
         )
     alone = [
         Wording("{} only in the {}", summary[f"{side}_only"], side)

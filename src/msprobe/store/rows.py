@@ -207,6 +207,15 @@ class Rows:
         found = self._values(number) if number >= 0 else None
         return None if found is None else _row(found, 0, 0, 0)
 
+    def raw(self, number: int) -> bytes | None:
+        """The row of this number as it lies in the file; None if there is none."""
+        self._open()
+        for run in reversed(self._runs):
+            if run.first <= number < run.first + run.count:
+                place = run.start + (number - run.first) * run.layout.row_bytes
+                return bytes(run.data[place : place + run.layout.row_bytes])
+        return None
+
     def __len__(self) -> int:
         """One more than the largest number of a row."""
         self._open()

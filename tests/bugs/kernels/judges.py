@@ -46,7 +46,7 @@ def nodes_of(pair: KernelPair) -> list[Node]:
     with no_collection():
         candidate, reference = (Timeline(part_of(one)) for one in (pair.candidate, pair.reference))
         paired = pair_timelines(candidate, reference, None, False)
-        found = list(nodes(paired, candidate.part.rows.of, reference.part.rows.of, is_alone=True))
+        found = list(nodes(paired.pairing, is_alone=True))
         for timeline in (candidate, reference):
             timeline.close()
             timeline.part.close()

@@ -39,7 +39,7 @@ def named(pair: Pair) -> tuple[int, str] | None:
             parts = [open_dump(pair.dump(side) / f"step{step}").part() for side in ("candidate", "reference")]
             candidate, reference = map(Timeline, parts)
             paired = pair_timelines(candidate, reference, None, step > 0)
-            first = judge_step(paired, is_alone=True).first
+            first = judge_step(paired.pairing, is_alone=True).first
             name = first.node.event.name if first is not None else None
             for timeline in (candidate, reference):
                 timeline.close()

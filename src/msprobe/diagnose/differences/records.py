@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from msprobe.diagnose.differences.row_digests import RowDigests
 from msprobe.diagnose.differences.tensor_files import TensorFiles
 from msprobe.diagnose.steps.tensor_info import TensorInfo, spoken
 from msprobe.diagnose.steps.tensor_info import fingerprint as fingerprint
@@ -88,6 +89,7 @@ class Comparer:
 
     def __init__(self, candidate: DumpPart, reference: DumpPart) -> None:
         self._files = TensorFiles(candidate, reference)
+        self.rows = RowDigests(candidate.rows, reference.rows)
         # What the values in two files have to do with each other, as far as it was asked for.
         self.relations: dict[tuple[str, str, str], Any] = {}
         # What the results of an entry of the reference may differ by, where that was measured.
@@ -118,7 +120,11 @@ class Comparer:
             for slot, value in left:
                 in_order += self.leaf(slot, value, others[slot])
             return in_order
-        if left == right and not any(_told_by_values_alone(value) for _, value in left):
+        if (
+            left == right
+            and not any(_told_by_values_alone(value) for _, value in left)
+            and not self.rows.reorders(left)
+        ):
             return []
         pairs, rest, alone = pair_slots(left, right)
         found = [one for (slot, value), (_, other) in pairs for one in self.leaf(slot, value, other)]
@@ -139,7 +145,8 @@ class Comparer:
                 and left.get("stride") == right.get("stride")
             ):
                 if left.statistics == right.statistics:
-                    return []
+                    # Other elements in another order, as far apart as no statistic says.
+                    return [Difference(slot, "value", left, right)] if self.rows.reordered(left, right) else []
                 return [Difference(slot, "value", left, right, _of_plain(left, right))]
         elif left == right and not is_tensor(left):
             return []

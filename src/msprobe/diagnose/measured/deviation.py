@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from msprobe.store.rows import BLOCKS, Row, distance
+from msprobe.store.row_format import block_of
+from msprobe.store.rows import BLOCKS, SUMS
+
+if TYPE_CHECKING:
+    from msprobe.store.rows import StructuredArray
 
 #: ``exact``: all numbers are the same, or the tensors cannot hold the same. ``estimate``: the root mean square is known
 #: but for a factor (the signed sums are eight draws: a quarter, one deviation of the root of a chi-square of eight).
 #: ``lower``: the tensors differ in what is in no sum. ``unknown``: a side has no row, or another number of elements.
 Kind = Literal["exact", "estimate", "lower", "unknown"]
-
-#: Blocks of a row are so many elements, or a multiple of that (:class:`msprobe.store.rows.Row`).
-BLOCK_PIECE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +47,52 @@ class Deviation:
 UNKNOWN = Deviation("unknown")
 
 
-def between(one: Row | None, other: Row | None, count: int) -> Deviation:
-    """How far two tensors of ``count`` elements are apart."""
-    if one is None or other is None or math.isnan(one.signed[0]) or math.isnan(other.signed[0]):
+def between(
+    ones: StructuredArray, others: StructuredArray, counts: Sequence[int], alike_otherwise: Sequence[bool]
+) -> list[Deviation]:
+    """How far tensors are apart, pair by pair: ``ones`` and ``others`` are their rows
+    (:meth:`msprobe.store.rows.Rows.take`), ``counts`` how many elements each pair has. ``alike_otherwise``: what is in
+    no row is the same, as the number of NaN.
+    """
+    import numpy as np  # costs more than to compare what has no rows
+
+    count = np.asarray(counts, np.float64)
+    blank = np.isnan(ones["signed"]).any(1) | np.isnan(others["signed"]).any(1)
+    same = np.asarray(alike_otherwise, np.bool_)
+    for name in ones.dtype.names or ():
+        equal = (ones[name] == others[name]) | (np.isnan(ones[name]) & np.isnan(others[name]))
+        same &= equal.all(1) if equal.ndim > 1 else equal
+    summed = np.maximum(count - np.maximum(ones["left_out"], others["left_out"]), 0.0)
+    norms = np.sqrt(ones["squares"]), np.sqrt(others["squares"])
+    norm = np.maximum(*norms)
+    largest = np.where(summed > 0, np.maximum(ones["max"], others["max"]), 0.0)
+    least = np.where(summed > 0, np.minimum(ones["min"], others["min"]), 0.0)
+    block = np.array([block_of(one) for one in counts], np.float64)
+    sizes = np.clip(count[:, None] - np.arange(BLOCKS) * block[:, None], 0.0, block[:, None])
+    fourth = np.maximum(ones["blocks"], others["blocks"]) ** 4
+    held = (np.divide(fourth, sizes, out=np.zeros_like(fourth), where=sizes > 0)).sum(1)
+    alike = np.minimum(np.divide(norm**4, held, out=summed.copy(), where=held > 0), summed)
+    apart = np.column_stack(
+        [
+            norms[0] - norms[1],
+            (ones["sum"] - others["sum"]) / np.sqrt(np.maximum(summed, 1.0)),
+            np.where(sizes > 0, ones["blocks"] - others["blocks"], 0.0),
+        ]
+    )
+    coherent = np.sqrt((apart**2).sum(1) / (2 + (sizes > 0).sum(1)))
+    distance = np.sqrt(((ones["signed"] - others["signed"]) ** 2).sum(1) / SUMS)
+    lower = ones["left_out"] != others["left_out"]
+    columns = (blank, same, lower, distance, coherent, norm, summed, largest, least, alike)
+    return [_deviation(*values) for values in zip(*(one.tolist() for one in columns), strict=True)]
+
+
+def _deviation(
+    blank: bool, same: bool, lower: bool, distance: float, coherent: float, norm: float, summed: float, *rest: float
+) -> Deviation:
+    if blank:
         return UNKNOWN
-    summed = max(count - max(one.left_out, other.left_out), 0)
-    norm = max(one.norm, other.norm)
-    largest, least = (0.0, 0.0) if not summed else (max(one.max, other.max), min(one.min, other.min))
-    blocks = [(size, a, b) for size, a, b in zip(_sizes(count), one.blocks, other.blocks, strict=True) if size]
-    parts = math.fsum(max(a, b) ** 4 / size for size, a, b in blocks)
-    alike = min(norm**4 / parts, float(summed)) if parts else float(summed)
-    if one == other:
-        return Deviation("exact", 0.0, 0.0, norm, summed, largest, least, alike)
-    if one.left_out != other.left_out:
-        return Deviation("lower", math.inf, math.inf, norm, summed, largest, least, alike)
-    differences = [one.norm - other.norm, (one.sum - other.sum) / math.sqrt(max(summed, 1))]
-    differences += [a - b for _, a, b in blocks]
-    return Deviation("estimate", distance(one, other), _rms(differences), norm, summed, largest, least, alike)
-
-
-def _sizes(count: int) -> list[int]:
-    """How many elements each block of a row has."""
-    size = BLOCK_PIECE * math.ceil(count / (BLOCK_PIECE * BLOCKS))
-    return [max(0, min(size, count - number * size)) for number in range(BLOCKS)]
-
-
-def _rms(values: list[float]) -> float:
-    return math.sqrt(math.fsum(one * one for one in values) / len(values))
+    if same:
+        return Deviation("exact", 0.0, 0.0, norm, int(summed), *rest)
+    if lower:
+        return Deviation("lower", math.inf, math.inf, norm, int(summed), *rest)
+    return Deviation("estimate", distance, coherent, norm, int(summed), *rest)

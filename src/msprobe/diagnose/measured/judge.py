@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from msprobe.diagnose.measured.classes import Classes, shipped
 from msprobe.diagnose.measured.nodes import ROUNDED_ONCE, SINGLE, Node, nodes, product_unit
-from msprobe.diagnose.one_step import Paired
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.steps.timeline import Event
 
 #: In bits: one standard deviation of the logarithm of the distance, which is the root of a chi-square of eight draws:
 #: sqrt(trigamma(4)) / (2 ln 2).
@@ -19,7 +20,7 @@ _DOUBT = 4 * _SPREAD
 #: Sums that are kept in their own type, single precision, share terms from element to element, and so their errors:
 #: there more is coherent. ``python -m tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy
 #: devices have, ``python -m bugs.kernels.shadow --only clean`` what is named in rewritten programs (docs/figures.md).
-_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.0, 2.5), (0.0, 4.5)
+_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.1, 2.6), (0.1, 4.6)
 #: Where a result may be apart by more than this share of its norm, nothing can be said of it.
 _BLIND = 0.5
 
@@ -43,14 +44,17 @@ class Unexplained:
 
 @dataclass(frozen=True)
 class Judgement:
-    """``first``: the first call that is not explained. ``calls``: how many there are with results that are numbers;
-    ``not_judged``: of these, those that nothing can be said of, because rows are missing, whole numbers that they take
-    differ, or what they are given differs by so much that anything may come out.
+    """``first``: the first call that is not explained. ``explained``: those that are; what comes after the first is
+    judged as well. ``calls``: how many there are with results that are numbers; ``not_judged``: of these, those that
+    nothing can be said of, because rows are missing, whole numbers that they take differ, or what they are given
+    differs by so much that anything may come out; ``blind``: the last of these alone.
     """
 
     first: Unexplained | None
     calls: int
     not_judged: int
+    blind: int = 0
+    explained: frozenset[Event] = frozenset()
 
 
 def limits_of(node: Node) -> tuple[float, float]:
@@ -58,30 +62,41 @@ def limits_of(node: Node) -> tuple[float, float]:
     return _LIMITS_OF_SINGLE if node.unit <= SINGLE else _LIMITS_OF_HALF
 
 
-def judge_step(paired: Paired, is_alone: bool, classes: Classes | None = None) -> Judgement:
+def judge_step(
+    pairing: Pairing, is_alone: bool, classes: Classes | None = None, chosen: Callable[[Event], bool] | None = None
+) -> Judgement:
     """Judge the pairs of one step by the rows of both dumps. ``is_alone``: the runs have one rank. ``classes``: of this
-    version, if none are given.
+    version, if none are given. ``chosen``: whether a call follows from a choice that rounding may decide otherwise.
     """
-    rows = paired.pairing.candidate.part.rows.of, paired.pairing.reference.part.rows.of
-    return judge_nodes(list(nodes(paired, *rows, is_alone)), classes or shipped())
+    found = [
+        replace(node, excused=node.excused or "choice") if chosen is not None and chosen(node.event) else node
+        for node in nodes(pairing, is_alone)
+    ]
+    return judge_nodes(found, classes or shipped())
 
 
 def judge_nodes(found: Sequence[Node], classes: Classes) -> Judgement:
     """Judge calls in the order of execution."""
     unit = product_unit(found)
     first: Unexplained | None = None
-    calls = not_judged = 0
+    explained: list[Event] = []
+    calls = not_judged = blind = 0
     for node in found:
         if not node.results and not node.excused:
             continue
         calls += 1
         if node.excused or _is_blind(node):
             not_judged += 1
+            blind += not node.excused
             continue
-        if first is None:
-            one = beyond_class(node, unit, classes)
-            first = one if one.beyond > 0.0 else None
-    return Judgement(first, calls, not_judged)
+        one = beyond_class(node, unit, classes)
+        if one.beyond <= 0.0:
+            # Where all rows are the same, they explain no difference that is recorded.
+            if any(result.distance for result in node.results):
+                explained.append(node.event)
+        elif first is None:
+            first = one
+    return Judgement(first, calls, not_judged, blind, frozenset(explained))
 
 
 def beyond_class(node: Node, unit: float, classes: Classes) -> Unexplained:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,17 +12,16 @@ from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured import scales
 from msprobe.diagnose.measured.deviation import UNKNOWN, Deviation, between
-from msprobe.diagnose.one_step import Paired
+from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance.effective import kind_of
+from msprobe.diagnose.tolerance.judge import is_of_another_node
 from msprobe.diagnose.tolerance.units import common_unit
-from msprobe.store.rows import Row
+from msprobe.store.rows import Rows, number_of
 
-#: The row of a tensor, from what a record says of it.
-Rows = Callable[[Any], "Row | None"]
 #: What TF32 keeps of a mantissa is this much.
 TF32 = 2.0**-10
 #: Types that are no coarser than this are of single precision.
@@ -34,6 +33,11 @@ ROUNDED_ONCE = 0.3003
 #: Kernels compute in single precision: of half types the result alone is rounded to the type, in single precision all
 #: that is inside, too, and elements that share terms share these errors. Taken for 44 roundings, 0.3003 * sqrt(44).
 ROUNDED_INSIDE = 2.0
+
+
+#: What is divided by the spread of a row is off by as much as the smallest spread makes it; of fewer elements than so
+#: many (a weight has one for each) that has no mean: the inverse of a chi-square to the power of two has none up to 4.
+_FEW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,62 +100,163 @@ class Node:
         return worst, coherent
 
 
-def nodes(paired: Paired, candidate: Rows, reference: Rows, is_alone: bool) -> Iterator[Node]:
-    """All calls that both sides made, in the candidate's order of execution. What a module or an optimizer consists of
-    stands for it. ``is_alone``: there is one rank, so that what a collective gives comes from what it is given.
+@dataclass(frozen=True, slots=True)
+class _Tensors:
+    """One tensor after the other: the slot, the unit of the coarser type of both sides (0 for whole numbers), the place
+    of the deviation in its table (-1 where there is none), and the size of the first dimension (0 of a number).
     """
-    pairing = paired.pairing
-    of_run = max(map(common_unit, (pairing.candidate, pairing.reference)))
+
+    slots: tuple[str, ...]
+    units: tuple[float, ...]
+    places: tuple[int, ...]
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A pair of calls. ``is_same``: what is no tensor is the same, and tensors are in the same places."""
+
+    event: Event
+    partner: Event
+    inputs: _Tensors
+    outputs: _Tensors
+    is_same: bool
+
+
+class _Table:
+    """The deviations of pairs of tensors: each pair of rows is noted once, and all are computed together."""
+
+    def __init__(self, candidate: Rows, reference: Rows) -> None:
+        self._rows = candidate, reference
+        self._places: dict[tuple[int, int, int, bool], int] = {}
+        self._found: list[Deviation] = []
+
+    def note(self, slots: list[Slot], others: list[Slot]) -> _Tensors:
+        """Tensors that answer to each other, by the names of the candidate's."""
+        theirs = dict(others)
+        found = []
+        for slot, leaf in slots:
+            if not is_tensor(leaf):
+                continue
+            other = theirs.get(slot)
+            if other is None or not is_tensor(other) or numel(leaf) != numel(other):
+                found.append((slot, epsilon_of(leaf["dtype"]), -1, 0))
+                continue
+            unit = max(epsilon_of(leaf["dtype"]), epsilon_of(other["dtype"]))
+            alike = leaf.get("nan") == other.get("nan") and leaf.get("inf") == other.get("inf")
+            key = number_of(leaf), number_of(other), numel(leaf), alike
+            place = self._places.setdefault(key, len(self._places)) if min(key[:2]) >= 0 else -1
+            shape = leaf.get("shape")
+            found.append((slot, unit, place, shape[0] if shape else 0))
+        if not found:
+            return _NO_TENSORS
+        names, units, places, lengths = zip(*found, strict=True)
+        return _Tensors(names, units, places, lengths)
+
+    def measure(self) -> None:
+        """Compute what was noted."""
+        keys = list(self._places)
+        if keys:
+            ones, others = (side.take([key[number] for key in keys]) for number, side in enumerate(self._rows))
+            self._found = between(ones, others, [key[2] for key in keys], [key[3] for key in keys])
+
+    def of(self, place: int) -> Deviation:
+        """The deviation at a place of the table."""
+        return self._found[place] if place >= 0 else UNKNOWN
+
+
+_NO_TENSORS = _Tensors((), (), (), ())
+
+
+def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[Node]:
+    """All calls that both sides made, in the candidate's order of execution, by the rows of both dumps. What a module
+    or an optimizer consists of stands for it. ``is_alone``: there is one rank, so that what a collective gives comes
+    from what it is given. ``crossing``: one side ran on MindSpore, the other on PyTorch.
+    """
+    table = _Table(pairing.candidate.part.rows, pairing.reference.part.rows)
+    calls: dict[Event, _Call] = {}
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
         if partner is None or not event.is_call or event.direction == "gradient":
             continue
-        found = _node(paired, event, partner, candidate, reference)
-        if event.is_collective and not is_alone:
+        (inputs, others), (outputs, results) = answering_slots(event, partner, crossing)
+        is_same = _plain(inputs) == _plain(others)
+        calls[event] = _Call(event, partner, table.note(inputs, others), table.note(outputs, results), is_same)
+    table.measure()
+    of_run = max(map(common_unit, (pairing.candidate, pairing.reference)))
+    for call in calls.values():
+        found = _node(pairing, calls, table, call)
+        if not is_alone and _exchanges(pairing, call.event):
             found = replace(found, excused="ranks")
         # Autocast lets them compute in half types though they take and give single precision.
         yield replace(found, unit=max(found.unit, of_run)) if found.operation in operators.RECURRENT else found
 
 
-def _node(paired: Paired, event: Event, partner: Event, candidate: Rows, reference: Rows) -> Node:
-    (inputs, others), (outputs, results) = answering_slots(event, partner, paired.crossing)
-    pairs = list(_pairs(inputs, others, candidate, reference))
+#: What a program's own ``torch.autograd.Function`` calls is not seen, and may be a collective.
+_OWN_FUNCTION = "Function."
+
+
+def _exchanges(pairing: Pairing, event: Event) -> bool:
+    """True for a call, or the backward of one, that exchanges data between ranks, or holds one that does."""
+    forward = (pairing.candidate.forward_of(event) if event.direction == "backward" else None) or event
+    todo = [event, forward]
+    while todo:
+        one = todo.pop()
+        if one.is_collective or one.name.startswith(_OWN_FUNCTION):
+            return True
+        todo += one.children
+    return False
+
+
+def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _Call) -> Node:
+    event, outputs = call.event, call.outputs
     name = operation(event.stem)
     direction = "backward" if event.direction == "backward" else "forward"
-    units = [unit for unit, _ in pairs]
-    forward_event = event
+    unit = max((*call.inputs.units, *outputs.units), default=0.0)
+    given = [call.inputs]
+    forward = event
     if direction == "backward":
-        forward_event = paired.pairing.candidate.forward_of(event) or event
-        forward, its = paired.pairing.candidate.forward_of(event), paired.pairing.reference.forward_of(partner)
-        if forward is not None and its is not None:
-            (given, theirs), (made, their) = answering_slots(forward, its, paired.crossing)
-            pairs += _pairs(given, theirs, candidate, reference)
-            pairs += _pairs(made, their, candidate, reference)
-    made_pairs = list(_pairs(outputs, results, candidate, reference))
-    units += [unit for unit, _ in made_pairs]
-    unit = max(units, default=0.0)
-    floating = [found for unit_of_type, found in pairs if unit_of_type]
-    whole = [found for unit_of_type, found in pairs if not unit_of_type]
+        forward = pairing.candidate.forward_of(event) or event
+        its = calls.get(forward)
+        if its is not None and pairing.reference.forward_of(call.partner) is its.partner:
+            given += its.inputs, its.outputs
+    pairs = [(of_type, table.of(place)) for one in given for of_type, place in zip(one.units, one.places, strict=True)]
+    floating = [found for of_type, found in pairs if of_type]
     excused = ""
-    if is_random(forward_event) or operation(event.stem) in operators.UNSET:
+    if is_random(forward) or name in operators.UNSET:
         excused = "random"
-    elif _plain(inputs) != _plain(others) or any(found.kind == "unknown" for found in floating):
+    elif direction == "backward" and is_of_another_node(pairing, event, call.partner):
+        excused = "another node"
+    elif not call.is_same or any(found.kind == "unknown" for found in floating):
         excused = "arguments"
-    elif any(found.kind != "exact" for found in whole):
+    elif any(found.kind != "exact" for of_type, found in pairs if not of_type):
         excused = "whole numbers"
-    found_results = []
-    for slot, (unit_of_type, deviation) in zip([slot for slot, _ in _tensors(outputs)], made_pairs, strict=False):
-        if not unit_of_type:
+    elif name in operators.CENTRING and min((one.count for one in floating if one.count > 1), default=0) < _FEW:
+        excused = "few elements"
+    results = []
+    rows = next(iter(call.inputs.lengths), 0)
+    for slot, of_type, place, length in zip(outputs.slots, outputs.units, outputs.places, outputs.lengths, strict=True):
+        if not of_type:
             continue
+        deviation = table.of(place)
         if deviation.kind == "unknown":
             excused = excused or "results"
-            continue
-        found_results.append(_result(name, direction, slot, deviation, floating, unit))
-    return Node(event, name, direction, unit, tuple(found_results), kind_of(event) is not None, excused)
+        elif direction == "backward" and scales.is_of_several_uses(name, deviation, floating, _place_of(slot)):
+            excused = excused or "several uses"
+        elif deviation.kind == "exact":
+            results.append(Result(slot, 0.0, 0.0, 0.0, 0.0, deviation.count, False))
+        else:
+            # In half types each element is rounded by itself, and that is more than what rows share.
+            over_rows = unit <= SINGLE and (length != rows if direction == "backward" else name in operators.SUMS)
+            results.append(_result(name, direction, slot, deviation, floating, unit, over_rows))
+    return Node(event, name, direction, unit, tuple(results), kind_of(event) is not None, excused)
 
 
-def _result(name: str, direction: str, slot: str, made: Deviation, floating: list[Deviation], unit: float) -> Result:
-    scale = scales.of_result(name, direction, made, floating)
+def _result(
+    name: str, direction: str, slot: str, made: Deviation, floating: list[Deviation], unit: float, over_rows: bool
+) -> Result:
+    """``over_rows``: it is a sum over the rows of what arrives, as the gradient of a weight."""
+    scale = scales.of_result(name, direction, made, floating, _place_of(slot))
     given = coherent = 0.0
     bad_input = False
     given = scales.chosen_otherwise(name, direction, floating) ** 2
@@ -163,6 +268,9 @@ def _result(name: str, direction: str, slot: str, made: Deviation, floating: lis
         if size:
             given += (one.distance / size) ** 2
             coherent += (one.coherent / size) ** 2
+    if over_rows:
+        # Errors that are the same in all rows, as those of what a norm subtracts, add up.
+        given *= scales.summed(name, direction, made, floating)
     bad = made.kind == "lower" and not bad_input
     if made.kind == "lower" or bad_input:
         return Result(slot, 0.0, 0.0, 0.0, 0.0, made.count, bad)
@@ -174,10 +282,16 @@ def _result(name: str, direction: str, slot: str, made: Deviation, floating: lis
         math.sqrt(coherent),
         made.count,
         bad,
-        max(1.0, scales.units_of_rounding(name, made, floating, unit <= SINGLE)),
+        max(1.0, scales.units_of_rounding(name, direction, made, floating, unit <= SINGLE)),
         scales.rounded_alone(name, made, floating),
         made.alike,
     )
+
+
+def _place_of(slot: str) -> int | None:
+    """Which argument a gradient is of; None where the record does not say."""
+    name, _, number = slot.partition(".")
+    return int(number) if name == "input" and number.isdecimal() else None
 
 
 def product_unit(found: Iterable[Node]) -> float:
@@ -199,26 +313,6 @@ def product_unit(found: Iterable[Node]) -> float:
 def _plain(slots: list[Slot]) -> dict[str, Any]:
     """What is no tensor, and where tensors are."""
     return {slot: None if is_tensor(leaf) else leaf for slot, leaf in slots}
-
-
-def _tensors(slots: list[Slot]) -> list[Slot]:
-    return [(slot, leaf) for slot, leaf in slots if is_tensor(leaf)]
-
-
-def _pairs(
-    slots: list[Slot], others: list[Slot], candidate: Rows, reference: Rows
-) -> Iterator[tuple[float, Deviation]]:
-    """Of each tensor the unit of the coarser type of both sides, 0 for whole numbers, and its deviation."""
-    theirs = dict(_tensors(others))
-    for slot, leaf in _tensors(slots):
-        other = theirs.get(slot)
-        if other is None or numel(leaf) != numel(other):
-            yield epsilon_of(leaf["dtype"]), UNKNOWN
-        else:
-            yield (
-                max(epsilon_of(leaf["dtype"]), epsilon_of(other["dtype"])),
-                between(candidate(leaf), reference(other), numel(leaf)),
-            )
 
 
 FAMILIES: tuple[tuple[str, frozenset[str]], ...] = (

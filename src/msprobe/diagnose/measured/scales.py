@@ -21,20 +21,27 @@ TERMS = operators.SUMS | operators.SUMS_TERMS
 PRODUCTS = operators.PRODUCTS | operators.FURTHER_PRODUCTS
 
 
-def of_result(operation: str, direction: str, result: Deviation, given: Sequence[Deviation]) -> float:
+def of_result(
+    operation: str, direction: str, result: Deviation, given: Sequence[Deviation], place: int | None = None
+) -> float:
     """The norm that a result has, or would have if its terms were unrelated. ``given``: the deviations of arguments;
-    of a backward call what arrives, then those of its forward call.
+    of a backward call what arrives, then the arguments and results of its forward call. ``place``: of which argument
+    the result is the gradient, where that is known.
     """
     scale = result.norm
     if not given:
         return scale
     first = given[0]
     if direction == "backward":
+        if operation in PRODUCTS and place is not None:
+            return max(scale, _gradient_of_factor(operation, result, given, place))
+        if operation in operators.EXPONENTS:
+            # A difference of what arrives times the result, and a share of the sum of that.
+            same = [one for one in given[1:] if one.count == result.count == first.count]
+            return max([scale, *(first.norm * one.norm / math.sqrt(max(result.count, 1)) for one in same)])
         # A gradient of what was broadcast, or of a bias: a sum of what arrives.
         if result.count < first.count:
-            scale = max(
-                scale, _as_sum(first, result) if operation not in PRODUCTS else _as_sum_or_product(result, given)
-            )
+            scale = max(scale, first.norm if operation not in PRODUCTS else _as_sum_or_product(result, given))
         return scale
     if operation in PRODUCTS and len(given) > 1:
         return max(scale, _product(given[0], given[1], result))
@@ -42,6 +49,29 @@ def of_result(operation: str, direction: str, result: Deviation, given: Sequence
         terms = first.norm if operation == "sum" else first.norm * result.count / first.count
         return max(scale, terms)
     return scale
+
+
+def is_of_several_uses(operation: str, result: Deviation, given: Sequence[Deviation], place: int | None) -> bool:
+    """True for the gradient of a factor that is larger than what arrives times the other factor can be (the norm of a
+    product of matrices is no larger than that of their norms): it holds those of other calls that use the tensor.
+    """
+    other = None if place is None or operation.startswith("conv") else _other_factor(operation, given, place)
+    return other is not None and result.norm > 1.01 * given[0].norm * other.norm
+
+
+def _gradient_of_factor(operation: str, result: Deviation, given: Sequence[Deviation], place: int) -> float:
+    """The norm of the gradient of one factor: of what arrives times the other. A bias gets the sum of what arrives."""
+    other = _other_factor(operation, given, place)
+    return given[0].norm if other is None else _product(given[0], other, result)
+
+
+def _other_factor(operation: str, given: Sequence[Deviation], place: int) -> Deviation | None:
+    """The factor that the argument at ``place`` is multiplied by; None if it is none."""
+    factors = (1, 2) if operation.startswith(("add", "baddbmm")) else (0, 1)
+    if operation not in PRODUCTS or place not in factors:
+        return None
+    other = 1 + (factors[1] if place == factors[0] else factors[0])
+    return given[other] if other < len(given) else None
 
 
 def of_argument(
@@ -61,7 +91,9 @@ def of_argument(
     return argument.norm
 
 
-def units_of_rounding(operation: str, result: Deviation, given: Sequence[Deviation], is_single: bool) -> float:
+def units_of_rounding(
+    operation: str, direction: str, result: Deviation, given: Sequence[Deviation], is_single: bool
+) -> float:
     """How many units of the result rounding makes: of an exponent or an angle as many as its size, which is that of the
     largest, as smaller exponents weigh less, and where that is less, of all. Of a sum that is kept in its own type
     (``is_single``: half types are summed in single precision) each of its additions rounds: as partial sums grow
@@ -69,12 +101,28 @@ def units_of_rounding(operation: str, result: Deviation, given: Sequence[Deviati
     """
     if not given:
         return 1.0
-    if operation in operators.SUMS | operators.NORMS and is_single and result.count:
-        return _ROUNDED * math.sqrt(max(given[0].count / result.count, 1.0) / 3.0)
-    if operation not in operators.EXPONENTS:
-        return 1.0
-    sizes = [min(one.norm / math.sqrt(max(one.count, 1)), max(1.0, abs(one.largest))) for one in given]
-    return max(sizes)
+    units = 1.0
+    if is_single and operation not in operators.MOVES:
+        units = max(units, _ROUNDED * math.sqrt(summed(operation, direction, result, given) / 3.0))
+    elif direction == "backward" and _is_norm(operation):
+        # Kernels add what the rows give to a weight's gradient in its own type, in single precision or not.
+        units = max(units, math.sqrt(summed(operation, direction, result, given) / 3.0))
+    if operation in operators.EXPONENTS:
+        units = max(units, *(min(one.norm / math.sqrt(max(one.count, 1)), max(1.0, abs(one.largest))) for one in given))
+    return units
+
+
+def summed(operation: str, direction: str, result: Deviation, given: Sequence[Deviation]) -> float:
+    """How many terms are added for an element of the result: of a sum, and of the gradient of what was broadcast, as
+    many as there are elements in the first argument for each; of a product of matrices those that are multiplied.
+    """
+    first, count = given[0], max(result.count, 1)
+    if operation in PRODUCTS and len(given) > 1:
+        others = given[1:2] if direction == "forward" else given[1:3]
+        return max((math.sqrt(first.count * one.count / count) for one in others), default=1.0)
+    if operation in operators.SUMS | operators.NORMS or direction == "backward":
+        return max(first.count / count, 1.0)
+    return 1.0
 
 
 def rounded_alone(operation: str, result: Deviation, given: Sequence[Deviation]) -> int:
@@ -82,10 +130,14 @@ def rounded_alone(operation: str, result: Deviation, given: Sequence[Deviation])
     a row, or for a channel: of the weight's size or as many as the result has times that, whichever are fewer.
     """
     whole = max(int(result.alike), 1)
-    if operation not in operators.CENTRING and not operation.endswith("_norm"):
+    if not _is_norm(operation):
         return whole
     sizes = [one.count for one in given if 1 < one.count < result.count]
     return min((min(size, max(result.count // size, 1)) for size in sizes), default=whole)
+
+
+def _is_norm(operation: str) -> bool:
+    return operation in operators.CENTRING or operation.endswith("_norm")
 
 
 def chosen_otherwise(operation: str, direction: str, given: Sequence[Deviation]) -> float:
@@ -103,10 +155,6 @@ def _smallest(argument: Deviation) -> float:
     if argument.least > 0.0:
         return min(argument.least * math.sqrt(argument.count), argument.norm)
     return argument.norm
-
-
-def _as_sum(first: Deviation, result: Deviation) -> float:
-    return first.norm
 
 
 def _as_sum_or_product(result: Deviation, given: Sequence[Deviation]) -> float:

@@ -135,7 +135,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     agree = not (judged.changed_inputs or judged.hidden) or (
         scene.comparer.crossing and not scene.taints_by(judged, judged.arrived)
     )
-    clear = clear and (agree or noise.is_clear(judged.left, judged.allowed))
+    clear = clear and (agree or judged.is_measured or noise.is_clear(judged.left, judged.allowed))
     if event.direction in ("backward", "gradient") and first.what == "missing":
         return  # told with all others that are missing
     kind: Kind = "computation"
@@ -180,7 +180,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         text = Wording("{} draws other random numbers: seed or state of the generator differ", event.name)
         cause = "random"
     else:
-        by_statistics = agree and not scene.comparer.crossing and _known_by_statistics(judged)
+        by_statistics = agree and not (scene.comparer.crossing or judged.is_measured) and _known_by_statistics(judged)
         why = "all statistics of its inputs agree (another order of elements would not show)" if by_statistics else why
         text = Wording("{}: {} differs{}; {}", event.name, first.slot, scene.how(first), why)
     scene.say(

@@ -11,6 +11,7 @@ from msprobe.diagnose.differences.records import Comparer, Difference
 from msprobe.diagnose.differences.words import relation_of, settings_in_words
 from msprobe.diagnose.evidence import Fact, Seen, Setting
 from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.measured.judge import Judgement
 from msprobe.diagnose.origin.ledger import Ledger, Suspect
 from msprobe.diagnose.origin.step_facts import Before, StepFacts
 from msprobe.diagnose.pairing.match import Pairing
@@ -50,6 +51,8 @@ class Scene(StepFacts):
         self.untouched = self.before.untouched
         self.most_apart = 0.0
         self.silent: list[Judged] = []
+        #: What the rows of both dumps say, where both have them.
+        self.by_rows: Judgement | None = None
 
     def pass_by(self, judged: Judged) -> None:
         """Note how far the search has come."""

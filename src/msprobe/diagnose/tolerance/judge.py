@@ -69,6 +69,8 @@ class Judged:
     product_unit: float = 0.0
     hidden: float = 0.0
     behind: bool = False
+    #: The distances are those of rows, and the limit is measured (:mod:`msprobe.diagnose.measured`).
+    is_measured: bool = False
     #: Results that differ and are gradients which cancel to nothing but rounding.
     vanishing: frozenset[str] = frozenset()
     _unit_of_results: float | None = None
@@ -151,7 +153,7 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
         for size in (one.arrived, one.left):
             if furthest < size < math.inf:
                 furthest = size
-        if event.direction == "backward" and _is_of_another_node(pairing, event, partner):
+        if event.direction == "backward" and is_of_another_node(pairing, event, partner):
             one.outputs = []
             one.inputs = [difference for difference in one.inputs if difference.what != "missing"]
             one.status = _status(one)
@@ -184,7 +186,7 @@ def _excuse(judged: Judged) -> None:
         judged.status = "victim"
 
 
-def _is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
+def is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
     """True if the gradients of one side are not those of what the call was given: a call that returns its input as it
     is (a dropout of nothing, a cast to the type that it has) has no node of its own in the graph, and what was recorded
     is that of the call before. Records of ours say so; of others the shapes tell it.
@@ -286,7 +288,7 @@ def judge(
     judged = Judged(event, partner)
     hiding = _hiding(event, partner)
     judged.hidden = max(map(of_maker, hiding)) if hiding else 0.0
-    if _same_record(event, partner) and inherited == 0.0:
+    if _same_record(event, partner) and inherited == 0.0 and not _is_reordered(event, comparer):
         judged.arrived = judged.hidden
         return judged
     (inputs, others), (outputs, results) = answering_slots(event, partner, comparer.crossing)
@@ -413,6 +415,14 @@ def _same_record(event: Event, partner: Event) -> bool:
     if len(one) != len(other):
         return False
     return all(key == "msprobe" or other.get(key) == value for key, value in one.items())
+
+
+def _is_reordered(event: Event, comparer: Comparer) -> bool:
+    """True if a call of which both sides recorded the same has other elements in a tensor."""
+    reorders = comparer.rows.reorders
+    return not comparer.crossing and (
+        reorders(event.inputs()) or reorders(event.parameters()) or reorders(event.outputs())
+    )
 
 
 def _largest(differences: Sequence[Difference]) -> float:

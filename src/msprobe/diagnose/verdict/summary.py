@@ -18,11 +18,13 @@ from msprobe.statistics_table import USUAL
 def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
     """How many calls were paired, and how the pairs were judged."""
     states = Counter(judged.status for judged in scene.judged.values())
+    blind = scene.by_rows.blind if scene.by_rows is not None else 0
     return {
         "pairs": len(pairing.partner),
         "candidate_only": len(pairing.candidate) - len(pairing.partner),
         "reference_only": len(pairing.reference) - len(pairing.partner),
         **{state: states[state] for state in ("same", "rounding", "victim", "guilty")},
+        **({"not_judged": blind} if blind else {}),
     }
 
 

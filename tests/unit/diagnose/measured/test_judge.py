@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,10 +16,15 @@ _NOTHING = Classes({}, {})
 _HALF, _SINGLE = 2.0**-7, 2.0**-23
 
 
+@dataclass(frozen=True)
+class _Event:
+    name: str
+
+
 def _node(name: str, distance: float, given: float = 0.0, **more: Any) -> Node:
     facts = {"operation": "linear", "direction": "forward", "unit": _HALF, "is_product": True, "excused": ""} | more
     result = Result("output.0", distance, distance / 64, given, given / 64, 4096, False, 1.0, 4096, 4096.0)
-    event: Any = SimpleNamespace(name=name)
+    event: Any = _Event(name)
     return Node(event, facts["operation"], facts["direction"], facts["unit"], (result,), *_rest(facts))
 
 
@@ -63,7 +68,7 @@ def test_calls_that_nothing_can_be_said_of_are_counted_and_never_named() -> None
 
 def test_what_is_not_finite_on_one_side_alone_is_beyond_all() -> None:
     bad = Result("output.0", 0.0, 0.0, 0.0, 0.0, 16, True)
-    event: Any = SimpleNamespace(name="a")
+    event: Any = _Event("a")
     assert _first(Node(event, "exp", "forward", _SINGLE, (bad,), False)) == "a"
 
 

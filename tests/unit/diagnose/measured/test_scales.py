@@ -6,17 +6,17 @@ import math
 
 import numpy as np
 import pytest
-from rows_made import row_of
+from rows_made import apart, row_of
 
 from msprobe.diagnose.measured import scales
-from msprobe.diagnose.measured.deviation import Deviation, between
+from msprobe.diagnose.measured.deviation import Deviation
 
 _RANDOM = np.random.default_rng(0)
 
 
 def _apart(values: np.ndarray, error: float = 0.0) -> Deviation:
     moved = values + error * _RANDOM.standard_normal(values.shape)
-    return between(row_of(moved), row_of(values), values.size)
+    return apart(row_of(moved), row_of(values), values.size)
 
 
 def test_a_bias_gradient_that_cancels_is_measured_by_what_is_summed() -> None:
@@ -71,6 +71,6 @@ def test_where_elements_change_sides_a_share_of_the_gradient_goes_elsewhere() ->
 
 def test_angles_are_rounded_to_units_of_their_size() -> None:
     large, small = _apart(1e4 * _RANDOM.standard_normal(256)), _apart(0.1 * _RANDOM.standard_normal(256))
-    assert scales.units_of_rounding("sin", large, [large], True) > 1e3
-    assert scales.units_of_rounding("sin", small, [small], True) <= 1.0
-    assert scales.units_of_rounding("mul", large, [large], True) == 1.0
+    assert scales.units_of_rounding("sin", "forward", large, [large], True) > 1e3
+    assert scales.units_of_rounding("sin", "forward", small, [small], True) <= 1.0
+    assert scales.units_of_rounding("mul", "forward", large, [large], True) == 1.0

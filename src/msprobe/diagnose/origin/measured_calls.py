@@ -1,0 +1,81 @@
+"""What the rows of both dumps say of calls: which results their arguments explain, and the first that they do not.
+
+Statistics in the type of a tensor are lower bounds of how far it is apart, and in half types most of them are equal
+where the tensors are not. Where both dumps have rows, these decide of each call that both sides made
+(:mod:`msprobe.diagnose.measured`); what one side does otherwise is a fact, which no distance takes back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msprobe.diagnose.differences.records import Difference
+from msprobe.diagnose.measured.judge import Unexplained, judge_step
+from msprobe.diagnose.measured.nodes import Result
+from msprobe.diagnose.origin.ledger import Suspect
+from msprobe.diagnose.origin.results import blame_result
+from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.pairing.slots import answering_slots
+from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.steps.unwritten import reads_unwritten
+from msprobe.diagnose.tolerance.judge import Judged
+
+#: Findings that rest on a distance alone.
+_MEASURED = frozenset(("computation", "gradient", "recompute", "collective"))
+
+
+def look_at_rows(scene: Scene) -> None:
+    """Take back what the rows of a call explain, and name the first call that they do not."""
+    pairing = scene.pairing
+    if scene.comparer.crossing or scene.isolated or not scene.has_values:
+        return
+    is_alone = not isinstance(pairing.candidate.rank, int)
+    scene.by_rows = judgement = judge_step(pairing, is_alone, chosen=lambda event: _is_chosen(scene, event))
+    explained = judgement.explained
+
+    def weigh(suspect: Suspect) -> Suspect:
+        event = suspect.judged.event if suspect.judged is not None else None
+        if suspect.finding.kind not in _MEASURED or event not in explained:
+            return suspect
+        return replace(suspect, clear=False, decisive=False, matters=False)
+
+    scene.ledger.revise(weigh)
+    if judgement.first is not None:
+        _name(scene, judgement.first)
+
+
+def _is_chosen(scene: Scene, event: Event) -> bool:
+    """True if what a call gives hangs on a choice that rounding decides, or on memory that nobody wrote."""
+    judged = scene.judged.get(event)
+    if judged is None or judged.chosen or judged.behind:
+        return True
+    return reads_unwritten(event) or reads_unwritten(judged.partner)
+
+
+def _name(scene: Scene, found: Unexplained) -> None:
+    judged = scene.judged.get(found.node.event)
+    worst = max(found.node.results, key=lambda one: replace(found.node, results=(one,)).excess())
+    if judged is None or worst.is_bad:
+        return  # what is not finite is a fact, which stands already
+    scene.ledger.take_back(("result", judged.event))
+    blame_result(scene, _by_rows(judged, found, worst), matters=True)
+
+
+def _by_rows(judged: Judged, found: Unexplained, worst: Result) -> Judged:
+    """The pair, with the distances of its rows in place of those of its statistics. ``worst``: the result that is the
+    furthest beyond.
+    """
+    (_, _), (outputs, others) = answering_slots(judged.event, judged.partner, crossing=False)
+    leaf, other = dict(outputs).get(worst.slot), dict(others).get(worst.slot)
+    seen = next((one for one in judged.changed_outputs if one.slot == worst.slot), None)
+    first = seen or Difference(worst.slot, "value", leaf, other, worst.distance)
+    return replace(
+        judged,
+        status="guilty",
+        arrived=worst.given,
+        hidden=max(judged.hidden, worst.given),
+        left=worst.distance,
+        allowed=worst.distance / 2.0**found.beyond,
+        outputs=[first, *(one for one in judged.outputs if one is not seen)],
+        is_measured=True,
+    )
