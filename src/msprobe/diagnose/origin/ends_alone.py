@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
@@ -11,7 +11,7 @@ from msprobe.diagnose.differences.words import named, ratio_in_words
 from msprobe.diagnose.evidence import OneSide, Seen
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.steps.timeline import Event, Slot
+from msprobe.diagnose.steps.timeline import Event, Slot, Timeline
 from msprobe.diagnose.wording import Wording
 
 
@@ -24,6 +24,7 @@ def look_for_lone_ends(scene: Scene) -> None:
     pairing = scene.pairing
     here, there = _last_number(pairing.alone(), scene, 0), _last_number(pairing.missing(), scene, 1)
     if here is None or there is None:
+        _look_at_what_comes_back(scene)
         return
     differences = scene.comparer.between(_numbers(here), _numbers(there))
     difference = next((one for one in differences if one.what == "value" and not scene.is_rounding(one)), None)
@@ -37,6 +38,55 @@ def look_for_lone_ends(scene: Scene) -> None:
     facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
     finding = scene.finding(here, "structure", text, here.name, facts)
     scene.ledger.add(Suspect(finding, here.index, clear=True, matters=True))
+
+
+def _look_at_what_comes_back(scene: Scene) -> None:
+    """The same where a side recorded no last number: what the first gradient that both have comes back through are
+    then calls of each side alone.
+    """
+    pairing = scene.pairing
+    judged = next(
+        (found for one in pairing.candidate if one.direction == "backward" and (found := scene.judged.get(one))), None
+    )
+    if judged is None:
+        return
+    differences = (one for one in judged.inputs if one.what == "value" and not scene.is_rounding(one))
+    difference = next(differences, None)
+    ends = (pairing.candidate.forward_of(judged.event), pairing.reference.forward_of(judged.partner))
+    if difference is None or ends[0] is None or ends[1] is None:
+        return
+    mine, theirs = (
+        _behind(ends[0], pairing.candidate, pairing.partner),
+        _behind(ends[1], pairing.reference, pairing.back),
+    )
+    if not mine or not theirs:
+        return
+    text = Wording("the candidate calls {} where the reference calls {}", named(mine), named(theirs))
+    ratio = ratio_in_words(difference.left, difference.right)
+    text += (
+        Wording(": the gradient of {} is {}", ends[0].name, ratio)
+        if ratio
+        else Wording("; the gradient of {} differs{}", ends[0].name, scene.how(difference))
+    )
+    facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
+    finding = scene.finding(mine[-1], "structure", text, mine[-1].name, facts)
+    scene.ledger.add(Suspect(finding, mine[-1].index, clear=True, matters=True))
+
+
+def _behind(end: Event, timeline: Timeline, partners: Mapping[Event, Event]) -> list[Event]:
+    """The calls of one side alone behind a record of the forward pass that compute something; none if any behind it
+    has a partner.
+    """
+    found = [
+        one
+        for one in timeline
+        if one.direction == "forward"
+        and one.index > end.index
+        and one.is_call
+        and operation(one.stem) not in _IDLE
+        and any(is_floating(leaf) for _, leaf in one.outputs())
+    ]
+    return [] if any(one in partners for one in found) else found
 
 
 def _last_number(lone: Sequence[Event], scene: Scene, side: int) -> Event | None:
