@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import is_floating, numel
+from msprobe.diagnose.differences.records import Difference, is_floating, numel
 from msprobe.diagnose.differences.words import named, ratio_in_words
 from msprobe.diagnose.evidence import OneSide, Seen
 from msprobe.diagnose.origin.ledger import Suspect
@@ -19,7 +19,7 @@ def look_for_lone_ends(scene: Scene) -> None:
     """Suspect the calls that make the last number of the forward pass on both sides, where none of them has a partner
     and nothing before them differs: what takes their result is the backward pass, which cannot name them.
     """
-    if not scene.comparer.crossing or not scene.has_values or "forward" in scene.tainted:
+    if not scene.comparer.crossing or not scene.has_values:
         return
     pairing = scene.pairing
     here, there = _last_number(pairing.alone(), scene, 0), _last_number(pairing.missing(), scene, 1)
@@ -28,7 +28,7 @@ def look_for_lone_ends(scene: Scene) -> None:
         return
     differences = scene.comparer.between(_numbers(here), _numbers(there))
     difference = next((one for one in differences if one.what == "value" and not scene.is_rounding(one)), None)
-    if difference is None:
+    if difference is None or _follows(scene, difference):
         return
     mine = scene.chain(here, scene.makers, pairing.partner)
     theirs = scene.chain(there, scene.other_makers, pairing.back)
@@ -38,6 +38,14 @@ def look_for_lone_ends(scene: Scene) -> None:
     facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
     finding = scene.finding(here, "structure", text, here.name, facts)
     scene.ledger.add(Suspect(finding, here.index, clear=True, matters=True))
+
+
+def _follows(scene: Scene, difference: Difference) -> bool:
+    """True if what differs before the end of the forward pass may explain it."""
+    if "forward" not in scene.tainted:
+        return False
+    forward = (one for one in scene.judged.values() if one.event.direction == "forward")
+    return not scene.towers(difference, max((max(one.arrived, one.left) for one in forward), default=0.0))
 
 
 def _look_at_what_comes_back(scene: Scene) -> None:
@@ -53,11 +61,11 @@ def _look_at_what_comes_back(scene: Scene) -> None:
     differences = (one for one in judged.inputs if one.what == "value" and not scene.is_rounding(one))
     difference = next(differences, None)
     ends = (pairing.candidate.forward_of(judged.event), pairing.reference.forward_of(judged.partner))
-    if difference is None or ends[0] is None or ends[1] is None:
+    if difference is None or ends[0] is None or ends[1] is None or _follows(scene, difference):
         return
     mine, theirs = (
-        _behind(ends[0], pairing.candidate, pairing.partner),
-        _behind(ends[1], pairing.reference, pairing.back),
+        _between(ends[0], judged.event, pairing.candidate, pairing.partner),
+        _between(ends[1], judged.partner, pairing.reference, pairing.back),
     )
     if not mine or not theirs:
         return
@@ -73,15 +81,15 @@ def _look_at_what_comes_back(scene: Scene) -> None:
     scene.ledger.add(Suspect(finding, mine[-1].index, clear=True, matters=True))
 
 
-def _behind(end: Event, timeline: Timeline, partners: Mapping[Event, Event]) -> list[Event]:
-    """The calls of one side alone behind a record of the forward pass that compute something; none if any behind it
-    has a partner.
+def _between(end: Event, comes_back: Event, timeline: Timeline, partners: Mapping[Event, Event]) -> list[Event]:
+    """The calls of one side alone that compute something behind a record of the forward pass, before its gradient comes
+    back; none if any of them has a partner.
     """
     found = [
         one
         for one in timeline
         if one.direction == "forward"
-        and one.index > end.index
+        and end.index < one.index < comes_back.index
         and one.is_call
         and operation(one.stem) not in _IDLE
         and any(is_floating(leaf) for _, leaf in one.outputs())
