@@ -203,7 +203,11 @@ def test_lightning_in_lockstep_agrees_with_itself_and_names_every_bug_in_one_run
 
 
 @pytest.mark.parametrize(
-    ("way", "activation", "product"), [("llama", "gelu", 23), ("recomputed", "silu", 0), ("autocast", "silu", 0)]
+    ("way", "activation", "product"),
+    [
+        ("llama", "gelu", 23),
+        *(pytest.param(way, "silu", 0, marks=pytest.mark.slow) for way in ("plain", "recomputed", "autocast")),
+    ],
 )
 def test_the_trainer_in_lockstep_agrees_with_itself_and_names_every_bug_in_one_run(
     tmp_path: Path, way: str, activation: str, product: int
