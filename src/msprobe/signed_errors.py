@@ -33,7 +33,7 @@ _TILES = 8
 # So much of a scale an element may be off, however little an ordinary kernel is.
 _LEAST_MOVED = 0.15
 # Numbers that are cut off: so far from the middle between two neighbours, so many of all at least, of all at most so
-# many on the other side; of so many it is asked whether they are different ones.
+# many on the other side; about so many are looked at.
 _BETWEEN = 0.02
 _LEAST_FAR = 0.1
 _MOST_OTHERS = 0.01
@@ -177,14 +177,17 @@ def _rounded_one_way(result: Result) -> dict[str, Any]:
     """A warning for numbers that are cut off, or always rounded up, in place of rounded to the nearest one: half of
     them are the other neighbour then, all on the same side, and none is further off.
     """
-    there = result.reference != 0
-    reference, errors = result.reference[there], result.errors[there] / result.units[there]
+    # Of a large result some elements say it, here and there.
+    every = math.prod(result.reference.shape) // _LOOKED_AT | 1
+    reference, errors, units = (one.reshape(-1)[::every] for one in (result.reference, result.errors, result.units))
+    there = reference != 0
+    reference, errors = reference[there], errors[there] / units[there]
     sizes, signs = abs(errors), (reference > 0) * 2.0 - 1.0
     far = sizes > 0.5 + _BETWEEN
     count, every = int(far.sum()), math.prod(reference.shape)
     if count < LEAST_ELEMENTS or count < _LEAST_FAR * every or int((sizes > 1 + _BETWEEN).sum()) > _MOST_OTHERS * every:
         return {}
-    if len(set(reference[far][:_LOOKED_AT].tolist())) < LEAST_ELEMENTS:
+    if len(set(reference[far].tolist())) < LEAST_ELEMENTS:
         return {}  # what is equal is rounded alike
     ways = {
         "toward zero": errors * signs < 0,
