@@ -57,7 +57,7 @@ def consistent_check(
     folder = check_output_folder(output)
     missing: list[NotRead] = []
     if not is_folder_pair(training, inference, ("-tp", "-gp")):
-        return _told([_compare(training, inference, folder, known, file_format, "", missing)], missing, folder)
+        return _checked([_compare(training, inference, folder, known, file_format, "", missing)], missing, folder)
     written: list[Path] = []
     first: MsprobeError | None = None
     pairs, lone = pair_ranks(Path(training), Path(inference), strict=False)
@@ -75,10 +75,10 @@ def consistent_check(
             first = first or problem
     if first is not None and not written:
         raise first
-    return _told(written, missing, folder)
+    return _checked(written, missing, folder)
 
 
-def _told(written: list[Path], missing: list[NotRead], folder: Path) -> Checked:
+def _checked(written: list[Path], missing: list[NotRead], folder: Path) -> Checked:
     covered = Coverage({"ranks": len(written)}, tuple(missing))
     if missing:
         path = write(covered, folder / f"coverage_{time.strftime('%Y%m%d%H%M%S')}.json")

@@ -1,4 +1,4 @@
-"""Steps that threads tell of as skipped, lost or never taken: an alert where something is lost, none where it is meant.
+"""Steps that threads call skipped, lost or never taken: an alert where something is lost, none where it is meant.
 A comment names the project and the subject."""
 
 from __future__ import annotations
