@@ -85,7 +85,8 @@ def choose(count: int, number: int, only: Sequence[str]) -> tuple[list[Any], dic
             if found is None:
                 break
             words.append(dict(found))
-        if len(words) == count and _texts(chosen, settings, words) is not None:
+        texts = _texts(chosen, settings, words) if len(words) == count else None
+        if texts is not None and (count == 1 or first.world > 1 or all(_begins(one, settings) for one in texts)):
             return chosen, settings, words
     raise RuntimeError("no patterns fit together")
 
@@ -115,6 +116,20 @@ def _texts(chosen: Sequence[Any], settings: dict[str, Any], words: Sequence[dict
     except (ValueError, SyntaxError):
         return None
     return candidate, reference
+
+
+def _begins(text: str, settings: dict[str, Any]) -> bool:
+    """True if the training of a program can be made: one bug may ask for a parameter that another one has renamed."""
+    from bugs.record import loaded
+
+    with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
+        (Path(folder) / "program.py").write_text(text)
+        try:
+            with loaded(Path(folder) / "program.py") as program:
+                program.Training(program.Settings(**settings))
+        except Exception:
+            return False
+    return True
 
 
 def _has_other_parameters(pattern: Any) -> bool:

@@ -21,6 +21,7 @@ NETWORKS_OF = ROOT / "tests/framework_pairs"
 sys.path.insert(0, str(NETWORKS_OF))
 
 from common import MISTAKES, NETWORKS, is_named  # noqa: E402
+from relatives import HEALTHY, RELATIVES  # noqa: E402
 
 from msprobe.diagnose.runs import compare_runs  # noqa: E402
 
@@ -38,35 +39,37 @@ def main() -> int:
 
 
 def _measured(folder: Path, chosen: argparse.Namespace) -> int:
-    for side, python, script in (
-        ("mindspore", chosen.mindspore, "networks_mindspore.py"),
-        ("pytorch", sys.executable, "networks_pytorch.py"),
-    ):
-        if not (folder / side).exists():
-            subprocess.run(
-                [python, NETWORKS_OF / script, folder / side, "--level", chosen.level],
-                check=True,
-                stdout=subprocess.DEVNULL,
-            )
-    wrong = []
-    for name in NETWORKS:
-        verdict = compare_runs(folder / "mindspore" / name, folder / "pytorch" / name)
-        if verdict.status != "agree":
-            wrong.append(f"{name}: {verdict.status}: {_first(verdict)}")
-        if chosen.verbose:
-            print(f"{name:24} {verdict.status:10} {_first(verdict)}", flush=True)
-    missed = []
-    for name, mistake, words in MISTAKES:
-        verdict = compare_runs(folder / "mindspore" / f"{name}+{mistake}", folder / "pytorch" / name)
-        if not is_named(verdict, words):
-            missed.append(f"{name}+{mistake}: {verdict.status}: {_first(verdict)}")
-        if chosen.verbose:
-            print(f"{name + '+' + mistake:24} {verdict.status:10} {_first(verdict)}", flush=True)
-    print(f"healthy pairs called different: {len(wrong)} of {len(NETWORKS)}")
-    print(f"mistakes named first: {len(MISTAKES) - len(missed)} of {len(MISTAKES)}")
+    wrong, missed = [], []
+    for scripts, networks, mistakes in (("networks", NETWORKS, MISTAKES), ("relatives", HEALTHY, RELATIVES)):
+        place = folder / scripts
+        _record(place, scripts, chosen)
+        for name in networks:
+            verdict = compare_runs(place / "mindspore" / name, place / "pytorch" / name)
+            if verdict.status != "agree":
+                wrong.append(f"{name}: {verdict.status}: {_first(verdict)}")
+            if chosen.verbose:
+                print(f"{name:24} {verdict.status:10} {_first(verdict)}", flush=True)
+        for name, mistake, words in mistakes:
+            verdict = compare_runs(place / "mindspore" / f"{name}+{mistake}", place / "pytorch" / name)
+            if not is_named(verdict, words):
+                missed.append(f"{name}+{mistake}: {verdict.status}: {_first(verdict)}")
+            if chosen.verbose:
+                print(f"{name + '+' + mistake:24} {verdict.status:10} {_first(verdict)}", flush=True)
+    print(f"healthy pairs called different: {len(wrong)} of {len(NETWORKS) + len(HEALTHY)}")
+    print(f"mistakes named first: {len(MISTAKES) + len(RELATIVES) - len(missed)} of {len(MISTAKES) + len(RELATIVES)}")
     for line in (*wrong, *missed):
         print(f"  {line}")
     return int(bool(wrong or missed))
+
+
+def _record(folder: Path, scripts: str, chosen: argparse.Namespace) -> None:
+    for side, python in (("mindspore", chosen.mindspore), ("pytorch", sys.executable)):
+        if not (folder / side).exists():
+            subprocess.run(
+                [python, NETWORKS_OF / f"{scripts}_{side}.py", folder / side, "--level", chosen.level],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
 
 
 def _first(verdict: Any) -> str:

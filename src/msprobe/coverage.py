@@ -65,6 +65,11 @@ class Coverage:
         }
 
 
+def of_json(content: Mapping[str, Any]) -> Coverage:
+    """What :meth:`Coverage.as_json` was made of."""
+    return Coverage(content["read"], tuple(NotRead(one["what"], one["why"]) for one in content["not_read"]))
+
+
 def together(parts: Iterable[Coverage]) -> Coverage:
     """Several coverages as one: counts are added up, and what was not read is named once."""
     read: dict[str, int] = {}

@@ -32,6 +32,14 @@ _LEAST_OF_PAIRS = 1024
 _TILES = 8
 # So much of a scale an element may be off, however little an ordinary kernel is.
 _LEAST_MOVED = 0.15
+# Numbers that are cut off: so far from the middle between two neighbours, so many of all at least, of all at most so
+# many on the other side; about so many are looked at.
+_BETWEEN = 0.02
+_LEAST_FAR = 0.1
+_MOST_OTHERS = 0.01
+_LOOKED_AT = 4096
+# A warning, and no error.
+_WARNS = 0.5
 # Of fewer indices of a dimension nothing is learnt of what their elements have in common.
 _LEAST_SHARED = 4
 
@@ -157,10 +165,44 @@ def judge_signed(result: Result) -> SignedErrors:
             break
     if parts.strength <= 1:
         parts.judge_signs()
+    if not found.strength and not parts.strength:
+        return found._replace(**_rounded_one_way(result))
     # What is off everywhere is said of the whole, unless a part is so much further off that it is an error.
     if parts.strength > (1 if found.strength else 0):
         return found._replace(status=_status(parts.strength), message=parts.message, strength=parts.strength)
     return found
+
+
+def _rounded_one_way(result: Result) -> dict[str, Any]:
+    """A warning for numbers that are cut off, or always rounded up, in place of rounded to the nearest one: half of
+    them are the other neighbour then, all on the same side, and none is further off.
+    """
+    # Of a large result some elements say it, here and there.
+    every = math.prod(result.reference.shape) // _LOOKED_AT | 1
+    reference, errors, units = (one.reshape(-1)[::every] for one in (result.reference, result.errors, result.units))
+    there = reference != 0
+    reference, errors = reference[there], errors[there] / units[there]
+    sizes, signs = abs(errors), (reference > 0) * 2.0 - 1.0
+    far = sizes > 0.5 + _BETWEEN
+    count, every = int(far.sum()), math.prod(reference.shape)
+    if count < LEAST_ELEMENTS or count < _LEAST_FAR * every or int((sizes > 1 + _BETWEEN).sum()) > _MOST_OTHERS * every:
+        return {}
+    if len(set(reference[far].tolist())) < LEAST_ELEMENTS:
+        return {}  # what is equal is rounded alike
+    ways = {
+        "toward zero": errors * signs < 0,
+        "away from zero": errors * signs > 0,
+        "down": errors < 0,
+        "up": errors > 0,
+    }
+    for way, there in ways.items():
+        # A factor that is rounded itself moves all one way, too, but leaves some on the other side.
+        if int(((sizes > _BETWEEN) * ~there).sum()) <= _MOST_OTHERS * every:
+            message = (
+                f"{percent(count / every)} of the elements are not the nearest number: all of these are rounded {way}"
+            )
+            return {"status": "Warning", "message": f"{message}, which adds up over a training.", "strength": _WARNS}
+    return {}
 
 
 def _status(strength: float) -> str:

@@ -19,6 +19,8 @@ sys.path[:0] = [str(TESTS / "twins"), str(TESTS / "framework_pairs")]
 
 from common import MISTAKES, NETWORKS, is_named  # noqa: E402
 from record_twins import interpreters  # noqa: E402
+from relatives import HEALTHY as RELATED  # noqa: E402
+from relatives import RELATIVES  # noqa: E402
 
 from msprobe.diagnose.runs import compare_runs  # noqa: E402
 
@@ -38,6 +40,35 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
         script = TESTS / "framework_pairs" / f"networks_{side}.py"
         subprocess.run([python, script, folder / side, *wanted[side]], check=True, capture_output=True)
     return folder
+
+
+@pytest.fixture(scope="module")
+def relatives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = interpreters()
+    if found is None:
+        pytest.skip("PyTorch is not installed here, nor in .venv; set PYTORCH_PYTHON to a Python that has it")
+    folder = tmp_path_factory.mktemp("relatives")
+    for side, python in found.items():
+        script = TESTS / "framework_pairs" / f"relatives_{side}.py"
+        subprocess.run([python, script, folder / side], check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", RELATED)
+def test_what_pages_on_both_frameworks_warn_of_agrees_where_it_is_written_rightly(relatives: Path, name: str) -> None:
+    pair = relatives / "mindspore" / name, relatives / "pytorch" / name
+    for candidate, reference in (pair, pair[::-1]):
+        assert compare_runs(candidate, reference).status == "agree"
+
+
+@pytest.mark.parametrize(("name", "wrong", "words"), RELATIVES)
+def test_what_pages_on_both_frameworks_warn_of_is_named_first(
+    relatives: Path, name: str, wrong: str, words: tuple[str, ...]
+) -> None:
+    pair = relatives / "mindspore" / f"{name}+{wrong}", relatives / "pytorch" / name
+    for candidate, reference in (pair, pair[::-1]):
+        verdict = compare_runs(candidate, reference)
+        assert is_named(verdict, words), [one.message for one in verdict.findings]
 
 
 @pytest.mark.parametrize("name", HEALTHY)

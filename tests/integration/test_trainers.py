@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -171,26 +172,49 @@ def test_accelerate(tmp_path: Path, ranks: int) -> None:
     )
 
 
-def test_lightning_in_lockstep_agrees_with_itself_and_names_every_bug_in_one_run(tmp_path: Path) -> None:
+def in_lockstep(folder: Path, script: str, ways: Sequence[str], bugs: Sequence[str]) -> list[str]:
+    """Record a training, run it against itself, which must agree, and with bugs; what is named then."""
     config = {"task": "tensor", "level": "mix", "optimizer": True, "dump_path": "reference", "step": [0, 1]}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(config))
 
     def msprobe(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "msprobe", *words]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=290)
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=290)
 
-    script = str(HERE / "trainers_lockstep.py")
-    assert msprobe("run", "--config", "config.json", "--", script).returncode == 0
-    healthy = msprobe("lockstep", "reference", "-o", "healthy", "--", script)
-    wrong = msprobe("lockstep", "reference", "-o", "wrong", "--", script, "elu", "scale", "lr")
-
+    training = (str(HERE / script), *ways)
+    recorded = msprobe("run", "--config", "config.json", "--", *training)
+    assert recorded.returncode == 0, recorded.stderr
+    healthy = msprobe("lockstep", "reference", "-o", "healthy", "--", *training)
+    wrong = msprobe("lockstep", "reference", "-o", "wrong", "--", *training, *bugs)
     assert healthy.returncode == 0, healthy.stdout + healthy.stderr
     assert "AGREE: nothing that was recorded differs" in healthy.stdout
     assert wrong.returncode == 1, wrong.stdout + wrong.stderr
-    found = json.loads((tmp_path / "wrong" / "verdict.json").read_text())["findings"]
-    assert [one["entry"] for one in found if not one["harmless"]] == [
+    found = json.loads((folder / "wrong" / "verdict.json").read_text())["findings"]
+    return [one["entry"] for one in found if not one["harmless"]]
+
+
+def test_lightning_in_lockstep_agrees_with_itself_and_names_every_bug_in_one_run(tmp_path: Path) -> None:
+    assert in_lockstep(tmp_path, "trainers_lockstep.py", (), ("elu", "scale", "lr")) == [
         "Functional.elu.0.forward",
         "Tensor.__mul__.0.forward",
         "Optimizer.SGD.0.forward",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("way", "activation", "product"),
+    [
+        ("llama", "gelu", 23),
+        *(pytest.param(way, "silu", 0, marks=pytest.mark.slow) for way in ("plain", "recomputed", "autocast")),
+    ],
+)
+def test_the_trainer_in_lockstep_agrees_with_itself_and_names_every_bug_in_one_run(
+    tmp_path: Path, way: str, activation: str, product: int
+) -> None:
+    assert in_lockstep(tmp_path, "trainers_huggingface_lockstep.py", (way,), ("act", "loss", "lr")) == [
+        f"Functional.{activation}.0.forward",
+        f"Functional.{activation}.1.forward",
+        f"Tensor.__mul__.{product}.forward",
+        "Optimizer.AdamW.0.forward",
     ]

@@ -167,3 +167,30 @@ def test_a_pool_of_nothing_says_nothing() -> None:
     pool = Pool()
     pool.add(0.5, float("inf"))
     assert (pool.count, pool.status(2.0**-7)) == (0, "pass")
+
+
+WAYS = {
+    "toward zero": np.trunc,
+    "down": np.floor,
+    "up": np.ceil,
+    "away from zero": lambda x: np.sign(x) * np.ceil(abs(x)),
+}
+
+
+@pytest.mark.parametrize("way", [*WAYS, "to nearest", "a factor of half a unit", "equal numbers"])
+def test_numbers_that_are_all_rounded_one_way_are_a_warning(way: str) -> None:
+    """Numbers between 1 and 2 in units of 1/128, of both signs."""
+    drawn = np.random.default_rng(0)
+    reference = drawn.uniform(128, 256, (40, 30)) * drawn.choice([-1, 1], (40, 30))
+    if way == "equal numbers":
+        reference = np.full((40, 30), 131.7)
+    steps = WAYS.get(way, np.trunc if way == "equal numbers" else np.rint)
+    given = reference * (1 - 0.5 / 192) if way.startswith("a factor") else reference
+    errors, units = steps(given) - reference, np.ones_like(reference)
+    found = judge_signed(Result(reference, errors, units, units, 2.0**-7))
+    if way in WAYS:
+        assert found.status == "Warning"
+        assert found.strength < 1
+        assert way in found.message
+    else:
+        assert "are rounded" not in found.message

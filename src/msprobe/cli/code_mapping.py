@@ -13,7 +13,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "For .npy files the result is code_mapping_{time}.csv in the output folder; statistic.csv files are extended "
         "in place by the columns Code Stack and Scope Name. Exit status: 0 done; 1 a path cannot be used or the IR "
-        "names no graph nodes, and nothing was written then."
+        "names no graph nodes, and nothing was written then; 2 done, and kernels are not in the IR or a text of "
+        "it is cut off."
     )
     parser.add_argument(
         "--ir",
@@ -49,4 +50,6 @@ def execute(args: argparse.Namespace) -> int:
     )
     parts += [f"{count} {words}" for count, words in counts if count]
     say("; ".join(parts))
-    return 0
+    if not result.coverage.is_complete:
+        say(result.coverage.sentence("mapped"))
+    return result.coverage.status(found=False)

@@ -1,6 +1,6 @@
 """``msprobe collect FOLDER FOLDER ... -o DIR``: the ranks of several machines as one dump, without copying any.
 
-Exit status: 0 done; 1 bad input.
+Exit status: 0 done; 1 bad input, or a rank is in two folders; 2 done, and ranks are missing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from msprobe.foreign.console import say
 
 _EPILOG = """\
 For dumps that were written to local disks: each FOLDER has the ranks of one machine. DIR becomes a dump of symbolic
-links to all of them, which every command takes. Folders that were copied to one place need no such links if ranks do
+links to all of them, which every command takes. Exit status 2 if ranks are missing that other steps have, or below the
+largest. Folders that were copied to one place need no such links if ranks do
 not overlap: copy them into one folder (rsync -a node1/dump/ node2/dump/ all/).
 """
 #: Answer to bad input.
@@ -30,13 +31,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Make the links, and say what is there and what is missing."""
+    from msprobe.coverage import Coverage, NotRead
     from msprobe.diagnose.places import ranks_in_words
     from msprobe.report.letters import printable
     from msprobe.store.collecting import collect
 
     done = collect(args.folders, args.output_path)
     say(f"{printable(str(done.folder))}: ranks {printable(ranks_in_words(done.ranks))} of {len(done.steps)} steps")
+    missing = []
     for step, ranks in done.missing.items():
         where = "" if step is None else f"step {step}: "
-        say(f"  {where}rank {ranks_in_words(ranks)} missing: not recorded, or its folder was not given")
-    return 0
+        missing.append(NotRead(f"{where}rank {ranks_in_words(ranks)}", "not recorded, or its folder was not given"))
+    covered = Coverage({"parts": done.parts, "steps": len(done.steps)}, tuple(missing))
+    if missing:
+        say(printable(covered.sentence("collected")))
+    return covered.status(found=False)

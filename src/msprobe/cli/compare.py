@@ -209,8 +209,9 @@ def _by_paths(args: argparse.Namespace, sheet: str) -> int:
         from msprobe.report.first_difference import find_first_difference
 
         with progress() as tell:
-            find_first_difference(args.target_path, args.golden_path, args.output_path or DEFAULT_OUTPUT, tell)
-        return 0
+            output = args.output_path or DEFAULT_OUTPUT
+            found = find_first_difference(args.target_path, args.golden_path, output, tell)
+        return found.coverage.status(found=False)
     request = _request(
         args,
         form="26.2",
@@ -231,8 +232,9 @@ def _consistent(args: argparse.Namespace, sheet: str) -> int:
     if not args.consistent_check:
         raise UsageError("--backend belongs to --consistent_check.")
     output = args.output_path or DEFAULT_OUTPUT
-    consistent_check(args.target_path, args.golden_path, output, args.backend, sheet)
-    return 0
+    return consistent_check(args.target_path, args.golden_path, output, args.backend, sheet).coverage.status(
+        found=False
+    )
 
 
 def _request(args: argparse.Namespace, **more: Any) -> Request:

@@ -117,6 +117,7 @@ def write_and_run(
     from msprobe.precheck.executors import script_words
     from msprobe.precheck.requests import Requests
     from msprobe.precheck.script import ScriptRequest, write_script
+    from msprobe.report.phrases import clean
 
     assert isinstance(requests, Requests)
     if args.minimize and requests.framework == "mindspore":
@@ -139,10 +140,13 @@ def write_and_run(
         reference=_reference(args.reference),
         control=control.device,
     )
-    path = write_script(requests, request)
+    written = write_script(requests, request)
     if not requests.has_values:
         say("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
-    return run_script(path, args.minimize, hint, requests.framework != "mindspore")
+    if not written.coverage.is_complete:
+        say(clean(written.coverage.sentence("reproduced")))
+    status = run_script(written.path, args.minimize, hint, requests.framework != "mindspore")
+    return status or written.coverage.status(found=False)
 
 
 def _demand_plain(device: ScriptWords, args: argparse.Namespace) -> None:

@@ -13,9 +13,11 @@ from typing import Any, TextIO
 from msprobe import log
 from msprobe.cli.output_folder import usable_output
 from msprobe.cli.parser import Parser
+from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.console import say
 from msprobe.paths import make_folder, write_atomically
+from msprobe.report.letters import printable
 from msprobe.store.kernel_files.convert import FileType
 
 _PROMPT = "Parse >>> "
@@ -54,7 +56,7 @@ def convert(
         log.info(f"{told}.")
     if not files:
         raise PathError(f'folder "{path}" holds no file of a kernel.')
-    failed: list[Path] = []
+    failed: dict[Path, str] = {}
     count = 0
     for file in files:
         where = folder if place is None else place(file)
@@ -65,7 +67,7 @@ def convert(
             written, remarks = convert_file(file, where, target, file_type, shape)
         except MsprobeError as problem:
             log.error(problem.message)
-            failed.append(file)
+            failed[file] = problem.message
             continue
         count += len(written)
         for remark in remarks:
@@ -74,6 +76,9 @@ def convert(
         listed = "".join(f"{file}\n" for file in failed).encode("utf-8", "backslashreplace")
         write_atomically(make_folder(folder) / FAILED_FILE, listed)
     log.info(f"{count} files of {len(files) - len(failed)} dump files are in {folder}; {len(failed)} failed.")
+    if failed:
+        missing = tuple(NotRead(file.name, why) for file, why in failed.items())
+        say(printable(Coverage({"files": len(files) - len(failed)}, missing).sentence("converted")))
     return not failed
 
 

@@ -14,6 +14,7 @@ from msprobe.foreign.console import say
 from msprobe.paths import check_output_file
 
 if TYPE_CHECKING:
+    from msprobe.coverage import Coverage
     from msprobe.view.source import Source
 
 _HERE = "127.0.0.1"
@@ -28,7 +29,8 @@ _EPILOG = """\
 PATH: a dump (its root, or the folder of a step or rank); two dumps, the candidate first, which are compared as by
 `msprobe compare`; a folder with our verdict.json or check.json; or graph files (.vis, .vis.db), ours or of
 mindstudio-probe. The page is served on this machine alone, to those who have the address that is printed; Ctrl-C ends
-it. Inputs are only read; pairs made by hand go to a file of their own in the folder of --matches.
+it. Inputs are only read; pairs made by hand go to a file of their own in the folder of --matches. Exit status 2 with
+--html if a part of the input was not read, which is said.
 """
 
 
@@ -110,14 +112,27 @@ def _problems_of_output(path: str) -> list[str]:
 
 def _write(source: Source, file: Path) -> int:
     from msprobe.paths import write_atomically
+    from msprobe.report.phrases import clean
     from msprobe.view.single_file import single_file
 
     size = write_atomically(file, single_file(source), fsync=False)
     say(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
-    return 0
+    covered = _coverage(source)
+    if not covered.is_complete:
+        say(clean(covered.sentence("shown")))
+    return covered.status(found=False)
+
+
+def _coverage(source: Source) -> Coverage:
+    """What the comparison or the check behind the page has read; of graph files that is not known."""
+    from msprobe.coverage import Coverage, of_json
+
+    verdict = source.overview().get("verdict") or {}
+    return of_json(verdict["coverage"]) if "coverage" in verdict else Coverage()
 
 
 def _show(source: Source, args: argparse.Namespace, port: int) -> int:
+    from msprobe.report.phrases import clean
     from msprobe.view.server import new_token
     from msprobe.view.serving import address_of, is_local, listen, open_browser, serve
 
@@ -133,6 +148,9 @@ def _show(source: Source, args: argparse.Namespace, port: int) -> int:
                     "whoever has the address sees the dump.",
                     file=sys.stderr,
                 )
+            covered = _coverage(source)
+            if not covered.is_complete:
+                say(clean(covered.sentence("shown")), file=sys.stderr)
             say(address, flush=True)
             say("Ctrl-C ends it.", file=sys.stderr, flush=True)
             if not args.no_browser:

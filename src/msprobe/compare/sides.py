@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from msprobe import log
 from msprobe.compare.problems import DamagedDataError, FileAndFolderError, InvalidPathError
+from msprobe.coverage import NotRead
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath
 from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, Kind, journals
@@ -112,6 +113,15 @@ def pair_ranks(candidate: Path, reference: Path, strict: bool) -> tuple[list[Ran
     if not common:
         raise InvalidPathError(f'"{candidate}" and "{reference}" have no rank in common.')
     return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in common], lone
+
+
+def cut_short(*parts: DumpPart) -> tuple[NotRead, ...]:
+    """What of parts that were not finished cannot be compared."""
+    return tuple(
+        NotRead(f'what came behind the end of "{part.path}"', "it was not recorded")
+        for part in parts
+        if not part.complete
+    )
 
 
 def _ranks(folder: Path, strict: bool) -> dict[int, Path]:

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from msprobe.coverage import Coverage, NotRead
 from msprobe.monitor.csv_files import Table
 from msprobe.monitor.files import RunFolder, find_runs
 from msprobe.monitor.sketch import FILE_NAME, Sketch, unread_bytes
@@ -55,7 +58,13 @@ def _of_neither(first: StrPath, second: StrPath) -> Iterator[str]:
         runs = find_runs(path)
         if len(runs) == 1 and Path(path).resolve() == Path(runs[0].path).resolve():
             return  # whoever gives the folder of one run means that
-    runs = [*find_runs(first), *find_runs(second)]
+    lacking = ranks_lacking([*find_runs(first), *find_runs(second)])
+    if lacking:
+        yield f"{_ranks_in_words(lacking)}: in neither folder, though the program had it"
+
+
+def ranks_lacking(runs: Sequence[RunFolder]) -> list[int]:
+    """Ranks that the programs of these runs had, that were to be measured, and of which none is."""
     there = {run.rank for run in runs}
     asked: set[int] = set()
     for run in runs:
@@ -67,11 +76,39 @@ def _of_neither(first: StrPath, second: StrPath) -> Iterator[str]:
                 if isinstance(chosen, list) and chosen
                 else set(range(world))
             )
-    lacking = sorted(asked - there)
-    if lacking:
-        more = f" and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else ""
-        named = ", ".join(map(str, lacking[:_MOST_NAMED]))
-        yield f"rank{'s' if len(lacking) > 1 else ''} {named}{more}: in neither folder, though the program had it"
+    return sorted(asked - there)
+
+
+def _ranks_in_words(ranks: Sequence[int]) -> str:
+    more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MOST_NAMED]))}{more}"
+
+
+def coverage_of_tables(folder: StrPath, runs: Sequence[RunFolder], tables: Sequence[tuple[int, Table]]) -> Coverage:
+    """What a conversion of all ``runs`` in a folder has read, by rank and table: and what it has not, as ranks that the
+    program had, damaged lines, quantities and steps of other ranks.
+    """
+    missing = []
+    if not (len(runs) == 1 and Path(folder).resolve() == Path(runs[0].path).resolve()):
+        lacking = ranks_lacking(runs)
+        if lacking:
+            missing.append(NotRead(_ranks_in_words(lacking), "not there, though the program had it"))
+    of_quantity: dict[str, dict[int, set[int]]] = {}
+    for rank, table in tables:
+        of_quantity.setdefault(table.quantity, {})[rank] = set(np.unique(table.steps).tolist())
+        if table.damaged:
+            missing.append(NotRead(f"rank {rank}: {table.damaged} lines of {table.quantity}", "damaged"))
+    everyone = {run.rank for run in runs}
+    for quantity, steps in of_quantity.items():
+        every = set().union(*steps.values())
+        for rank in sorted(everyone):
+            if rank not in steps:
+                missing.append(NotRead(f"rank {rank}: {quantity}", "other ranks have it"))
+            elif every - steps[rank]:
+                gone = sorted(every - steps[rank])
+                missing.append(NotRead(f"rank {rank}: steps {_spans(gone)} of {quantity}", "other ranks have them"))
+    rows = sum(len(table) for _, table in tables)
+    return Coverage({"ranks": len(everyone), "tables": len(tables), "rows": rows}, tuple(missing))
 
 
 def missing_parts(

@@ -24,6 +24,7 @@ from msprobe.monitor.apart import (
     place_in,
     typical_distance,
 )
+from msprobe.monitor.loss_scale import without_loss_scale
 from msprobe.monitor.relations import ByGradients, first_relation, rounding_of_first_step
 from msprobe.monitor.series import place_of
 from msprobe.monitor.sketch import Sketch
@@ -102,6 +103,7 @@ def first_bad_step(
     pairs = [
         (known[sketch.step], sketch) for sketch in sorted(second, key=lambda one: one.step) if sketch.step in known
     ]
+    pairs = without_loss_scale(pairs)
     rounding = max(rounding, rounding_of_first_step(pairs))
     facts = _first_facts(pairs)
     distances = [distances_of(ours, theirs, steps_of_numbers or {}) for ours, theirs in pairs]

@@ -31,6 +31,11 @@ _PER_ROOT = 4.0
 _TIMES = 6.0
 _LOOKED_BACK = 24
 _FIRST_STEPS = 5
+# Healthy pairs under autocast, with samples in another order, were 8 standard errors apart at most, decay of norms 70
+# at least; less than a hundredth of a step says nothing.
+_STEADY = 8
+_STEADY_ERRORS = 25.0
+_LEAST_STEADY = 1e-2
 _LEAST_TENSORS = 3
 _SHARE_OF_TENSORS = 0.3
 
@@ -48,7 +53,12 @@ class Relation:
 
 def weight_relations(pairs: Pairs, rounding: float = 0.0) -> list[Relation]:
     """The earliest of each kind. ``rounding``: of a half type in which gradients were computed."""
-    return [*_unequal_start(pairs), *_written_between_steps(pairs), *_unequal_changes(pairs, rounding)]
+    return [
+        *_unequal_start(pairs),
+        *_written_between_steps(pairs),
+        *_unequal_changes(pairs, rounding),
+        *_steady_changes(pairs),
+    ]
 
 
 def numbers_of(sketch: Sketch, quantity: str) -> _Numbers:
@@ -141,6 +151,41 @@ def _unequal_changes(pairs: Pairs, rounding: float) -> list[Relation]:
                 for apart, name, limit in sorted(found, reverse=True)
             ]
     return []
+
+
+def _steady_changes(pairs: Pairs) -> list[Relation]:
+    """What a step does to the norm of a tensor is more, or less, by nearly the same in each of the first steps: a decay
+    that one run alone has. Rounding, and whole steps that an adaptive optimizer makes of it, vary from step to step.
+    """
+    if len(pairs) < _STEADY or pairs[0][0].step != 0:
+        return []
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    for ours, theirs in pairs[:_STEADY]:
+        first, second = _changes(ours), _changes(theirs)
+        for name, (change, size) in first.items():
+            if name in second:
+                rows.setdefault(name, []).append((float(change[0]), float(second[name][0][0]), size))
+    found: list[tuple[float, str, float, float]] = []
+    for name, numbers in rows.items():
+        ours_of, theirs_of, sizes = np.array(numbers).T
+        apart = theirs_of - ours_of
+        if len(apart) < _STEADY or abs(np.sign(apart).sum()) < _STEADY or not sizes.min() > 0:
+            continue
+        mean, least = float(apart.mean()), _FLOAT32 * float(sizes.max())
+        step = float(np.median(np.maximum(np.abs(ours_of), np.abs(theirs_of))))
+        if not abs(mean) > max(_LEAST_STEADY * step, _EQUAL * float(sizes.max())):
+            continue
+        certainty = abs(mean) / (max(float(apart.std(ddof=1)), least) / _STEADY**0.5)
+        if certainty > _STEADY_ERRORS:
+            found.append((certainty, name, mean, step))
+    return [
+        Relation(
+            0,
+            f"norm of weights {name}: each of the first {_STEADY} steps adds {mean:+.3g} to what the first run's does "
+            f"(its steps are {step:.3g}; {certainty:.0f} standard errors)",
+        )
+        for certainty, name, mean, step in sorted(found, reverse=True)
+    ]
 
 
 def _first_sizes(pairs: Pairs) -> dict[str, list[float]]:

@@ -89,9 +89,9 @@ def status_of(scaled: Any, errors: Any, bench: Any, dtype: str, elementwise: boo
     return "error" if bool(far.any()) else "Warning"
 
 
-def unlike_specials(bench: Any, rounded: Any, device: Any, dtype: str, movement: Any, xp: Any) -> Any:
+def unlike_specials(bench: Any, rounded: Any, device: Any, dtype: str, movement: Any, taken: Any, xp: Any) -> Any:
     """Where infinities and NaN are not at the same places. At the edge of the type rounding decides whether a result is
-    finite.
+    finite; an infinity that is moved or written (``taken``, or None) is one.
     """
     same = (xp.isfinite(rounded) & xp.isfinite(device)) | (rounded == device) | (xp.isnan(rounded) & xp.isnan(device))
     limit = format_of(dtype)[2]
@@ -100,6 +100,8 @@ def unlike_specials(bench: Any, rounded: Any, device: Any, dtype: str, movement:
         slack = (movement * PASS_UP_TO).clip(slack)
     at_edge = (abs(bench) + slack >= limit) & ~xp.isnan(device) & ~xp.isnan(bench)
     at_edge &= (xp.sign(bench) == xp.sign(device)) & (abs(device) >= limit * (1 - 2.0**-3))
+    if taken is not None:
+        at_edge &= ~(taken & xp.isinf(bench))
     return ~same & ~at_edge
 
 

@@ -59,6 +59,8 @@ class Ranking:
     control: str = ""
     #: By what the check judges.
     standard: str = "strict"
+    #: Operators that were asked for by name and have no sample, with the type.
+    without_samples: tuple[str, ...] = ()
     #: The slopes of all calls of one API, by result and type: what is small in each call may be sure in all of them.
     pools: dict[tuple[str, str], Pool] = field(default_factory=dict)
 
@@ -75,7 +77,8 @@ class Ranking:
             NotRead(f"{count} call{'s' if count > 1 else ''}, {self.first_skipped[reason]}", reason[:160])
             for reason, count in self.skipped.most_common()
         ]
-        return Coverage({way: count for way, count in judged.items() if count}, tuple(skipped))
+        missing = [NotRead(name, "there is no sample of it in this type") for name in self.without_samples]
+        return Coverage({way: count for way, count in judged.items() if count}, (*missing, *skipped))
 
     def add(self, answer: Answer) -> None:
         """Count one answer."""
@@ -142,6 +145,8 @@ class Ranking:
             found.append("no call was checked: there is none of an API to check")
         if self.allowance:
             found.append(f"  {self.allowance}")
+        if self.without_samples:
+            found.append(f"  not checked: there are no samples of {', '.join(self.without_samples[:_MOST_APIS])}")
         for reason, count in self.skipped.most_common(5):
             first = self.first_skipped.get(reason, "")
             found.append(f"  skipped {count} ({first}{', ...' if count > 1 else ''}): {reason[:160]}")

@@ -32,14 +32,14 @@ def check_samples(
         raise NotAvailableError(f"the samples cannot be listed: {problem}") from None
     finally:
         asked.stop()
-    keys, (warning, *_) = listed["notes"], listed["result"]
+    keys, (warning, *without) = listed["notes"], listed["result"]
     if warning:
         log.warning(warning)
     control.demand_calls(keys)
     files = CheckFiles.fresh(folder)
     writer = CheckWriter(files, with_control=control.runs)
     writer.begin()
-    ranking = Ranking(lambda name: (), _command_of(task), control=control.name)
+    ranking = Ranking(lambda name: (), _command_of(task), control=control.name, without_samples=tuple(without))
     with Pool([task] * workers, timeout) as pool:
         for number, answer in enumerate(pool.answers([(key, False) for key in keys])):
             tell(f"samples, {number + 1} of {len(keys)}")

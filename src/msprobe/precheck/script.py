@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.file_names import FileNames, file_name
 from msprobe.foreign.json_text import read_json
@@ -86,7 +87,17 @@ class ScriptRequest:
     reference: str = ""
 
 
-def write_script(requests: Requests, request: ScriptRequest) -> Path:
+@dataclass(frozen=True)
+class Script:
+    """A script that was written. ``coverage``: the arguments that it has with their values, and those that a dump of
+    values has not, for which values were made.
+    """
+
+    path: Path
+    coverage: Coverage
+
+
+def write_script(requests: Requests, request: ScriptRequest) -> Script:
     """Write the script of one call, and the files of large values beside it. Raises MsprobeError."""
     call = _call_of(requests, request)
     if call.api.name.endswith("scaled_dot_product_attention"):
@@ -115,7 +126,7 @@ def write_script(requests: Requests, request: ScriptRequest) -> Path:
     }
     path = make_folder(request.output) / file_name(f"{call.key}.{request.propagation}.py")
     write_atomically(path, text_of(content, requests.framework).encode())
-    return path
+    return Script(path, maker.coverage)
 
 
 def _call_of(requests: Requests, request: ScriptRequest) -> ApiCall:
@@ -211,6 +222,15 @@ class _Maker:
         self._requests, self._call, self._request = requests, call, request
         self._bytes = 0
         self._names = FileNames()
+        self._read = 0
+        self._made: list[str] = []
+
+    @property
+    def coverage(self) -> Coverage:
+        """Which arguments have the values of the dump; nothing is missed of a dump that has no values at all."""
+        missing = self._made if self._requests.has_values and self._request.values == "recorded" else []
+        why = "the dump has no values of it; those of the script fit its statistics"
+        return Coverage({"tensors": self._read}, tuple(NotRead(f"argument {path}", why) for path in missing))
 
     def args(self) -> list[Any]:
         nodes = [self.node(value, str(place)) for place, value in enumerate(self._call.args)]
@@ -266,7 +286,10 @@ class _Maker:
 
     def _array(self, info: TensorInfo, path: str, domain: Domain) -> Array:
         if info.file is not None and self._requests.has_values:
+            self._read += 1
             return read_values(self._requests.part.tensor_path(info.file)).array
+        if info.numel:
+            self._made.append(path)
         free = available_bytes()
         if free is not None and _BYTES_OF_AN_ELEMENT * info.numel > free:
             raise InvalidInputError(
@@ -378,7 +401,7 @@ def generate(config: OpConfig, output: StrPath) -> Path:
     _call_of(requests, request)  # raises before anything is written
     if config.dump:
         _extract(requests, config)
-    return write_script(requests, request)
+    return write_script(requests, request).path
 
 
 def _demand_values(requests: Requests, config: OpConfig) -> None:

@@ -324,7 +324,7 @@ def judge(
         return ("error", math.inf, f"{wrong} of {device.numel()} elements differ") if wrong else ("pass", 0.0, "")
     dtype = str(device.dtype).removeprefix("torch.")
     rounded, d, b = bench.to(device.dtype).double(), device.double(), bench.double()
-    special = unlike_specials(b, rounded, d, dtype, moved, torch)
+    special = unlike_specials(b, rounded, d, dtype, moved, taken, torch)
     if bool(special.any()):
         count = f"{int(special.sum())} of {special.numel()} elements"
         return "error", math.inf, f"{count} are infinite or NaN on one side only"

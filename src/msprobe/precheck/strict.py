@@ -66,7 +66,7 @@ def judge_floats(
     elements whose rounding could reach the small ones. ``taken`` says where the result has numbers of the arguments
     or a constant, which are to be the same but for ``taken_units``.
     """
-    unlike = _unlike_specials(bench, rounded, device, dtype, movement)
+    unlike = _unlike_specials(bench, rounded, device, dtype, movement, taken)
     if unlike is not None:
         return unlike
     finite = np.isfinite(rounded) & np.isfinite(device)
@@ -143,11 +143,11 @@ def judge_direction(
 
 
 def _unlike_specials(
-    bench: Array, rounded: Array, device: Array, dtype: str, movement: Array | None
+    bench: Array, rounded: Array, device: Array, dtype: str, movement: Array | None, taken: Array | None
 ) -> StrictVerdict | None:
     """A verdict where infinities and NaN are not at the same places."""
     with np.errstate(all="ignore"):
-        wrong = unlike_specials(bench, rounded, device, dtype, movement, np)
+        wrong = unlike_specials(bench, rounded, device, dtype, movement, taken, np)
     if not wrong.any():
         return None
     place = tuple(int(n) for n in np.argwhere(wrong)[0])

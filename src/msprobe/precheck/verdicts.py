@@ -10,6 +10,7 @@ from msprobe.foreign.json_text import read_json
 from msprobe.paths import StrPath, check_readable_file
 from msprobe.precheck.modules import pass_of
 from msprobe.precheck.requests import BACKWARD, FORWARD, Requests
+from msprobe.store.damage import place_in_words
 from msprobe.store.reader import open_dump
 
 
@@ -37,10 +38,18 @@ def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tupl
     where = dump if dump is not None else _place(content.get(side), path)
     opened = open_dump(where)
     step, rank = finding.get("step"), finding.get("rank")
-    if step not in opened.steps and len(opened.steps) == 1:
+    if step not in opened.steps and len(opened.steps) == 1 and None in (step, opened.steps[0]):
         step = opened.steps[0]
-    ranks = opened.ranks(step)
-    part = opened.part(step, rank if rank in ranks or len(ranks) != 1 else ranks[0])
+    ranks = opened.ranks(step) if step in opened.steps else ()
+    unnamed = [one for one in ranks if not isinstance(one, int)]
+    if rank not in ranks and len(ranks) == 1 and (unnamed or not isinstance(rank, int)):
+        rank = ranks[0]
+    if rank not in ranks:
+        raise InvalidInputError(
+            f'finding {number} of "{path}" is in {place_in_words(step, rank if rank is not None else "rank")}, which '
+            f'"{where}" has not (any more); name the dump that has it with --dump.'
+        )
+    part = opened.part(step, rank)
     requests = Requests(part, modules=True)
     if key not in requests.keys and key.startswith("Module."):
         raise InvalidInputError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe import log
+from msprobe.coverage import Coverage, NotRead
 from msprobe.diagnose.code_mapping.dumped_kernels import VALUES, find_dump_files
 from msprobe.diagnose.code_mapping.graph_texts import read_graphs
 from msprobe.diagnose.code_mapping.joining import Join, Tally, check_statistics
@@ -29,6 +30,20 @@ class CodeMapping:
 
     written: tuple[Path, ...]
     tally: Tally
+    #: Graphs whose text ends in their midst.
+    cut_off: tuple[str, ...] = ()
+
+    @property
+    def coverage(self) -> Coverage:
+        """What got its lines, and what the texts of the graphs do not have."""
+        missing = [NotRead(f'the rest of "{path}"', "it ends in the middle of a graph") for path in self.cut_off]
+        for count, why in (
+            (self.tally.not_found, "the graph does not have them"),
+            (self.tally.other_graphs, "of other graphs than the IR"),
+        ):
+            if count:
+                missing.append(NotRead(f"{count} kernel{'s' if count > 1 else ''}", why))
+        return Coverage({"kernels": self.tally.mapped}, tuple(missing))
 
 
 def map_code(ir: StrPath, dump_data: StrPath, output: StrPath = "./") -> CodeMapping:
@@ -43,8 +58,10 @@ def map_code(ir: StrPath, dump_data: StrPath, output: StrPath = "./") -> CodeMap
     check_statistics(files)
     texts = read_graphs(ir)
     join = Join(texts, files)
+    cut_off = []
     for graph in (graph for graphs in texts.values() for graph in graphs):
         if not graph.whole:
+            cut_off.append(str(graph.path))
             log.warning(f'"{graph.path}" ends in the middle of a graph; kernels of the missing part stay without code.')
     if not join.names_kernels:
         log.warning(
@@ -59,7 +76,7 @@ def map_code(ir: StrPath, dump_data: StrPath, output: StrPath = "./") -> CodeMap
         written = (path,)
     if not join.tally.mapped and join.tally.not_found:
         log.warning(f'"{ir}" has none of the kernels of "{dump_data}"; is it the graph of another network?')
-    return CodeMapping(written, join.tally)
+    return CodeMapping(written, join.tally, tuple(dict.fromkeys(cut_off)))
 
 
 def _new_file(folder: Path) -> Path:

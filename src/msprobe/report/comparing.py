@@ -22,7 +22,7 @@ from msprobe.compare.measures_tensor import UNSUPPORTED, Form
 from msprobe.compare.multiplications import GOLDEN, TARGET, Multiplications
 from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.problems import DamagedDataError, StackMissingError, TaskMismatchError
-from msprobe.compare.sides import RankPair, files_of, open_pair, pair_ranks
+from msprobe.compare.sides import RankPair, cut_short, files_of, open_pair, pair_ranks
 from msprobe.compare.stacks import StackOf, read_stacks
 from msprobe.compare.table import Table, table_of
 from msprobe.coverage import Coverage, NotRead, together, write
@@ -213,10 +213,10 @@ def _warn_multiplications(comparison: Comparison, asked: Multiplications) -> Non
 
 
 def _warn_incomplete(*parts: DumpPart) -> tuple[NotRead, ...]:
-    short = [part for part in parts if not part.complete]
-    for part in short:
-        log.warning(f'"{part.path}" was not finished; compared is what there is.')
-    return tuple(NotRead(f'what came behind the end of "{part.path}"', "it was not recorded") for part in short)
+    for part in parts:
+        if not part.complete:
+            log.warning(f'"{part.path}" was not finished; compared is what there is.')
+    return cut_short(*parts)
 
 
 def _stacks(part: DumpPart, request: Request) -> StackOf | None:

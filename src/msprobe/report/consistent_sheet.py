@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from msprobe import log
 from msprobe.compare.problems import DamagedDataError, InvalidArgumentError, TaskMismatchError
-from msprobe.compare.sides import files_of, is_folder_pair, open_pair, pair_ranks
+from msprobe.compare.sides import cut_short, files_of, is_folder_pair, open_pair, pair_ranks
 from msprobe.compare.table import header_of
 from msprobe.compare.training_inference import (
     BACKENDS,
@@ -19,6 +20,7 @@ from msprobe.compare.training_inference import (
     compare_training,
     joint_statistics,
 )
+from msprobe.coverage import Coverage, NotRead, write
 from msprobe.errors import MsprobeError
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.report.formats import sheet_format
@@ -28,14 +30,22 @@ _NOTHING = "N/A"
 _WORDS = {True: "True", False: "False", None: _NOTHING}
 
 
+@dataclass(frozen=True)
+class Checked:
+    """``written``: the sheets, ``coverage``: what was compared and what not."""
+
+    written: list[Path]
+    coverage: Coverage
+
+
 def consistent_check(
     training: StrPath,
     inference: StrPath,
     output: StrPath,
     backend: str | None,
     file_format: str = "csv",
-) -> list[Path]:
-    """Compare two dumps or two folders of ranks; return the sheets.
+) -> Checked:
+    """Compare two dumps or two folders of ranks, and write a sheet for each rank.
 
     ``backend`` is what the training runs on, ``fsdp`` or ``megatron``; ``file_format`` is the word of a
     format of sheets. Raises InvalidArgumentError for another backend, and what comparing raises; a rank that cannot
@@ -45,22 +55,35 @@ def consistent_check(
     if known is None:
         raise InvalidArgumentError(f"--consistent_check needs --backend {' or '.join(BACKENDS)}, found {backend!r}.")
     folder = check_output_folder(output)
+    missing: list[NotRead] = []
     if not is_folder_pair(training, inference, ("-tp", "-gp")):
-        return [_compare(training, inference, folder, known, file_format, "")]
+        return _checked([_compare(training, inference, folder, known, file_format, "", missing)], missing, folder)
     written: list[Path] = []
     first: MsprobeError | None = None
-    for pair in pair_ranks(Path(training), Path(inference), strict=False)[0]:
+    pairs, lone = pair_ranks(Path(training), Path(inference), strict=False)
+    missing += [NotRead(name, f'only in "{side}"') for name, side in lone]
+    for pair in pairs:
         try:
             ours, theirs = files_of(pair.candidate), files_of(pair.reference)
             if "dump" not in ours or "dump" not in theirs:
                 raise DamagedDataError(f'"{pair.candidate}" or "{pair.reference}" has no dump.json.')
-            written.append(_compare(ours["dump"], theirs["dump"], folder, known, file_format, f"_{pair.name}"))
+            found = _compare(ours["dump"], theirs["dump"], folder, known, file_format, f"_{pair.name}", missing)
+            written.append(found)
         except (DamagedDataError, TaskMismatchError) as problem:
             log.error(f"{pair.name} is not compared: {problem.message}")
+            missing.append(NotRead(pair.name, problem.message))
             first = first or problem
     if first is not None and not written:
         raise first
-    return written
+    return _checked(written, missing, folder)
+
+
+def _checked(written: list[Path], missing: list[NotRead], folder: Path) -> Checked:
+    covered = Coverage({"ranks": len(written)}, tuple(missing))
+    if missing:
+        path = write(covered, folder / f"coverage_{time.strftime('%Y%m%d%H%M%S')}.json")
+        log.warning(f'{covered.sentence()} All of it is in "{path}".')
+    return Checked(written, covered)
 
 
 def _compare(
@@ -70,11 +93,13 @@ def _compare(
     backend: Literal["fsdp", "megatron"],
     file_format: str,
     rank: str,
+    missing: list[NotRead],
 ) -> Path:
     kind = sheet_format(file_format)
     ours, theirs = open_pair(training, inference)
     try:
         rows = [_row(pair, kind.between) for pair in compare_training(ours, theirs, backend)]
+        missing += cut_short(ours, theirs)
     finally:
         ours.close()
         theirs.close()
@@ -96,8 +121,8 @@ def _row(pair: PlacePair, between: str) -> tuple[Cell, ...]:
     words = [_WORDS[next(iter(found))] if len(found) == 1 else _NOTHING for found in grads]
     return (
         *(between.join(piece.name for piece in pieces) or _NOTHING for pieces in sides),
-        *(_told([piece.dtype for piece in pieces], between) for pieces in sides),
-        *(_told([str(list(piece.shape)) for piece in pieces], between) for pieces in sides),
+        *(_word_of([piece.dtype for piece in pieces], between) for pieces in sides),
+        *(_word_of([str(list(piece.shape)) for piece in pieces], between) for pieces in sides),
         *words,
         *pair.measures.values,
         *(value for pieces in sides for value in _statistics(pieces)),
@@ -108,7 +133,7 @@ def _row(pair: PlacePair, between: str) -> tuple[Cell, ...]:
     )
 
 
-def _told(words: list[str], between: str) -> str:
+def _word_of(words: list[str], between: str) -> str:
     """One word where all are the same."""
     return words[0] if len(set(words)) == 1 else between.join(words) or _NOTHING
 

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from msprobe.compare.comparison import Comparison, compare_parts
 from msprobe.compare.first_difference import FirstDifference, differing_rows, first_differences
 from msprobe.compare.problems import DamagedDataError, TaskMismatchError
 from msprobe.compare.rows import DEBUG, INPUT, STATES, STATISTICS
-from msprobe.compare.sides import files_of, is_folder_pair, open_pair, pair_ranks
+from msprobe.compare.sides import cut_short, files_of, is_folder_pair, open_pair, pair_ranks
 from msprobe.compare.table import table_of
+from msprobe.coverage import Coverage, NotRead, write
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 
 _WHAT_IT_IS = (
@@ -28,9 +30,17 @@ _WHAT_IT_IS = (
 )
 
 
+@dataclass(frozen=True)
+class Found:
+    """``first``: the first difference of each rank that has one, ``coverage``: what was compared and what not."""
+
+    first: list[FirstDifference]
+    coverage: Coverage
+
+
 def find_first_difference(
     candidate: StrPath, reference: StrPath, output: StrPath, tell: Callable[[str], None] = lambda text: None
-) -> list[FirstDifference]:
+) -> Found:
     """Compare all ranks, write ``compare_result_*.json`` for each and, if something differs, ``diff_analyze_*.json``.
 
     Two files are one rank. Tensor dumps are compared by their statistics. ``tell`` is told which rank is compared. What
@@ -39,12 +49,15 @@ def find_first_difference(
     :mod:`msprobe.compare.problems`.
     """
     check_output_folder(output)
-    comparisons = dict(_compare_ranks(candidate, reference, tell))
+    missing: list[NotRead] = []
+    comparisons = dict(_compare_ranks(candidate, reference, tell, missing))
     try:
         folder = make_folder(output)
         stamp = time.strftime("%Y%m%d%H%M%S")
         for rank, comparison in comparisons.items():
             _write(folder / f"compare_result_{rank}_{stamp}.json", _rank_content(comparison))
+            missing += cut_short(*comparison.parts)
+        covered = Coverage({"ranks": len(comparisons), "rows": sum(map(len, comparisons.values()))}, tuple(missing))
         found = first_differences(comparisons)
         if found:
             content = {_key(item.rank): [_call_content(comparisons[item.rank], item.name)] for item in found}
@@ -54,23 +67,28 @@ def find_first_difference(
             for part in comparison.parts:
                 part.close()
     if not found:
-        log.info("no call differs by more than half of the bench's statistics.")
+        alone = "" if covered.is_complete else " in what was compared"
+        log.info(f"no call differs by more than half of the bench's statistics{alone}.")
     for item in found:
         log.info(f"first difference: {item.rank}, {item.name} (after {item.time} communications).")
     if found:
         log.info(_WHAT_IT_IS.format(candidate=candidate, reference=reference))
-    return found
+    if not covered.is_complete:
+        path = write(covered, folder / f"coverage_{stamp}.json")
+        log.warning(f'{covered.sentence()} All of it is in "{path}".')
+    return Found(found, covered)
 
 
 def _compare_ranks(
-    candidate: StrPath, reference: StrPath, tell: Callable[[str], None]
+    candidate: StrPath, reference: StrPath, tell: Callable[[str], None], missing: list[NotRead]
 ) -> Iterator[tuple[str, Comparison]]:
     if not is_folder_pair(candidate, reference, ("-tp", "-gp")):
         yield Path(candidate).absolute().parent.name, _compare(candidate, reference)
         return
     problems = []
     done = 0
-    pairs, _ = pair_ranks(Path(candidate), Path(reference), strict=False)
+    pairs, lone = pair_ranks(Path(candidate), Path(reference), strict=False)
+    missing += [NotRead(name, f'only in "{side}"') for name, side in lone]
     for number, pair in enumerate(pairs, 1):
         tell(f"{pair.name}, {number} of {len(pairs)}")
         ours, theirs = files_of(pair.candidate), files_of(pair.reference)
@@ -81,6 +99,7 @@ def _compare_ranks(
             done += 1
         except (DamagedDataError, TaskMismatchError) as problem:
             problems.append(problem.message)
+            missing.append(NotRead(pair.name, problem.message))
             log.error(f"{pair.name} is not compared: {problem.message}")
     if not done:
         raise DamagedDataError(" ".join(problems))

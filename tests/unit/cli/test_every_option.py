@@ -18,6 +18,7 @@ from option_inputs import make_inputs
 from option_rows import TABLES, TOP, Row, Table
 
 from msprobe.cli import commands, top_parser
+from msprobe.coverage import Coverage
 from msprobe.errors import MsprobeError
 
 Seen = dict[str, object]
@@ -92,7 +93,12 @@ class _Listening:
 
 def _failed_check(*args: Any, **named: Any) -> Any:
     ranking = SimpleNamespace(
-        failed=[1], warned=[], is_error=True, is_warning=False, lines=lambda top: ["failed"][:top]
+        failed=[1],
+        warned=[],
+        is_error=True,
+        is_warning=False,
+        lines=lambda top: ["failed"][:top],
+        coverage=Coverage({"forward": 1}),
     )
     return SimpleNamespace(ranking=ranking, files=SimpleNamespace(written=()), summaries=(), compared=())
 

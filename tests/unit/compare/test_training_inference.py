@@ -141,7 +141,7 @@ def test_the_sheet_names_all_that_was_joined(tmp_path: Path) -> None:
     training(tmp_path / "a")
     inference(tmp_path / "b")
     arguments = (tmp_path / "a/dump.json", tmp_path / "b/dump.json", tmp_path / "out", "fsdp")
-    (path,) = consistent_check(*arguments)
+    (path,) = consistent_check(*arguments).written
     found = {row["NPU Name"]: row for row in rows(path)}
     joined = next(
         row for name, row in found.items() if name.endswith("q_proj.Linear.forward.0.output.0") or ";  " in name
@@ -150,7 +150,7 @@ def test_the_sheet_names_all_that_was_joined(tmp_path: Path) -> None:
     assert any(row["NPU Tensor Shape"] == "[1, 5, 8];  [1, 5, 4];  [1, 5, 4]" for row in found.values())
     assert {row["Result"] for name, row in found.items() if name != "N/A"} == {"pass"}
     assert json.loads(found["N/A"]["Err_message"]) == ["warning: The target has no such tensor."]
-    (path,) = consistent_check(*arguments, "xlsx")
+    (path,) = consistent_check(*arguments, "xlsx").written
     calamine = pytest.importorskip("python_calamine")
     cells = calamine.CalamineWorkbook.from_path(str(path)).get_sheet_by_name("Sheet").to_python()
     assert any(str(row[0]).count(";\n") == 2 for row in cells)

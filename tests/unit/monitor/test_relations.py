@@ -177,10 +177,11 @@ def test_a_gradient_that_is_nothing_but_rounding_says_nothing(times: float) -> N
 
 
 def uneven(tensors: int) -> Fault:
-    """What the step does to some of the tensors is half as much again."""
+    """What the step does to some of the tensors is half as much again, from the sixth one on."""
 
     def fault(step: int, values: dict[str, Any]) -> None:
-        values["rate"] = np.where(np.arange(TENSORS) < tensors, 1.5, 1.0) * values["rate"]
+        if step > 4:
+            values["rate"] = np.where(np.arange(TENSORS) < tensors, 1.5, 1.0) * values["rate"]
 
     return fault
 
@@ -190,6 +191,38 @@ def test_in_half_types_single_tensors_do_not_say_that_a_step_does_otherwise(tens
     pairs = list(zip(run(1, None, 1e-5), run(2, uneven(tensors), 1e-5), strict=True))
     assert bool(weight_relations(pairs, 2.0**-8)) is is_found
     assert weight_relations(pairs)
+
+
+def few_decayed(at: int, size: float) -> Fault:
+    """Two tensors, as norms, are decayed in one run alone."""
+
+    def fault(step: int, values: dict[str, Any]) -> None:
+        if step >= at:
+            values["decay"] = np.where(np.arange(TENSORS) < 2, size, 0.0)
+
+    return fault
+
+
+@pytest.mark.parametrize("noise", [1e-5, 1e-3])
+@pytest.mark.parametrize("size", [1e-4, -1e-4])
+def test_a_decay_of_few_tensors_from_the_first_step_on_is_found_in_half_types(noise: float, size: float) -> None:
+    found = first_bad_step(run(1, None, noise), run(2, few_decayed(0, size), noise), None, 2.0**-8)
+    assert found is not None
+    assert found.step == 0
+    assert any("norm of weights w0" in one for one in found.what), found.what
+    assert not any("w2" in one or "w5" in one for one in found.what)
+
+
+@pytest.mark.parametrize("noise", range(2, 8))
+def test_steps_that_rounding_makes_larger_or_smaller_are_no_decay(noise: int) -> None:
+    """An adaptive optimizer makes whole steps of elements that are nothing but rounding."""
+    own = np.random.default_rng(noise)
+
+    def whole_steps(step: int, values: dict[str, Any]) -> None:
+        values["behind"] = -values["rate"] * 0.05 * own.standard_normal(TENSORS)
+
+    pairs = list(zip(run(1, None, 1e-3), run(noise, whole_steps, 1e-3), strict=True))
+    assert not [one for one in weight_relations(pairs, 2.0**-8) if "each of the first" in one.text]
 
 
 def test_gradients_that_stay_apart_behind_a_kink_in_the_first_steps_are_of_that_kink() -> None:

@@ -47,8 +47,8 @@ def test_each_command_says_the_same_of_a_collected_dump(
 def test_ranks_that_are_missing_are_told(
     nodes: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["collect", str(nodes[1]), "-o", str(tmp_path / "part")]) == 0
-    assert "step 0: rank 0, 1 missing" in capsys.readouterr().out
+    assert main(["collect", str(nodes[1]), "-o", str(tmp_path / "part")]) == 2
+    assert "Not collected: step 0: rank 0, 1 (" in capsys.readouterr().out
 
 
 def test_ranks_that_are_there_twice_are_refused_all_at_once(nodes: tuple[Path, Path], tmp_path: Path) -> None:

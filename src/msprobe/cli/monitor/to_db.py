@@ -11,7 +11,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor to-db``."""
     parser.epilog = (
         "Writes monitor_data.trend.db into the output folder; of a dump dump_data.trend.db, with the statistics of its "
-        "floating tensors. One that is there is replaced."
+        "floating tensors. One that is there is replaced. Exit status: 0 done; 1 bad input; 2 done, and "
+        "a part was not read."
     )
     parser.add_argument("--data", required=True, metavar="DIR", help="output folder of the monitor, or a dump")
     parser.add_argument("--db", required=True, metavar="DIR", help="folder for the database")
@@ -39,4 +40,6 @@ def execute(args: argparse.Namespace) -> int:
         process_num=args.process_num,
     )
     say(f"database: {written.path} ({written.rows} rows, {written.steps} steps, {written.ranks} ranks)")
-    return 0
+    if not written.coverage.is_complete:
+        say(written.coverage.sentence("converted"))
+    return written.coverage.status(found=False)

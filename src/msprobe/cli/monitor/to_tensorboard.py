@@ -9,7 +9,10 @@ from msprobe.foreign.console import say
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor to-tensorboard``."""
-    parser.epilog = "Look at them with `tensorboard --logdir DIR`. Several runs of a rank are merged."
+    parser.epilog = (
+        "Look at them with `tensorboard --logdir DIR`. Several runs of a rank are merged. Exit status: 0 "
+        "done; 1 bad input; 2 done, and a part was not read."
+    )
     parser.add_argument("folder", metavar="DIR", help="output folder of the monitor")
     parser.add_argument("-o", "--output", metavar="DIR", help="folder for the event files (default: a new one in DIR)")
     parser.add_argument("--from", dest="begin", metavar="TIME", help="first run, as Dec03_21-34-40")
@@ -20,8 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Write the files."""
-    from msprobe.monitor.convert.csv_to_tensorboard import csv2tensorboard_by_step
+    from msprobe.monitor.convert.csv_to_tensorboard import convert
 
-    path = csv2tensorboard_by_step(args.folder, args.begin, args.end, args.jobs, args.types, args.output)
+    path, covered = convert(args.folder, args.begin, args.end, args.jobs, args.types, args.output)
     say(f"event files: {path}")
-    return 0
+    if not covered.is_complete:
+        say(covered.sentence("converted"))
+    return covered.status(found=False)

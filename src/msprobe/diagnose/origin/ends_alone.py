@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import is_floating, numel
+from msprobe.diagnose.differences.records import Difference, is_floating, numel
 from msprobe.diagnose.differences.words import named, ratio_in_words
 from msprobe.diagnose.evidence import OneSide, Seen
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.steps.timeline import Event, Slot
+from msprobe.diagnose.steps.timeline import Event, Slot, Timeline
 from msprobe.diagnose.wording import Wording
 
 
@@ -19,15 +19,16 @@ def look_for_lone_ends(scene: Scene) -> None:
     """Suspect the calls that make the last number of the forward pass on both sides, where none of them has a partner
     and nothing before them differs: what takes their result is the backward pass, which cannot name them.
     """
-    if not scene.comparer.crossing or not scene.has_values or "forward" in scene.tainted:
+    if not scene.comparer.crossing or not scene.has_values:
         return
     pairing = scene.pairing
     here, there = _last_number(pairing.alone(), scene, 0), _last_number(pairing.missing(), scene, 1)
     if here is None or there is None:
+        _look_at_what_comes_back(scene)
         return
     differences = scene.comparer.between(_numbers(here), _numbers(there))
     difference = next((one for one in differences if one.what == "value" and not scene.is_rounding(one)), None)
-    if difference is None:
+    if difference is None or _follows(scene, difference):
         return
     mine = scene.chain(here, scene.makers, pairing.partner)
     theirs = scene.chain(there, scene.other_makers, pairing.back)
@@ -37,6 +38,63 @@ def look_for_lone_ends(scene: Scene) -> None:
     facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
     finding = scene.finding(here, "structure", text, here.name, facts)
     scene.ledger.add(Suspect(finding, here.index, clear=True, matters=True))
+
+
+def _follows(scene: Scene, difference: Difference) -> bool:
+    """True if what differs before the end of the forward pass may explain it."""
+    if "forward" not in scene.tainted:
+        return False
+    forward = (one for one in scene.judged.values() if one.event.direction == "forward")
+    return not scene.towers(difference, max((max(one.arrived, one.left) for one in forward), default=0.0))
+
+
+def _look_at_what_comes_back(scene: Scene) -> None:
+    """The same where a side recorded no last number: what the first gradient that both have comes back through are
+    then calls of each side alone.
+    """
+    pairing = scene.pairing
+    judged = next(
+        (found for one in pairing.candidate if one.direction == "backward" and (found := scene.judged.get(one))), None
+    )
+    if judged is None:
+        return
+    differences = (one for one in judged.inputs if one.what == "value" and not scene.is_rounding(one))
+    difference = next(differences, None)
+    ends = (pairing.candidate.forward_of(judged.event), pairing.reference.forward_of(judged.partner))
+    if difference is None or ends[0] is None or ends[1] is None or _follows(scene, difference):
+        return
+    mine, theirs = (
+        _between(ends[0], judged.event, pairing.candidate, pairing.partner),
+        _between(ends[1], judged.partner, pairing.reference, pairing.back),
+    )
+    if not mine or not theirs:
+        return
+    text = Wording("the candidate calls {} where the reference calls {}", named(mine), named(theirs))
+    ratio = ratio_in_words(difference.left, difference.right)
+    text += (
+        Wording(": the gradient of {} is {}", ends[0].name, ratio)
+        if ratio
+        else Wording("; the gradient of {} differs{}", ends[0].name, scene.how(difference))
+    )
+    facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
+    finding = scene.finding(mine[-1], "structure", text, mine[-1].name, facts)
+    scene.ledger.add(Suspect(finding, mine[-1].index, clear=True, matters=True))
+
+
+def _between(end: Event, comes_back: Event, timeline: Timeline, partners: Mapping[Event, Event]) -> list[Event]:
+    """The calls of one side alone that compute something behind a record of the forward pass, before its gradient comes
+    back; none if any of them has a partner.
+    """
+    found = [
+        one
+        for one in timeline
+        if one.direction == "forward"
+        and end.index < one.index < comes_back.index
+        and one.is_call
+        and operation(one.stem) not in _IDLE
+        and any(is_floating(leaf) for _, leaf in one.outputs())
+    ]
+    return [] if any(one in partners for one in found) else found
 
 
 def _last_number(lone: Sequence[Event], scene: Scene, side: int) -> Event | None:

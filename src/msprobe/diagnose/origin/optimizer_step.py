@@ -123,7 +123,7 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
             or frameworks.cancels(difference, scene.largest_gradient)
         ):
             continue
-        if field == "grad" and not changed and name not in known:
+        if field == "grad" and (scene.towers(difference) or (not changed and name not in known)):
             left = difference.left
             alone = lone_makers(scene, left, event, scene.makers, scene.pairing.partner)
             missing = lone_makers(scene, difference.right, judged.partner, scene.other_makers, scene.pairing.back)

@@ -22,6 +22,9 @@ from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.wording import Wording, with_first
 
+#: What is so many times as large follows from nothing smaller.
+_BY_FAR = 100.0
+
 
 class Scene(StepFacts):
     """The facts of a step, and what changes while they are gone through.
@@ -68,6 +71,13 @@ class Scene(StepFacts):
         results = judged.changed_outputs if event.is_call or not event.children else ()
         if judged.changed_inputs or results:
             self.untouched = False
+
+    def towers(self, difference: Difference, apart: float | None = None) -> bool:
+        """True for a difference between two frameworks by far larger than all before it, which so cannot explain it: a
+        kernel that is a little off is no cause of a factor. ``apart``: how far that was; all that was seen so far.
+        """
+        before = self.most_apart if apart is None else apart
+        return self.comparer.crossing and difference.delta > _BY_FAR * before
 
     def after_backward(self, event: Event, difference: Difference) -> bool:
         """True if a tensor looks like a gradient that is taken from ``.grad``, after a backward pass."""

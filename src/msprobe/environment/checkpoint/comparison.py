@@ -14,9 +14,16 @@ from msprobe.coverage import Coverage, NotRead
 from msprobe.engine import ALONE, Workers
 from msprobe.environment.checkpoint.contents import SECTIONS, Checkpoint, Section
 from msprobe.environment.checkpoint.copies import without_copies
-from msprobe.environment.checkpoint.keys import of_common_keys, with_keys_of
+from msprobe.environment.checkpoint.keys import of_common_keys, with_keys_of, without_words_of_one_optimizer
 from msprobe.environment.checkpoint.measuring import Kind, Measures, measure
-from msprobe.environment.checkpoint.naming import Pair, apply_map, in_same_words, pair_up, read_map
+from msprobe.environment.checkpoint.naming import (
+    Pair,
+    apply_map,
+    in_same_words,
+    pair_up,
+    pair_up_below_keys,
+    read_map,
+)
 from msprobe.environment.checkpoint.opening import open_checkpoint
 from msprobe.environment.checkpoint.optimizer_states import on_common_terms
 from msprobe.environment.checkpoint.tensors import Replicas, Tensor
@@ -123,6 +130,8 @@ def compare_checkpoints(
             notes.append(f'"{lacks.path}" holds no {what}, so none is compared')
             not_read.append(NotRead(f'{what} of "{has.path}"', f'"{lacks.path}" holds none'))
             continue
+        if section == "optimizer":
+            one, two = without_words_of_one_optimizer(one, two)
         if section in ("optimizer", "other"):
             two = with_keys_of(one, two)
         if section == "other":
@@ -131,7 +140,7 @@ def compare_checkpoints(
                 NotRead(f'{key} of "{(first, second)[side].path}"', f'"{(second, first)[side].path}" holds none')
                 for side, key in alone
             ]
-        pairs = pair_up(one, two)
+        pairs = (pair_up_below_keys if section == "other" else pair_up)(one, two)
         if section == "random":
             pairs, told = _of_common_ranks(pairs)
             notes += told

@@ -204,8 +204,15 @@ def from_tree(found: Checkpoint, tree: Any) -> None:
         tree = {"tensor": tree} if isinstance(tree, Tensor) else {"list": tree}
     rest: dict[Any, Any] = dict(tree)
     looked, walk = Walk(), Walk()
+    called = {_word(key).lower(): key for key in reversed(rest)}
     model = next(
-        (key for key in _MODEL_KEYS if isinstance(rest.get(key), (dict, Opaque)) and _has_tensor(rest[key], looked)),
+        (
+            called[word]
+            for word in _MODEL_KEYS
+            if word in called
+            and isinstance(rest[called[word]], (dict, Opaque))
+            and _has_tensor(rest[called[word]], looked)
+        ),
         None,
     )
     if model is not None:
@@ -264,7 +271,7 @@ def section_of(key: str) -> Section | Literal["fact"]:
     word = key.lower()
     if "rng" in word or "random" in word or "generator" in word:
         return "random"
-    if "optim" in word or word in ("ema_state", "scaler", "lr_scheduler", "opt_param_scheduler", "scheduler"):
+    if any(part in word for part in ("optim", "sched", "scaler")) or word == "ema_state":
         return "optimizer"
     if word in _MODEL_KEYS or word.startswith("model"):
         return "weights"

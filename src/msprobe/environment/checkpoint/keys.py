@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
+from msprobe.environment.checkpoint.naming import unprefixed
 from msprobe.environment.checkpoint.tensors import Tensor
 
 Named = dict[str, Tensor]
+_GROUPS = re.compile(r"((?:.*?\.)??)param_groups\.")
 
 
 def with_keys_of(first: Named, second: Named) -> Named:
@@ -25,6 +28,20 @@ def with_keys_of(first: Named, second: Named) -> Named:
     return {_with(name, renamed): tensor for name, tensor in second.items()}
 
 
+def without_words_of_one_optimizer(first: Named, second: Named) -> tuple[Named, Named]:
+    """Both without the words in front of ``param_groups``, where each side has one optimizer and calls it otherwise."""
+    sides = (first, second)
+    words = [{match[1] for name in side if (match := _GROUPS.match(name))} for side in sides]
+    if words[0] == words[1] or len(words[0]) != 1 or len(words[1]) != 1:
+        return first, second
+    (one,), (other,) = words
+    return _cut(first, one), _cut(second, other)
+
+
+def _cut(named: Named, words: str) -> Named:
+    return {name.removeprefix(words): tensor for name, tensor in named.items()} if words else named
+
+
 def of_common_keys(first: Named, second: Named) -> tuple[Named, Named, list[tuple[int, str]]]:
     """Both without what one side alone has under its key; and (side, key) of that, where it has more than numbers."""
     sides = [_below(one) for one in (first, second)]
@@ -40,7 +57,7 @@ def _below(named: Named) -> dict[str, set[tuple[str, tuple[int, ...]]]]:
     found: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
     for name, tensor in named.items():
         key, _, rest = name.partition(".")
-        found[key].add((rest, tensor.shape))
+        found[key].add((unprefixed(rest), tensor.shape))
     return dict(found)
 
 

@@ -5,7 +5,7 @@ words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,13 +65,14 @@ class Pair:
     other_name: str | None = None
 
 
-def pair_up(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[Pair]:
+def pair_up(first: dict[str, Tensor], second: dict[str, Tensor], wrappers: bool = True) -> list[Pair]:
     """Every parameter of either side once, in the order of the first.
 
     Equal names answer to each other. What is left over is paired by what remains of names without ``module.``,
     ``model.``, ``_orig_mod.`` and the like, then in the words of PyTorch for MindSpore's, where that is one on each
-    side. Where no name has a partner so, one prefix is taken off that makes all names of a side answer, as ``state.``
-    of ``{"state": model.state_dict()}``.
+    side, then with ``wrappers`` by what remains without the words that no name of the other side has. Where no name has
+    a partner so, one prefix is taken off that makes all names of a side answer, as ``state.`` of
+    ``{"state": model.state_dict()}``.
     """
     partner = {name: name for name in first if name in second}
     for plain in (_unwrapped, _unprefixed, _in_torch_words):
@@ -79,6 +80,12 @@ def pair_up(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[Pair]:
         left = _by_name([name for name in first if name not in partner], plain)
         right = _by_name([name for name in second if name not in taken], plain)
         partner.update({name: right[key] for key, name in left.items() if key in right})
+    for is_turned in (False, True) if wrappers else ():
+        taken = set(partner.values())
+        rest = [name for name in first if name not in partner], [name for name in second if name not in taken]
+        long, short = rest[::-1] if is_turned else rest
+        found = _without_own_words(long, short, second if is_turned else first, first if is_turned else second)
+        partner.update({pair[is_turned]: pair[1 - is_turned] for pair in found.items()})
     if not partner:
         partner = _below_prefix(list(first), list(second))
         if not partner:
@@ -87,8 +94,43 @@ def pair_up(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[Pair]:
     pairs = []
     for name, tensor in first.items():
         other = partner.get(name)
-        pairs.append(Pair(name, tensor, second[other] if other else None, other if other != name else None))
+        pairs.append(Pair(name, tensor, None if other is None else second[other], other if other != name else None))
     return pairs + [Pair(name, None, tensor) for name, tensor in second.items() if name not in taken]
+
+
+def pair_up_below_keys(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[Pair]:
+    """As :func:`pair_up`, for what stands below several keys: each by itself, as each may have wrappers of its own."""
+    sides: list[dict[str, dict[str, Tensor]]] = [{}, {}]
+    for side, named in zip(sides, (first, second), strict=True):
+        for name, tensor in named.items():
+            key, _, rest = name.partition(".")
+            side.setdefault(key, {})[rest] = tensor
+    pairs = []
+    for key in dict.fromkeys([*sides[0], *sides[1]]):
+        for pair in pair_up(sides[0].get(key, {}), sides[1].get(key, {}), wrappers=False):
+            other = pair.other_name and f"{key}.{pair.other_name}"
+            pairs.append(replace(pair, name=f"{key}.{pair.name}" if pair.name else key, other_name=other))
+    return pairs
+
+
+def _without_own_words(
+    longer: list[str], shorter: list[str], all_longer: Iterable[str], all_shorter: Iterable[str]
+) -> dict[str, str]:
+    """Pairs of names where those of one side have words that no name of the other has, and are the same without."""
+    if not longer or not shorter:
+        return {}
+    words = {word for name in all_shorter for word in name.split(".")}
+    own = {word for name in all_longer for word in name.split(".")} - words
+    if not own:
+        return {}
+    held = _by_name(longer, lambda name: ".".join(word for word in name.split(".") if word not in own))
+    wanted = set(shorter)
+    return {name: key for key, name in held.items() if key in wanted}
+
+
+def unprefixed(name: str) -> str:
+    """A name without the words of wrappers and of whole models."""
+    return _unprefixed(name)
 
 
 def _below_prefix(longer: list[str], shorter: list[str]) -> dict[str, str]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from msprobe.coverage import Coverage
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
 from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
+from msprobe.monitor.coverage import coverage_of_tables
 from msprobe.monitor.csv_files import Table, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs
 from msprobe.monitor.trend_database import FILE_NAME, TrendDatabase
@@ -26,12 +28,13 @@ QUANTITIES = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """``path``: of the database. ``rows``, ``ranks``, ``steps``: how many are in it."""
+    """``path``: of the database. ``rows``, ``ranks``, ``steps``: how many are in it. ``coverage``: what was read."""
 
     path: Path
     rows: int
     ranks: int
     steps: int
+    coverage: Coverage
 
 
 def csv_to_database(
@@ -50,7 +53,8 @@ def csv_to_database(
     """
     raise_all(wrong_process_number(process_num))
     replacements = read_mapping(mapping) if mapping is not None else {}
-    ranks = by_rank(find_runs(data))
+    runs = find_runs(data)
+    ranks = by_rank(runs)
     if not ranks:
         raise InvalidInputError(
             f'"{data}" has no folders of runs, as Dec03_21-34-40-rank0-0123abcd; give the one with them.'
@@ -72,7 +76,8 @@ def csv_to_database(
     finally:
         beside.unlink(missing_ok=True)
     steps = {step for _, table in tables for step in table.steps.tolist()}
-    return Written(path, sum(len(table) for _, table in tables), len(ranks), len(steps))
+    covered = coverage_of_tables(data, runs, tables)
+    return Written(path, sum(len(table) for _, table in tables), len(ranks), len(steps), covered)
 
 
 def _read(ranks: dict[int, list[RunFolder]], processes: int) -> list[tuple[int, Table]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from msprobe import log
+from msprobe.coverage import Coverage
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.convert.arguments import (
     DATA_TYPES,
@@ -20,6 +21,7 @@ from msprobe.monitor.convert.arguments import (
     wrong_process_number,
     wrong_times,
 )
+from msprobe.monitor.coverage import coverage_of_tables
 from msprobe.monitor.csv_files import Table, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs, stamp_text
 from msprobe.monitor.sinks.event_file import EventFile, check_installed
@@ -44,6 +46,18 @@ def csv2tensorboard_by_step(
     Tags are ``vp{chunk}:{name}[:micro{m}]/{operator}``. Raises ConversionArgumentError (a ValueError), PathError and
     NotAvailableError.
     """
+    return convert(monitor_path, time_start, time_end, process_num, data_type_list, output_dirpath)[0]
+
+
+def convert(
+    monitor_path: StrPath,
+    time_start: str | None = None,
+    time_end: str | None = None,
+    process_num: int = 1,
+    data_type_list: Sequence[str] | None = None,
+    output_dirpath: StrPath | None = None,
+) -> tuple[Path, Coverage]:
+    """The same as :func:`csv2tensorboard_by_step`, with what was read and what not."""
     raise_all(wrong_times(time_start, time_end) + wrong_process_number(process_num) + wrong_data_types(data_type_list))
     check_installed()
     runs = between(find_runs(monitor_path), time_start, time_end)
@@ -60,23 +74,25 @@ def csv2tensorboard_by_step(
         for quantity in wanted
         if any(quantity in quantities_of(run.path) for run in of_rank)
     ]
-    written = sum(each(_convert, tasks, process_num))
+    found = each(_convert, tasks, process_num)
+    written = sum(table.values.size for table in found if table is not None)
     log.info(f"{written} numbers of {len(tasks)} data types are in {output}.")
-    return output
+    tables = [(task[0][0].rank, table) for task, table in zip(tasks, found, strict=True) if table is not None]
+    return output, coverage_of_tables(monitor_path, runs, tables)
 
 
-def _convert(runs: Sequence[RunFolder], quantity: str, output: str, rank: str) -> int:
-    """One quantity of one rank; how many numbers it has."""
+def _convert(runs: Sequence[RunFolder], quantity: str, output: str, rank: str) -> Table | None:
+    """One quantity of one rank."""
     table = read_quantity(runs, quantity)
     if table is None or not len(table):
-        return 0
+        return None
     file = EventFile(make_folder_in(output, rank, quantity))
     try:
         for step in np.unique(table.steps).tolist():
             file.add(step, _scalars(table, np.flatnonzero(table.steps == step).tolist()))
     finally:
         file.close()
-    return table.values.size
+    return table
 
 
 def _scalars(table: Table, rows: Sequence[int]) -> list[tuple[str, float]]:

@@ -10,12 +10,15 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from msprobe.diagnose.covered import of_dump
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.foreign.budget import BudgetError
 from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
 from msprobe.monitor.convert.csv_to_database import Written, read_mapping, renamed
 from msprobe.monitor.files import find_runs
 from msprobe.monitor.trend_database import TrendDatabase
 from msprobe.paths import StrPath, check_output_folder, make_folder
+from msprobe.store.damage import in_words, lost_parts, missing_ranks, place_in_words
 from msprobe.store.reader import Dump, open_dump
 
 FILE_NAME = "dump_data.trend.db"
@@ -61,7 +64,9 @@ def dump_to_database(
         raise InvalidInputError(
             f'"{data}" has {len(unnamed)} folders of ranks without a number; name them rank0, rank1, ... first.'
         )
-    found = each(_read, [(os.fspath(data), step, rank) for step, rank in places], process_num)
+    read = each(_read_if_whole, [(os.fspath(data), step, rank) for step, rank in places], process_num)
+    found = [rows for rows, _ in read]
+    short = [text for _, text in read if text]
     if not any(found):
         raise InvalidInputError(
             f'"{data}" has no statistics of floating tensors; record task statistics or tensor without a digest.'
@@ -83,7 +88,10 @@ def dump_to_database(
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
-    return Written(path, sum(map(len, found)), len(of_rank), len(dump.steps))
+    count = sum(map(len, found))
+    texts = [*short, *lost_parts(dump), *missing_ranks(dump)]
+    covered = of_dump({"parts": sum(map(bool, found)), "rows": count}, texts)
+    return Written(path, count, len(of_rank), len(dump.steps), covered)
 
 
 def _add(
@@ -121,11 +129,21 @@ def _first_numbers(rows: Iterable[_Row]) -> dict[int, int]:
     return numbers
 
 
-def _read(data: str, step: int | None, rank: int | str) -> list[_Row]:
-    """The rows of one rank in one step."""
+def _read_if_whole(data: str, step: int | None, rank: int | str) -> tuple[list[_Row], str]:
+    """The rows of one rank in one step, and what to say of it if it is not whole."""
+    try:
+        return _read(data, step, rank)
+    except BudgetError:
+        raise
+    except MsprobeError as problem:
+        return [], in_words(step, rank, problem.message)
+
+
+def _read(data: str, step: int | None, rank: int | str) -> tuple[list[_Row], str]:
     dump: Dump = open_dump(data)
     with_part = dump.part(step, rank)
     try:
+        short = "" if with_part.complete else f"{place_in_words(step, rank)}: interrupted"
         tensors = with_part.tensors()
         recomputed = {
             name for name, record in with_part.records() if isinstance(record, dict) and record.get("is_recompute")
@@ -142,7 +160,7 @@ def _read(data: str, step: int | None, rank: int | str) -> list[_Row]:
             if not all(map(math.isnan, values)):  # a digest alone leaves no number
                 slot = tensors.slot[row]
                 rows.append((metric, f"{name}.{slot}" if slot else name, step or 0, micro, values))
-    return rows
+    return rows, short
 
 
 def _target(entry: str, is_recompute: bool) -> tuple[str, str, int]:

@@ -1,7 +1,9 @@
 """How random numbers are distributed, beside several draws of the reference.
 
 Each of a list of statistics is computed of every draw: mean, spread, shares below numbers from one end to the other,
-number of different values, likeness of neighbours, and how the numbers go with each argument of their shape. The
+number of different values, likeness of neighbours, and how the numbers go with each argument of their shape. Of whole
+numbers that choose among the elements of an argument, what they choose is looked at as well, and whether a row that has
+no number twice in any draw of the reference has one. The
 draws of the reference tell how much such a statistic varies by itself, also where elements are not independent, as in a
 dropout of whole channels. Another device rounds its numbers elsewhere, so of a float type a share may be off by a unit.
 """
@@ -35,8 +37,16 @@ def draws_for(count: int) -> int:
     return DRAWS if count <= MANY else DRAWS_OF_MANY
 
 
-def judge_distribution(name: str, draws: Sequence[Any], device: Any, given: Sequence[torch.Tensor] = ()) -> Judged:
-    """Judge one result by draws of the reference. ``given``: the arguments of its shape."""
+def judge_distribution(
+    name: str,
+    draws: Sequence[Any],
+    device: Any,
+    given: Sequence[torch.Tensor] = (),
+    tables: Sequence[torch.Tensor] = (),
+) -> Judged:
+    """Judge one result by draws of the reference. ``given``: the arguments of its shape; ``tables``: those among whose
+    elements a result of whole numbers may choose.
+    """
     bench = draws[0]
     if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
         return Judged(name, "pass", "random.")
@@ -61,16 +71,52 @@ def judge_distribution(name: str, draws: Sequence[Any], device: Any, given: Sequ
                 "random: each draw of the reference has the same values, these are others.",
             )
         return row
+    if wrong := _wrong_rows(device, draws):
+        row.status, row.message = "error", wrong
+        return row
     if bench.numel() < LEAST_ELEMENTS:
         row.message = f"random: {bench.numel()} elements are too few to compare."
         return row
     eps = eps_of(bench.dtype)
     far = [_farthest(theirs, ours, given, eps) for theirs, *ours in parts]
+    far += _along_dimensions(device, draws)
+    for table in tables:
+        chosen = _chosen([device, *draws], table)
+        if chosen:
+            size, what = _farthest(chosen[0], chosen[1:], (), 0.0)
+            far.append((size, f"of the elements that are chosen {what}"))
     row.scaled, what = max(far)
     if row.scaled > MOST_STANDARD_ERRORS:
         row.status = "error"
         row.message = f"random: {what} is {row.scaled:.3g} standard errors off ({MOST_STANDARD_ERRORS:g} allowed)."
     return row
+
+
+def _wrong_rows(device: torch.Tensor, draws: Sequence[torch.Tensor]) -> str:
+    """What is wrong with rows that have a number twice, which no row of any draw of the reference has."""
+    if device.is_floating_point() or device.is_complex() or device.dim() < 2 or device.shape[-1] < 2:
+        return ""
+    if any(bool(_twice(one).any()) for one in draws):
+        return ""
+    wrong = int(_twice(device).sum())
+    return f"random: {wrong} rows have a number twice, those of the reference never." if wrong else ""
+
+
+def _twice(rows: torch.Tensor) -> torch.Tensor:
+    ordered = rows.sort(-1)[0]
+    return (ordered[..., 1:] == ordered[..., :-1]).any(-1)
+
+
+def _chosen(sides: Sequence[torch.Tensor], table: torch.Tensor) -> list[torch.Tensor]:
+    """What each side chooses of a table of its leading shape; empty where a side is no choice of it."""
+    first = sides[0]
+    if first.is_floating_point() or first.is_complex() or first.dtype is torch.bool or not first.dim():
+        return []
+    if table.dim() != first.dim() or table.shape[:-1] != first.shape[:-1] or not bool(table.isfinite().all()):
+        return []
+    if any(not bool(((one >= 0) & (one < table.shape[-1])).all()) for one in sides):
+        return []
+    return [table.double().gather(-1, one.long()).flatten() for one in sides]
 
 
 def real_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -135,6 +181,21 @@ def _farthest(
             together = [_together(one, wide) for one in sides]
             add(f"how it goes with argument {number}", together, 1 / math.sqrt(count), eps)
     return max((_apart(values, least, tolerance), what) for what, values, least, tolerance in statistics)
+
+
+def _along_dimensions(device: torch.Tensor, draws: Sequence[torch.Tensor]) -> list[tuple[float, str]]:
+    """How alike the places of zeros are in neighbours along each dimension: one mask for all rows is none of each."""
+    sides = [(one == 0).double() for one in (device, *draws)]
+    count = device.numel()
+    found = []
+    if device.dim() > 1 and not any(bool((one == one.flatten()[0]).all()) for one in sides):
+        for place, length in enumerate(device.shape):
+            if length > 1:
+                pairs = [(one.narrow(place, 1, length - 1), one.narrow(place, 0, length - 1)) for one in sides]
+                alike = [_together(a.flatten(), b.flatten()) for a, b in pairs]
+                far = _apart(alike, 1 / math.sqrt(count * (length - 1) / length), 0.0)
+                found.append((far, f"the likeness of zeros along dimension {place}"))
+    return found
 
 
 def _quantiles(values: torch.Tensor, levels: Sequence[float]) -> list[float]:

@@ -17,9 +17,11 @@ import torch
 from msprobe.capture.torch.private import DispatchMode
 from msprobe.precheck.standalone_types import dtype_of
 from msprobe.precheck.torch.inputs import Inputs
-from msprobe.precheck.torch.machine import Machine, Outcome, copy_with_strides, flat_outputs
+from msprobe.precheck.torch.machine import Machine, Outcome, copy_with_strides, flat_outputs, run_call
 from msprobe.precheck.torch.reference import eps_of
 
+#: What half types round, as shares of a result: more than single precision, and no other computation.
+_LEAST_ROUNDED, _MOST_ROUNDED = 2.0**-16, 2.0**-4
 _COPIES = frozenset(("aten::_to_copy", "aten::to", "aten::copy_"))
 
 
@@ -80,7 +82,11 @@ def given_to(
 def casts_of(
     machine: Machine, function: Callable[..., Any], inputs: Inputs, autocast: torch.dtype | None
 ) -> dict[str, torch.dtype]:
-    """The arguments that autocast rounds to a coarser type inside of a call, by their paths; none if it cannot run."""
+    """The arguments that autocast rounds to a coarser type inside of a call, by their paths; none if it cannot run.
+
+    Kernels that call others below the dispatcher show no such copies. Those of a CPU are known by what they give: then
+    all arguments of single precision count as rounded.
+    """
     places: dict[int, str] = {}
 
     def own(tensor: torch.Tensor, path: str) -> torch.Tensor:
@@ -93,7 +99,31 @@ def casts_of(
     watch = _Casts(places)
     with contextlib.suppress(Exception), torch.no_grad(), machine.switched(autocast), watch:
         function(*args, **kwargs)
-    return watch.found
+    asked = autocast if machine.executor.autocast is None else dtype_of(machine.executor.autocast)
+    plain = machine.device.type == "cpu" and machine.executor.fault is None
+    if watch.found or not plain or asked is None or not _rounds_inside(function, inputs, asked):
+        return watch.found
+    pairs = zip(inputs.paths(), inputs.tensors(), strict=True)
+    return {path: asked for path, tensor in pairs if tensor.dtype is torch.float32}
+
+
+def _rounds_inside(function: Callable[..., Any], inputs: Inputs, autocast: torch.dtype) -> bool:
+    """True if the CPU gives other results under autocast than without it, by as much as its type rounds."""
+    given = {one.dtype for one in inputs.tensors() if one.is_floating_point()}
+    if given != {torch.float32}:
+        return False
+    alone = Inputs(inputs.args, inputs.kwargs)
+    with contextlib.suppress(Exception):
+        exact = run_call(function, alone, False).outputs
+        with torch.autocast("cpu", dtype=autocast):
+            rounded = run_call(function, alone, False).outputs
+        pairs = [
+            pair for pair in zip(exact, rounded, strict=True) if all(isinstance(one, torch.Tensor) for one in pair)
+        ]
+        size = sum(float(one.double().abs().nan_to_num(0.0).sum()) for one, _ in pairs)
+        apart = sum(float((one.double() - other.double()).abs().nan_to_num(0.0).sum()) for one, other in pairs)
+        return _LEAST_ROUNDED * size < apart < _MOST_ROUNDED * size
+    return False
 
 
 class _Casts(DispatchMode):  # type: ignore[misc]

@@ -49,6 +49,7 @@ class RandomCall:
                 [one.outputs[place] for one in self.plain],
                 theirs,
                 [one for one in self.inputs.tensors() if one.is_floating_point() and _fits(one, theirs)],
+                [one for one in self.inputs.tensors() if _is_real(one)],
             )
             for place, theirs in enumerate(device.outputs[: len(self.plain[0].outputs)])
         ]

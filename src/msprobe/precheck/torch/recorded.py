@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +13,14 @@ from msprobe.errors import NotAvailableError
 from msprobe.precheck.arguments import TensorInfo
 from msprobe.precheck.executors import RECORDED, Executor
 from msprobe.precheck.requests import ApiCall, Requests, flat
+from msprobe.precheck.torch.given import casts_of
 from msprobe.precheck.torch.inputs import InputMaker, Inputs
-from msprobe.precheck.torch.machine import Outcome, copy_with_strides, flat_outputs
+from msprobe.precheck.torch.machine import Machine, Outcome, copy_with_strides, flat_outputs
+
+#: By how much a result must be nearer to the recorded one to be taken for the same computation.
+_NEARER = 4.0
+#: Results in single precision are not further apart than this share, those of half types are.
+_SINGLE = 2.0**-16
 
 
 @dataclass
@@ -97,6 +104,47 @@ def gives_back(function: Callable[..., Any], inputs: Inputs) -> bool:
     return bool(results) and all(
         any(one is tensor and one._version == version for tensor, version in given) for one in results
     )
+
+
+def autocast_of_record(
+    machine: Machine, function: Callable[..., Any], inputs: Inputs, recorded: Outcome
+) -> torch.dtype | None:
+    """The half type in which a recorded call was autocast, where its types do not say it: some calls round their
+    arguments inside and give single precision back. Its results are then far from those without autocast, and by far
+    nearer to those with it. None for none.
+    """
+    if {one.dtype for one in inputs.tensors() if one.is_floating_point()} != {torch.float32}:
+        return None
+    alone = Inputs(inputs.args, inputs.kwargs)
+    apart = _apart(machine, function, alone, recorded, None)
+    if not _SINGLE < apart < math.inf:
+        return None
+    for autocast in (torch.bfloat16, torch.float16):
+        if casts_of(machine, function, inputs, autocast):
+            near = _apart(machine, function, alone, recorded, autocast)
+            if near * _NEARER < apart:
+                return autocast
+    return None
+
+
+def _apart(
+    machine: Machine, function: Callable[..., Any], inputs: Inputs, recorded: Outcome, autocast: torch.dtype | None
+) -> float:
+    """How far the results of a call are from the recorded ones, as a share of the sizes of these; infinite where
+    they have other shapes or it cannot run.
+    """
+    try:
+        outcome = machine.run(function, inputs, False, autocast)
+    except Exception:
+        return math.inf
+    apart = size = 0.0
+    for one, other in zip(outcome.outputs, recorded.outputs, strict=False):
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and other.is_floating_point():
+            if one.shape != other.shape:
+                return math.inf
+            apart += _distance(one, other)
+            size += _distance(other, torch.zeros_like(other))
+    return apart / size if size else apart
 
 
 def place_gradients(outcome: Outcome, bench: Outcome) -> None:

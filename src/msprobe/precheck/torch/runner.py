@@ -33,6 +33,7 @@ from msprobe.precheck.torch.random_calls import random_call
 from msprobe.precheck.torch.recorded import (
     RecordedOutcome,
     RecordedResults,
+    autocast_of_record,
     other_shapes,
     place_gradients,
     unknown_gradients,
@@ -270,6 +271,9 @@ class TorchRunner:
         given = Given(inputs, inputs)
         if self._profile.own and isinstance(self._candidate, Machine):
             given = given_to(self._candidate, plain, inputs, device, autocast)
+        elif self._profile.own:
+            autocast = autocast or autocast_of_record(self._cpu, plain, inputs, device)
+            given = given_to(self._cpu, plain, inputs, device, autocast)
         wide = reference.promoted(given.inputs, api, self._task.has_double_reference)
         bench = run_call(bare, wide, backward)
         if self._recorded is not None and self._cleaning is not None:

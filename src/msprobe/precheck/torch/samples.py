@@ -55,12 +55,14 @@ class SampleRunner:
         self._dtypes = [dtype_of(DTYPES[name]) for name in dtypes]
         found, self._warning = _operators_here()
         self._operators = _chosen(found, names)
+        self._are_named = bool(names)
         self._held: tuple[str, list[Any]] = ("", [])
 
     def run(self, key: str) -> Answer:
         """Check one sample, or list the names of all, with a warning as the only cell of the result."""
         if key == LIST:
-            return Answer("", [self._warning], notes=list(self._names()))
+            names = list(self._names())
+            return Answer("", [self._warning, *self._without_samples(names)], notes=names)
         group, _, number = key.removeprefix("Sample.").rpartition(".")
         operator, dtype = self._operators_by_group()[group]
         try:
@@ -89,6 +91,14 @@ class SampleRunner:
                 count = 0
             for number in range(count):
                 yield f"Sample.{group}.{number}"
+
+    def _without_samples(self, names: list[str]) -> list[str]:
+        """The operators that were asked for by name, with a type of which there is no sample of theirs."""
+        if not self._are_named:
+            return []
+        there = {name.removeprefix("Sample.").rpartition(".")[0] for name in names}
+        every = (_group(operator, dtype) for operator in self._operators for dtype in self._dtypes)
+        return [group for group in every if group not in there]
 
     def _samples(self, operator: Any, dtype: torch.dtype, group: str) -> list[Any]:
         torch.manual_seed(int(generator_for(group, "samples", self._task.seed).integers(1 << 31)))

@@ -133,6 +133,8 @@ ORIGINS: dict[str, str] = {
     "the {} alone calls {}, through which no gradient goes back: {} gives one in the {}": "仅{0}调用 {1}，梯度不经它回传：{3}的 {2} 有梯度",
     ": the result is {}": "：结果为 {0}",
     "; the result differs{}": "；结果不同{0}",
+    ": the gradient of {} is {}": "：{0} 的梯度为 {1}",
+    "; the gradient of {} differs{}": "；{0} 的梯度不同{1}",
     "after the backward pass": "反向之后",
     "when the optimizer steps": "优化器更新时",
     "after the step": "更新之后",

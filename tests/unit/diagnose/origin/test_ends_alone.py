@@ -53,3 +53,30 @@ def test_the_calls_that_make_another_loss_are_the_headline(tmp_path: Path, loss:
         first = verdict.findings[0]
         assert (first.kind, first.entry) == ("structure", "Functional.sum.0.forward")
         assert "Functional.mse_loss.0.forward" in first.message
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(("gradient", "status"), [(0.1, "agree"), (1.2, "diverged")])
+def test_a_loss_whose_last_call_was_not_recorded_is_named_by_what_comes_back(
+    tmp_path: Path, gradient: float, status: str, swapped: bool
+) -> None:
+    made = training("mindspore", ("Tensor.__sub__", "Functional.square", "Functional.sum"), 0.2, gradient)
+    for direction in ("forward", "backward"):  # what sums it up is a call that no recorder sees
+        del made[f"Functional.sum.0.{direction}"]
+    back = tensor("mindspore", gradient, 3, 4)
+    made |= {
+        f"{name}.0.backward": {"input": [back], "output": [back]} for name in ("Functional.square", "Tensor.__sub__")
+    }
+    sides = {"mindspore": made, "pytorch": training("pytorch", ("Functional.mse_loss",), 0.2, 0.1)}
+    for framework, data in sides.items():
+        write_part(tmp_path / framework / "step0" / "rank", data, framework=framework, construct={})
+    order = ("pytorch", "mindspore") if swapped else ("mindspore", "pytorch")
+    verdict = compare_runs(*(tmp_path / one for one in order))
+    assert verdict.status == status, [one.message for one in verdict.findings]
+    if status == "diverged":
+        first = verdict.findings[0]
+        lone = {"Tensor.__sub__.0.forward", "Functional.square.0.forward"}, {"Functional.mse_loss.0.forward"}
+        assert first.kind == "structure"
+        assert first.entry in lone[swapped]
+        named = set(first.evidence["candidate_alone"]), set(first.evidence["reference_alone"])
+        assert named == (lone if not swapped else lone[::-1]), first.evidence
