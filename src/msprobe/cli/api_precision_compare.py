@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.cli import answers
 from msprobe.cli.parser import UsageError
 from msprobe.cli.run_ut import STANDARDS
 from msprobe.foreign.console import say
-
-#: Answer to bad input.
-BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     what = "accuracy_checking_details_*.csv of the device"
-    parser.add_argument("-npu", "--npu_csv_path", required=True, metavar="FILE", help=f"{what} under suspicion")
-    parser.add_argument("-gpu", "--gpu_csv_path", required=True, metavar="FILE", help=f"{what} that is trusted")
+    parser.add_argument(
+        "-npu", "--npu_csv_path", "--candidate", required=True, metavar="FILE", help=f"{what} under suspicion"
+    )
+    parser.add_argument(
+        "-gpu", "--gpu_csv_path", "--reference", required=True, metavar="FILE", help=f"{what} that is trusted"
+    )
     parser.add_argument("-o", "--out_path", default="./", metavar="DIR", help="folder of the results (./)")
     parser.add_argument(
         "--standard",
@@ -46,6 +48,9 @@ def execute(args: argparse.Namespace) -> int:
     if not covered.is_complete:
         say(clean(covered.sentence()))
     in_json = paths[0].with_name(paths[0].name.replace("_result_", "_coverage_")).with_suffix(".json")
-    for path in (*paths, coverage.write(covered, in_json)):
+    written = (*paths, coverage.write(covered, in_json))
+    answers.wrote(written)
+    answers.note(coverage=covered.as_json())
+    for path in written:
         say(clean(f"  {path}"))
     return 0

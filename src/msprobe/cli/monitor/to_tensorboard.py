@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.cli import answers
 from msprobe.foreign.console import say
 
 
@@ -23,5 +24,6 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.monitor.convert.csv_to_tensorboard import csv2tensorboard_by_step
 
     path = csv2tensorboard_by_step(args.folder, args.begin, args.end, args.jobs, args.types, args.output)
+    answers.wrote([path])
     say(f"event files: {path}")
     return 0
