@@ -184,3 +184,12 @@ def test_the_doubted_run_stands_first_or_both_have_their_names(walker: Walker, n
 def test_one_run_too_few_or_too_many_is_wrong_usage(walker: Walker, line: str) -> None:
     done = walker.run("", line, "")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done
+
+
+# ---------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_has_words_of_the_field(name: str) -> None:
+    unwanted = r"\b(guilty|accus\w+|victim\w*|tells?|told|astray|they part|(goes|went) in|left behind)\b"
+    assert not re.findall(unwanted, commands.parser_of(COMMANDS[name]).format_help())
