@@ -51,6 +51,11 @@ def _failed_check(*args: Any, **named: Any) -> Any:
 #: What stands for work that takes too long here, where more than the arguments of one function count.
 STAND_INS: dict[str, dict[str, Any]] = {
     "status of failed calls": {"msprobe.precheck.check:run_check": _failed_check},
+    "an overflow on one side": {
+        "msprobe.precheck.pool:Pool.answers": lambda self, wanted: [
+            SimpleNamespace(key=key, notes=["overflows"], result=["", "abnormal", "", ""]) for key, _ in wanted
+        ],
+    },
     "samples that fail": {
         "msprobe.precheck.sample_check:check_samples": lambda *args: ((), _failed_check().ranking),
     },

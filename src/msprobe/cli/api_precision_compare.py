@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from msprobe.cli import answers
-from msprobe.cli.parser import UsageError
+from msprobe.cli.parser import UsageError, add_fail_on
 from msprobe.cli.run_ut import STANDARDS
+from msprobe.cli.statuses import CLEAN, FOUND
 from msprobe.foreign.console import say
 
 
@@ -27,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="strict (default) counts errors of the trusted device from a few units of rounding on; 8.1.1 and 26.2 "
         "count none below 2**-14 in fp32; compiler goes by the root mean square error, of files made with it",
     )
+    add_fail_on(parser, "an error")
     parser.add_argument("--top", type=int, default=10, metavar="K", help="results with errors that are shown (10)")
 
 
@@ -53,4 +55,5 @@ def execute(args: argparse.Namespace) -> int:
     answers.note(coverage=covered.as_json())
     for path in written:
         say(clean(f"  {path}"))
-    return 0
+    found = any(row.status == "error" for row in rows)
+    return FOUND if found and args.fail_on == "found" else CLEAN

@@ -299,6 +299,7 @@ _DECLARED: tuple[Command, ...] = (
         reads="two files of run_ut",
         writes="api_precision_compare_*.csv",
         clean=_CHECKED,
+        found="with --fail-on found: there are errors",
         published=True,
     ),
     Command(
@@ -308,6 +309,7 @@ _DECLARED: tuple[Command, ...] = (
         "say of each call whether its overflow is one on the CPU, too",
         reads="dump.json",
         clean=_CHECKED,
+        found="with --fail-on found: a call overflows on one side only",
         could_not="no call overflows on one side only, and not all could be checked",
         published=True,
     ),

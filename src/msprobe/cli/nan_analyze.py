@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from msprobe.cli import answers
-from msprobe.cli.parser import UsageError, add_workers
+from msprobe.cli.parser import UsageError, add_fail_on, add_workers
 from msprobe.cli.statuses import CLEAN
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--growth", metavar="K", help="take a result for bad whose norm is more than K times its inputs'"
     )
     add_workers(parser, "ranks that are read at once")
-    parser.add_argument(
-        "--fail-on", choices=("found", "never"), default="never", help="found: exit with 1 where there is one (never)"
-    )
+    add_fail_on(parser, "one")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -138,6 +138,16 @@ class Parser(argparse.ArgumentParser):
         return f"{command}: " if command else ""
 
 
+def add_fail_on(parser: argparse._ActionsContainer, what: str) -> None:
+    """Add ``--fail-on`` to a command that answers with 0 whatever it finds, as it was published; ``what`` it finds."""
+    parser.add_argument(
+        "--fail-on",
+        choices=("found", "never"),
+        default="never",
+        help=f"found: exit with 1 if there is {what} (never)",
+    )
+
+
 def add_workers(parser: argparse._ActionsContainer, jobs: str) -> None:
     """Add the options for many jobs at once; ``jobs`` says what is done at once."""
     parser.add_argument("--jobs", type=int, metavar="N", help=f"{jobs} (1; all CPUs of a Ray cluster)")

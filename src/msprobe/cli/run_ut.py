@@ -30,8 +30,8 @@ summary and --fail-on go by these.
 
 candidates: cpu, cuda:0, npu:1, xpu, mps; behind it +threads=1, +mkldnn=off, +deterministic, +dtype=bf16,
 +autocast=bf16, +compile, +inject:scale=1e-3 (also tf32, swap, nan@0, inf@0, drop-tail); plugin:package.module:function,
-called with (function, args, kwargs); python:PATH, the torch of a different environment; recorded, the results in the dump
-themselves (task tensor), for which nothing is run but the reference.
+called with (function, args, kwargs); python:PATH, the torch of a different environment; recorded, the results in the
+dump themselves (task tensor), for which nothing is run but the reference.
 
 standards: strict judges each element by what rounding explains at its place; assert_close by the tolerances of
 torch.testing.assert_close; compiler, beside a --control, by the root mean square error, as PyTorch tests its compilers;

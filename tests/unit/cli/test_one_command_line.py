@@ -41,6 +41,14 @@ ANSWERS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
         ("-api_info {calls} -o out", "status of failed calls"),
         ("-api_info {calls} -o out --fail-on error", "status of failed calls"),
     ),
+    "api_precision_compare": (
+        ("-npu {npu_details} -gpu {gpu_details} -o out", ""),
+        ("-npu {npu_details} -gpu {gpu_details} -o out --fail-on found", ""),
+    ),
+    "run_overflow_check": (
+        ("-api_info {calls} -d cpu", "an overflow on one side"),
+        ("-api_info {calls} -d cpu --fail-on found", "an overflow on one side"),
+    ),
     "op_check": (("--ops relu --samples 1 --candidate cpu -o out", ""), ("--ops relu -o out", "samples that fail")),
     "monitor analyse": (("{alerts} -o out -s [7]", ""), ("{alerts} -o out", "")),
     "monitor diff": (("{monitored} {monitored}", ""), ("{monitored_apart} {monitored}", "")),
