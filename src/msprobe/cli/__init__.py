@@ -201,7 +201,7 @@ def family_help(name: str) -> str:
     lines = [f"usage: msprobe {name} COMMAND ...", "", "commands:"]
     lines += [f"  {part:<{width}}  {one.purpose}" for part, one in family.items()]
     return "\n".join(
-        [*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows --debug, --limit and --follow-links."]
+        [*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows the options of every command."]
     )
 
 

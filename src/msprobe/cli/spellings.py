@@ -7,11 +7,15 @@ every command; :class:`Help` shows that one, and the others behind its text.
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Iterable
 
 #: A letter means the same in all commands: letter -> the name of its option. Those of published command lines mean what
 #: they mean there, and stand in the help behind the text of their option alone.
 LETTERS = {"-h": ("--help",), "-o": ("--output",), "-q": ("--quiet",), "-f": ("--framework",)}
+
+# All lines of a paragraph of prose but the last have so many letters.
+_LONG = 90
 
 
 def of_today(names: Iterable[str]) -> list[str]:
@@ -64,6 +68,16 @@ def settle(parser: argparse.ArgumentParser) -> None:
 
 class Help(argparse.RawDescriptionHelpFormatter):
     """Help that shows each option under its name of today."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Paragraphs of prose in lines of the terminal's width; lists and examples stay as they are."""
+        found = []
+        for paragraph in text.strip("\n").split("\n\n"):
+            lines = paragraph.splitlines()
+            if all(len(line) > _LONG for line in lines[:-1]):
+                paragraph = textwrap.fill(" ".join(lines), width, break_on_hyphens=False, break_long_words=False)
+            found.append(paragraph)
+        return "\n\n".join(found)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings:
