@@ -52,7 +52,7 @@ _BEFORE = """\
   (`verdict.json`, `check.json`, ...), or `version`, `command`, `exit_status`, facts of the command, `files` and
   `text`; of a command that could not do its work `error`. What a script of the user prints goes to stderr then.
   `--json -` is the older form.
-- **`--quiet`** prints nothing on stdout; errors and warnings go to stderr.
+- **`--quiet`** prints nothing on stdout but what a script of the user prints; errors and warnings go to stderr.
 - **Completion.** `eval "$(msprobe completion bash)"`; also for `zsh` and `fish`.
 
 ## Options of every command

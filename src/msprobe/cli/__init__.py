@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.foreign = foreign
     if argv is None and not foreign:  # a script of the user answers for its own output
         clean_errors()
-    with answers.collected(name, args.json, args.quiet and not foreign, bool(foreign)) as status:
+    with answers.collected(name, args.json, args.quiet, bool(foreign)) as status:
         status.append(_execute(command, args))
     return status[0]
 

@@ -78,11 +78,13 @@ def collected(command: str, is_asked: bool, quiet: bool, runs_program: bool) -> 
     """Keep what a command prints from stdout, where ``--json`` or ``--quiet`` ask for that, and print its result in the
     end, with the status that the caller puts into the list; without one, nothing.
 
-    ``runs_program``: a program of the user runs in this process, what it prints goes to stderr beside ``--json``.
+    ``runs_program``: a program of the user runs in this process; what it prints goes to stderr beside ``--json``, and
+    where it goes without us beside ``--quiet``.
     """
     status: list[int] = []
     if not is_asked:
-        with _silent() if quiet else contextlib.nullcontext():
+        silent = contextlib.nullcontext() if runs_program else _silent()
+        with _few_words(silent) if quiet else contextlib.nullcontext():
             yield status
         return
     global _current
@@ -99,10 +101,16 @@ def collected(command: str, is_asked: bool, quiet: bool, runs_program: bool) -> 
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Nothing goes to stdout; of the log, warnings and errors go to stderr."""
+    """Nothing goes to stdout."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
+
+
+@contextlib.contextmanager
+def _few_words(stdout: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+    """Of the log, warnings and errors alone go to stderr; ``stdout``: what becomes of that."""
     asked = os.environ.get("MSPROBE_LOG_LEVEL", "2")
-    least = _variable("MSPROBE_LOG_LEVEL", asked if asked in ("2", "3", "4") else "2")
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), _log_to_stderr(), least:
+    with stdout, _log_to_stderr(), _variable("MSPROBE_LOG_LEVEL", asked if asked in ("2", "3", "4") else "2"):
         yield
 
 

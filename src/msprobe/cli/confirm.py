@@ -79,7 +79,8 @@ def _confirm(args: argparse.Namespace) -> int:
     found = confirmed(named, Path(args.output_path))
     answers.note(is_confirmed=found.is_confirmed, status=found.verdict.status, sentence=found.sentence())
     answers.wrote([args.output_path])
-    say(found.sentence())
+    if not args.quiet:
+        say(found.sentence())
     if found.verdict.status == "incomparable":
         return COULD_NOT
     return CLEAN if found.is_confirmed else FOUND

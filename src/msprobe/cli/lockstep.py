@@ -60,7 +60,8 @@ def _lockstep(args: argparse.Namespace) -> int:
     verdict, _ = judge_and_write(args.output_path, Path(args.reference).resolve())
     answers.whole(formats.always("verdict")[0].content(verdict))
     lines = formats.printed("verdict").render()
-    print_lines(lambda width: lines(verdict, [str(Path(args.output_path) / FILE)], width))
+    if not args.quiet:
+        print_lines(lambda width: lines(verdict, [str(Path(args.output_path) / FILE)], width))
     if status:
         say(
             f"msprobe: the script ended with status {status}; the verdict is of what it did until then.",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.capture.step_on import StepOn
+from msprobe.cli import answers
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
 
@@ -130,4 +131,5 @@ def execute(args: argparse.Namespace) -> int:
         )
         if value is not None
     }
+    answers.note(script=args.foreign, dump_path=args.dump_path)
     return run_script(args.config, args.foreign, **overrides)
