@@ -200,9 +200,8 @@ def family_help(name: str) -> str:
     width = max(map(len, family))
     lines = [f"usage: msprobe {name} COMMAND ...", "", "commands:"]
     lines += [f"  {part:<{width}}  {one.purpose}" for part, one in family.items()]
-    return "\n".join(
-        [*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows the options of every command."]
-    )
+    common_options = "--json, --quiet, --debug, --limit and --follow-links"
+    return "\n".join([*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows {common_options}."])
 
 
 def _nearest(name: str) -> str:
