@@ -58,6 +58,16 @@ def _training(value: float, bad: float | None = None) -> dict[str, Any]:
     }
 
 
+def _spread(bad: float) -> dict[str, Any]:
+    """Records by which a bad value of :func:`_training` gets out of its module, and into the gradients."""
+    lost = tensor(4, 2, value=bad)
+    return {
+        "Functional.relu.0.forward": call(lost, out=lost),
+        "Module.fc.Linear.forward.0": call(tensor(4, 3, value=1.0), out=lost),
+        "Functional.relu.0.backward": backward(lost),
+    }
+
+
 def _root(folder: Path, values: list[float], ranks: int = 1, bad: float | None = None, more: Any = None) -> Path:
     for step, value in enumerate(values):
         for rank in range(ranks):
@@ -81,6 +91,7 @@ def _dumps(folder: Path) -> dict[str, Path]:
         "renumbered": _renumbered(folder / "renumbered"),
         "renumbered_root": _renumbered(folder / "renumbered_root" / "step1" / "rank0").parent.parent,
         "shifted": _shifted(folder / "shifted"),
+        "not_a_number": _root(folder / "not_a_number", [0.5], bad=math.nan, more=_spread(math.nan)),
         "negative": _root(folder / "negative", [0.5], bad=-math.inf),
         "large": _root(folder / "large", [0.5], bad=1000.0),
         "graph_file": _write(folder / "graph.json", {"npu_path": str(folder / "bad" / "step0" / "rank0")}),
@@ -337,8 +348,8 @@ def _logs(folder: Path) -> dict[str, Path]:
         lines = [f"(x pid=1) {line}" for line in (first, f"  lr ........................ {ratio}", last)]
         return _write(folder / name, "\n".join(lines) + "\n")
 
-    def log_probs(name: str, further: float) -> Path:
-        rows = [{"id": place, "token_ids": [3, 5], "log_probs": [-1.0, -2.0 - further]} for place in range(2)]
+    def log_probs(name: str, further: float, token: int = 5) -> Path:
+        rows = [{"id": place, "token_ids": [3, token], "log_probs": [-1.0, -2.0 - further]} for place in range(2)]
         return _write(folder / name, "".join(json.dumps(one) + "\n" for one in rows))
 
     with zipfile.ZipFile(Path(__file__).parent / "data" / "rollout" / "engine.zip") as archive:
@@ -349,6 +360,7 @@ def _logs(folder: Path) -> dict[str, Path]:
         "engine_log_probs": log_probs("engine.jsonl", 0.0),
         "trainer_log_probs": log_probs("trainer.jsonl", 1e-7),
         "other_log_probs": log_probs("other.jsonl", 0.5),
+        "other_tokens": log_probs("tokens.jsonl", 0.0, token=6),
         "verl_a": log("verl_a.log", 0.2),
         "verl_b": log("verl_b.log", 0.3),
         "verl_wanted": _write(folder / "verl.yaml", "actor_rollout_ref:\n  actor:\n    clip_ratio: 0.3\n"),

@@ -98,7 +98,7 @@ _NAN = Table(
         "--threshold": Row("--threshold 100", base="-i {large} -o out"),
         "--growth": Row("--growth 10", base="-i {large} -o out"),
         **_ENGINE,
-        "--json": Row("--json -", base="-i {bad}"),
+        "--fail-on": "--fail-on found",
     },
 )
 _SCRIPT_ROWS: dict[str, str | Row] = {
@@ -132,6 +132,7 @@ TABLES: dict[str, Table] = {
             "-gpu": Row(instead="-npu {npu_details} -gpu {npu_details} -o out"),
             "-o": Row(instead="-npu {npu_details} -gpu {gpu_details} -o other"),
             "--standard": "--standard 8.1.1",
+            "--fail-on": Row("--fail-on found", base="-npu {gpu_details} -gpu {npu_details} -o out"),
             "--top": "--top 0",
         },
     ),
@@ -191,6 +192,8 @@ TABLES: dict[str, Table] = {
             "--html": Row("--html", base=f"{_TWO} -o out"),
             "--parquet": Row("--parquet", base=f"{_TWO} -o out"),
             "--all-steps": Row("--all-steps", base=f"{_TWO} -o out --csv"),
+            "--candidate": Row(base=_TWO, instead="--reference {healthy} --candidate {bad}"),
+            "--reference": Row(base=_TWO, instead="{apart} --reference {apart}"),
             "--noise": Row("--noise {longer}", base=_TWO, reaches="msprobe.diagnose:compare_runs"),
             "--layout": Row("--layout {layout}", base=_TWO, reaches="msprobe.diagnose:compare_runs"),
             "--fail-on": Row("--fail-on never", base=_TWO),
@@ -200,6 +203,8 @@ TABLES: dict[str, Table] = {
         _PACKS,
         {
             "-c": Row(instead="-c {pack_a} {pack_a} -o out"),
+            "--candidate": Row(instead="--reference {pack_a} --candidate {pack_a} -o out"),
+            "--reference": Row(instead="--reference {pack_b} --candidate {pack_b} -o out"),
             "-o": Row(instead=_PACKS.replace("-o out", "-o other")),
             "-vc": Row(instead="-vc {verl_a} {verl_b} -o out"),
             "-vv": Row(instead="-vv {verl_wanted} {verl_a} -o out"),
@@ -223,6 +228,7 @@ TABLES: dict[str, Table] = {
             "--engine": Row("--engine ray", base=_WEIGHTS, reaches=_WORKERS),
         },
     ),
+    "completion": Table("bash", {"shell": Row(instead="fish")}),
     "confirm": Table(
         "{verdict} -o out -- {script}",
         {
@@ -245,14 +251,15 @@ TABLES: dict[str, Table] = {
     ),
     "doctor": Table(
         "",
-        {"-o": Row("-o out", reaches="msprobe.doctor.checks:all_checks"), "--json": "--json -"},
+        {"-o": Row("-o out", reaches="msprobe.doctor.checks:all_checks")},
         "no devices",
     ),
     "grad_compare": Table(
         "{gradients_a} {gradients_b} -o out",
         {
-            "first": Row(instead="{gradients_b} {gradients_b} -o out"),
-            "second": Row(instead="{gradients_a} {gradients_a} -o out"),
+            "runs": Row(instead="{gradients_b} {gradients_b} -o out"),
+            "--candidate": Row(instead="--candidate {gradients_a} --reference {gradients_a} -o out"),
+            "--reference": Row(instead="{gradients_b} --reference {gradients_b} -o out"),
             "-o": Row(instead="{gradients_a} {gradients_b} -o other"),
             "--plot": "--plot none",
             "--least": "--least 0.0",
@@ -295,6 +302,7 @@ TABLES: dict[str, Table] = {
             "--file_type": Row("--file_type json", base="-tp {longer} -o out --rank_size 2 --tp 1 --pp 1"),
         },
     ),
+    "help": Table("", {"command": "compare", "--all": "--all"}),
     "lockstep": Table(
         "{healthy} -o out -- {script}",
         {
@@ -324,19 +332,20 @@ TABLES: dict[str, Table] = {
         },
     ),
     "monitor diff": Table(
-        "{monitored} {monitored_apart}",
+        "{monitored_apart} {monitored}",
         {
-            "first": Row(instead="{monitored_apart} {monitored_apart}"),
-            "second": Row(instead="{monitored} {monitored}"),
-            "--json": "--json -",
+            "runs": Row(instead="{monitored} {monitored}"),
+            "--candidate": Row(instead="--candidate {monitored_apart} --reference {monitored_apart}"),
+            "--reference": Row(instead="{monitored} --reference {monitored}"),
             "--top": "--top 0",
         },
     ),
     "monitor report": Table(
         "{monitored} -o page.html",
         {
-            "folder": Row(instead="{monitored_apart} -o page.html"),
-            "second": Row(instead="{monitored} {monitored_apart} -o page.html"),
+            "runs": Row(instead="{monitored_apart} -o page.html"),
+            "--candidate": Row(instead="--candidate {monitored_apart} -o page.html"),
+            "--reference": Row(instead="{monitored_apart} --reference {monitored} -o page.html"),
             "-o": Row(instead="{monitored} -o other.html"),
         },
     ),
@@ -416,7 +425,6 @@ TABLES: dict[str, Table] = {
             "--log-probs": Row(instead="--log-probs {engine_log_probs} {other_log_probs}"),
             "--prefill": "--prefill {other_log_probs}",
             "-o": "-o out",
-            "--json": "--json -",
             "roll": Row(instead=_ROLL),
             "--trainer": Row(instead=_ROLL),
             "--operators": Row("--operators", base=_ROLL),
@@ -444,16 +452,18 @@ TABLES: dict[str, Table] = {
             "-j": Row("-j True", reaches=_POOL),
             "-d": Row("-d cpu", reaches=_POOL),
             "--candidate": Row("--candidate cpu+threads=1", reaches=_POOL),
-            "--json": Row("--json -", reaches="msprobe.cli.run_overflow_check:execute"),
+            "--fail-on": Row("--fail-on found", reaches="an overflow on one side"),
             "--seed": Row("--seed 5", reaches=_POOL),
             "--timeout": Row("--timeout 5", reaches=_POOL),
         },
     ),
-    "summary": Table("{healthy}", {"dump": Row(instead="{longer}"), "--json": Row("--json -", base="{healthy}")}),
+    "summary": Table("{healthy}", {"dump": Row(instead="{longer}")}),
     "view": Table(
         "{healthy} --html page.html",
         {
             "paths": Row(instead="{longer} --html page.html"),
+            "--candidate": Row(instead="--candidate {longer} --html page.html"),
+            "--reference": Row("--reference {longer}"),
             "--port": Row("--port 8123", base="{healthy}", reaches="msprobe.view.serving:listen"),
             "--host": Row("--host 0.0.0.0", base="{healthy}", reaches="msprobe.view.serving:listen"),
             "--no-browser": Row("--no-browser", base="{healthy}", reaches="browser"),
@@ -476,6 +486,8 @@ TOP = Table(
     "code_mapping --ir {graph_text} --dump_data {graph_dump} --output out",
     {
         "--version": Row(instead="--version"),
+        "--json": Row(instead="--json code_mapping --ir {graph_text} --dump_data {graph_dump} --output out"),
+        "-q": Row(instead="-q code_mapping --ir {graph_text} --dump_data {graph_dump} --output out"),
         "--debug": Row(base="summary {missing}", instead="--debug summary {missing}", fails=True),
         "--limit": Row(
             base="merge_result -i {sheets} -o out -config {merge_config}",

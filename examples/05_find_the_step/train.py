@@ -3,8 +3,8 @@ steps from there on.
 
     MONITOR_OUTPUT_DIR=good python train.py
     MONITOR_OUTPUT_DIR=bad python train.py --bug 120
-    msprobe monitor diff good bad
-    msprobe monitor report good bad -o both.html
+    msprobe monitor diff bad good
+    msprobe monitor report bad good -o both.html
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from msprobe.results import open_run as open
 
 # The one place of the version: the build and `msprobe --version` read it here.
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["CheckedRun", "Comparison", "Finding", "GradComparator", "Run", "__version__", "check", "compare", "open"]
 

@@ -18,14 +18,16 @@ pytestmark = pytest.mark.browser
 def page(tmp_path: Path, visit: Visit) -> Any:
     """Two runs, the second with a fault at step 37."""
     healthy, bad = made(tmp_path / "a", noise=1), made(tmp_path / "b", noise=2, fault_at=37)
-    call("monitor", "report", healthy, bad, "-o", tmp_path / "out.html")
+    call("monitor", "report", bad, healthy, "-o", tmp_path / "out.html")
     return visit((tmp_path / "out.html").as_uri())
 
 
 def test_what_stands_out_is_said_first(page: Any) -> None:
     findings = page.inner_text("#findings")
     assert findings.startswith("First bad step: 37.")
-    assert "B leaves the band of A at that step, first in grad_reduced fc1.bias (norm)" in findings
+    assert (
+        "The candidate leaves the band of the reference at that step, first in grad_reduced fc1.bias (norm)" in findings
+    )
     assert eventually(page, lambda: page.locator("#curves .chart").count() == 3)
     assert "grad_reduced: norm of fc1.bias" in page.inner_text("#tensor")
 

@@ -440,7 +440,7 @@ def test_ranks_are_paired_by_number(steps: Pair, tmp_path: Path) -> None:
 def fails(folder: Path, npu: Path, bench: Path, capsys: pytest.CaptureFixture[str], *flags: str, **more: Any) -> str:
     """The one line of a comparison that must fail with status 1, having written nothing."""
     capsys.readouterr()
-    assert not list(run(folder, npu, bench, *flags, status=1, **more).glob("*"))
+    assert not list(run(folder, npu, bench, *flags, status=2, **more).glob("*"))
     said = capsys.readouterr()
     assert said.err.count("\n") == 1
     assert said.err.startswith("msprobe: ")
@@ -569,7 +569,7 @@ def test_bad_compare_files_are_one_line(
     path = tmp_path / "compare.json"
     path.write_text(text)
     command = ["-f", "pytorch", "compare", "-i", str(path), "-o", str(tmp_path / "out"), "-s"]
-    assert main(command) == 1
+    assert main(command) == 2
     said = capsys.readouterr().err
     assert word in said
     assert said.startswith("msprobe: ")
@@ -583,7 +583,7 @@ def test_bad_compare_files_are_one_line(
 def test_all_mistakes_of_a_compare_file_are_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "compare.json"
     path.write_text('{"npu_path": "",\n "is_print_compare_log": "no"}')
-    assert main(["-f", "pytorch", "compare", "-i", str(path), "-o", str(tmp_path / "out")]) == 1
+    assert main(["-f", "pytorch", "compare", "-i", str(path), "-o", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert all(field in said for field in ("npu_path", "bench_path", "is_print_compare_log"))
     assert "compare.json:2:2" in said
@@ -682,7 +682,7 @@ def test_what_one_side_alone_has_is_on_a_sheet_of_its_own(edge: Edge, tmp_path: 
 def test_dumps_of_different_programs_are_not_called_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     npu = write_dump(tmp_path / "a", {"Torch.f.0.forward": forward(tensor(1.0), tensor(1.0))})
     bench = write_dump(tmp_path / "b", {"Torch.g.0.forward": forward(tensor(1.0), tensor(1.0))})
-    run(tmp_path, npu, bench, status=1)
+    run(tmp_path, npu, bench, status=2)
     said = capsys.readouterr().out
     assert "0 of 2 rows" in said
     assert "different programs" in said

@@ -25,11 +25,11 @@ def test_the_example_names_the_step(tmp_path: Path) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     _train(good)
     _train(bad, "--bug", "30")
-    found = _msprobe("diff", str(good), str(bad))
+    found = _msprobe("diff", str(bad), str(good))
     assert found.returncode == 1
     assert "first bad step: 30 " in found.stdout
     assert "learning rate 0.01 instead of 0.001" in found.stdout
     assert _msprobe("diff", str(good), str(good)).returncode == 0
     page = tmp_path / "both.html"
-    assert _msprobe("report", str(good), str(bad), "-o", str(page)).returncode == 0
+    assert _msprobe("report", str(bad), str(good), "-o", str(page)).returncode == 0
     assert "learning rate 0.01 instead of 0.001" in page.read_text()

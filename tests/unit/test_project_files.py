@@ -109,3 +109,13 @@ def test_commit_subjects_that_are_called_good_are_short_and_have_an_area(name: s
         assert re.fullmatch(r"[a-z_]+: \S.{,70}", subject)
         assert len(subject) <= 72
         assert body
+
+
+@needs_toml
+def test_each_change_is_a_file_of_a_kind_that_a_release_knows() -> None:
+    found = project()["tool"]["towncrier"]
+    kinds = {kind["directory"] for kind in found["type"]}
+    folder = ROOT / found["directory"]
+    files = {path.name for path in folder.iterdir()} - set(found["ignore"])
+    assert not [name for name in files if not re.fullmatch(rf"[\w+-]*\.({'|'.join(kinds)})\.md", name)]
+    assert found["start_string"] in (ROOT / found["filename"]).read_text(encoding="utf-8")

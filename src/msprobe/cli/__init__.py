@@ -1,8 +1,7 @@
-"""The command ``msprobe``: finds the sub-command, runs it, and turns errors into one line and an exit status.
+"""The command ``msprobe``: finds the command, runs it, and turns errors into one line and an exit status.
 
-Exit status: 0 done; 1 an error that the message explains; 2 wrong usage, a command this version does not have, or an
-input that costs too much to read. A command may define others, as ``BAD_INPUT_STATUS``: those that read dumps answer
-with 1 for what they found there and with 2 for bad input (docs/configuration.md, "Exit status").
+What the statuses say is the same everywhere (:mod:`msprobe.cli.statuses`); what a command makes of them stands in its
+declaration (:mod:`msprobe.cli.commands`).
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from msprobe import __version__
-from msprobe.cli import commands
-from msprobe.cli.parser import USAGE_STATUS, Parser, UsageError, did_you_mean
-from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.foreign.budget import BudgetError, factor, factor_of, multiplied
+from msprobe.cli import answers, commands, common
+from msprobe.cli.parser import Parser, did_you_mean
+from msprobe.cli.statuses import COULD_NOT, INTERRUPTED
+from msprobe.errors import MsprobeError
+from msprobe.foreign.budget import factor, multiplied
 from msprobe.foreign.console import clean_errors, say
 from msprobe.foreign.links import followed
 
-INTERRUPTED_STATUS = 130
 # Of a message: names and numbers in it may come from a file.
 _MOST_LETTERS = 4000
 FRAMEWORKS = ("pytorch", "mindspore")
@@ -34,50 +33,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     position = _command_position(words)
-    top = top_parser()
-    options = top.parse(words[:position], intermixed=False)
+    options = top_parser().parse(common.plain_json(words[:position]), intermixed=False)
     if position == len(words):
-        top.print_help()
+        say(top_help(), end="")
         return 0
-    name = words[position]
-    if name not in commands.AVAILABLE:
-        return _say(f"there is no command {name!r}; {_nearest(name)}", USAGE_STATUS)
-    command, purpose = commands.load(name), commands.AVAILABLE[name][1]
-    parts: dict[str, tuple[str, str]] | None = getattr(command, "SUBCOMMANDS", None)
-    if parts is not None:
-        position += 1
+    name = commands.named(words[position])
+    if name not in commands.known_names():
+        return _say(f"there is no command {words[position]!r}; {_nearest(name)}")
+    position += 1
+    family = commands.family(name)
+    if family:
         part = words[position] if position < len(words) else "-h"
         if part in ("-h", "--help"):
-            say(_help_of_parts(name, purpose, parts))
+            say(family_help(name))
             if position == len(words):
                 return 0
             raise SystemExit(0)
-        if part not in parts:
-            known = did_you_mean(part, parts, 0.5) or f"these are {', '.join(parts)}."
-            return _say(f"{name}: there is no command {part!r}; {known}", USAGE_STATUS)
-        command, purpose = commands.load_part(name, parts[part][0]), parts[part][1]
+        if part not in family:
+            known = did_you_mean(part, family, 0.5) or f"these are {', '.join(family)}."
+            return _say(f"{name}: there is no command {part!r}; {known}")
+        position += 1
         name = f"{name} {part}"
-    parser = Parser(prog=f"msprobe {name}", description=_sentence(purpose))
-    command.configure(parser)
-    _add_common(parser)
+    declared = commands.COMMANDS[commands.ALIASES.get(name, name)]
+    command = declared.load()
+    parser = commands.parser_of(declared, name)
+    own, foreign = words[position:], []
     if hasattr(command, "split"):
-        own, foreign = command.split(words[position + 1 :])
-        args = parser.parse(own, intermixed=False)
-    else:
-        foreign = []
-        # Options may stand between the paths: `msprobe compare A --html B`.
-        args = parser.parse(words[position + 1 :], intermixed=True)
-    args.debug = args.debug or options.debug
-    args.follow_links = args.follow_links or options.follow_links
-    args.limit = options.limit if args.limit is None else args.limit
+        own, foreign = command.split(own)
+    # Options may stand between the paths: `msprobe compare A --html B`.
+    args = parser.parse(common.plain_json(own), intermixed=not hasattr(command, "split"))
+    common.joined(args, options)
     args.framework = options.framework
     args.foreign = foreign
     if argv is None and not foreign:  # a script of the user answers for its own output
         clean_errors()
-    return _execute(command, args)
+    with answers.collected(name, args.json, args.quiet, bool(foreign)) as status:
+        status.append(_execute(command, args))
+    return status[0]
 
 
-def _execute(command: commands.Command, args: argparse.Namespace) -> int:
+def _execute(command: commands.Module, args: argparse.Namespace) -> int:
     from msprobe import distribution
     from msprobe.children import places
 
@@ -87,9 +82,6 @@ def _execute(command: commands.Command, args: argparse.Namespace) -> int:
     distribution.warn_once()
     try:
         factor()
-    except InvalidInputError as problem:
-        return _say(problem.message, USAGE_STATUS)
-    try:
         with multiplied(args.limit), followed(args.follow_links):
             status = command.execute(args)
         if not args.foreign:
@@ -97,23 +89,22 @@ def _execute(command: commands.Command, args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         if args.debug:
             raise
-        bad_input = getattr(command, "BAD_INPUT_STATUS", 1)
-        return _say(problem.message, USAGE_STATUS if isinstance(problem, (UsageError, BudgetError)) else bad_input)
+        return _say(problem.message)
     except (MemoryError, RecursionError, OverflowError, UnicodeError) as problem:
         if args.foreign or args.debug:
             raise
-        return _say(_of_input(problem), USAGE_STATUS)
+        return _say(_of_input(problem))
     except BrokenPipeError:
         if args.foreign:
             raise  # the user's script met it, and Python answers it
-        # The reader of our output has gone (`msprobe summary d | head`): nobody is left to tell. What the command found
+        # The reader of our output has gone (`msprobe summary d | head`): nobody reads a word. What the command found
         # still counts, if it had come to an end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return status
     except KeyboardInterrupt:
         if args.foreign or args.debug:
             raise
-        return INTERRUPTED_STATUS
+        return INTERRUPTED
     return status
 
 
@@ -128,52 +119,37 @@ def _of_input(problem: Exception) -> str:
     return f"an input cannot be read: {what}. Leave it out, or show with --debug where it was met."
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every command has, before its name or behind it."""
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser.add_argument(
-        "--limit",
-        metavar="FACTOR",
-        type=_limit,
-        help="multiply what reading one input may cost in bytes, values and seconds (1; or the variable MSPROBE_LIMIT)",
-    )
-    parser.add_argument(
-        "--follow-links",
-        action="store_true",
-        help="follow symbolic links that lead out of a dump (or the variable MSPROBE_FOLLOW_LINKS)",
-    )
-
-
-def _limit(text: str) -> str:
-    try:
-        factor_of(text)
-    except InvalidInputError:
-        raise argparse.ArgumentTypeError(f"must be a number above 0, at most 1e6, found {text[:40]!r}") from None
-    return text
-
-
 def top_parser() -> Parser:
+    """What stands before the name of a command."""
     parser = Parser(
         prog="msprobe",
-        usage="msprobe [-h] [--version] [--debug] [--limit FACTOR] [-f {pytorch,mindspore}] COMMAND ...",
+        usage="msprobe [OPTION ...] [-f {pytorch,mindspore}] COMMAND ...",
         description="Names the first call in which two neural-network trainings differ, and why.",
-        epilog=_command_list(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
     )
+    parser.add_argument("-h", "--help", action=_ShowHelp, nargs=0, help="show this help and end")
     parser.add_argument(
         "--version",
         action=_ShowVersion,
         nargs=0,
         help="say which version this is, and whether the C extension is in use",
     )
-    _add_common(parser)
     parser.add_argument(
         "-f",
         "--framework",
         choices=FRAMEWORKS,
         help="accepted for old command lines; dumps name their framework",
     )
+    common.add_common(parser)
     return parser
+
+
+class _ShowHelp(argparse.Action):
+    """Prints the help: the commands first, then the options."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        say(top_help(), end="")
+        parser.exit()
 
 
 class _ShowVersion(argparse.Action):
@@ -192,39 +168,51 @@ def _command_position(words: Sequence[str]) -> int:
     for position, word in enumerate(words):
         if skip:
             skip = False
-        elif word in ("-f", "--framework", "--limit"):
+        elif word in ("-f", "--framework", *common.VALUED):
             skip = True
         elif not word.startswith("-"):
             return position
     return len(words)
 
 
-def _command_list() -> str:
-    width = max(map(len, commands.AVAILABLE))
-    lines = ["commands:"]
-    lines += [f"  {name:<{width}}  {text}" for name, (_, text) in commands.AVAILABLE.items()]
-    return "\n".join([*lines, "", "`msprobe COMMAND -h` explains a command."])
+def top_help(every_name: bool = False) -> str:
+    """The help of all: commands by what one does with them. ``every_name``: further names of commands, too."""
+    parser = top_parser()
+    width = max(len(name) for name in commands.COMMANDS)
+    lines = []
+    for group, text in commands.GROUPS.items():
+        lines += [f"{group}: {text}"]
+        lines += [f"  {one.name:<{width}}  {one.purpose}" for one in commands.of_group(group)]
+        lines += [""]
+    if every_name:
+        lines += ["further names, as mindstudio-probe has them:"]
+        lines += [f"  {alias:<{width}}  the same as {name}" for alias, name in commands.ALIASES.items()]
+        lines += [""]
+    ending = "`msprobe COMMAND -h` explains a command, `msprobe help --all` has further names of commands."
+    usage, _, rest = parser.format_help().partition("\n\n")
+    about, _, options = rest.partition("\n\n")
+    return "\n".join([usage, "", about, "", *lines, options.rstrip("\n"), "", ending, ""])
 
 
-def _help_of_parts(name: str, purpose: str, parts: dict[str, tuple[str, str]]) -> str:
-    width = max(map(len, parts))
-    lines = [f"usage: msprobe {name} COMMAND ...", "", _sentence(purpose), "", "commands:"]
-    lines += [f"  {part:<{width}}  {text}" for part, (_, text) in parts.items()]
-    return "\n".join(
-        [*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows --debug, --limit and --follow-links."]
-    )
+def family_help(name: str) -> str:
+    """The help of a command of several."""
+    family = commands.family(name)
+    width = max(map(len, family))
+    lines = [f"usage: msprobe {name} COMMAND ...", "", "commands:"]
+    lines += [f"  {part:<{width}}  {one.purpose}" for part, one in family.items()]
+    common_options = "--json, --quiet, --debug, --limit and --follow-links"
+    return "\n".join([*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows {common_options}."])
 
 
 def _nearest(name: str) -> str:
-    return did_you_mean(name, [*commands.AVAILABLE], 0.5) or f"the commands are {', '.join(commands.AVAILABLE)}."
+    names = commands.known_names()
+    return did_you_mean(name, names, 0.5) or f"the commands are {', '.join(names)}."
 
 
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _say(message: str, status: int) -> int:
+def _say(message: str) -> int:
+    """Say what a command could not do, and why; its exit status."""
     if len(message) > _MOST_LETTERS:
         message = f"{message[: _MOST_LETTERS // 2]} ... {message[-_MOST_LETTERS // 4 :]}"
+    answers.failed(message)
     say(f"msprobe: {message}", file=sys.stderr)
-    return status
+    return COULD_NOT

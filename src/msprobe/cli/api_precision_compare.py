@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 
-from msprobe.cli.parser import UsageError
+from msprobe.cli import answers
+from msprobe.cli.parser import UsageError, add_fail_on
 from msprobe.cli.run_ut import STANDARDS
+from msprobe.cli.statuses import CLEAN, FOUND
 from msprobe.foreign.console import say
-
-#: Answer to bad input.
-BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     what = "accuracy_checking_details_*.csv of the device"
-    parser.add_argument("-npu", "--npu_csv_path", required=True, metavar="FILE", help=f"{what} under suspicion")
-    parser.add_argument("-gpu", "--gpu_csv_path", required=True, metavar="FILE", help=f"{what} that is trusted")
+    parser.add_argument(
+        "-npu", "--npu_csv_path", "--candidate", required=True, metavar="FILE", help=f"{what} under suspicion"
+    )
+    parser.add_argument(
+        "-gpu", "--gpu_csv_path", "--reference", required=True, metavar="FILE", help=f"{what} that is trusted"
+    )
     parser.add_argument("-o", "--out_path", default="./", metavar="DIR", help="folder of the results (./)")
     parser.add_argument(
         "--standard",
@@ -25,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="strict (default) counts errors of the trusted device from a few units of rounding on; 8.1.1 and 26.2 "
         "count none below 2**-14 in fp32; compiler goes by the root mean square error, of files made with it",
     )
+    add_fail_on(parser, "an error")
     parser.add_argument("--top", type=int, default=10, metavar="K", help="results with errors that are shown (10)")
 
 
@@ -46,6 +50,10 @@ def execute(args: argparse.Namespace) -> int:
     if not covered.is_complete:
         say(clean(covered.sentence()))
     in_json = paths[0].with_name(paths[0].name.replace("_result_", "_coverage_")).with_suffix(".json")
-    for path in (*paths, coverage.write(covered, in_json)):
+    written = (*paths, coverage.write(covered, in_json))
+    answers.wrote(written)
+    answers.note(coverage=covered.as_json())
+    for path in written:
         say(clean(f"  {path}"))
-    return 0
+    found = any(row.status == "error" for row in rows)
+    return FOUND if found and args.fail_on == "found" else CLEAN

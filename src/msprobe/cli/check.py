@@ -1,34 +1,27 @@
-"""``msprobe check DUMP``: what is wrong in a recorded training, told from one dump alone.
-
-Exit status: 0 nothing found, or only what is harmless; 1 findings; 2 bad input, or nothing found where
-not all of the dump could be read.
-"""
+"""``msprobe check DUMP``: what is wrong in a recorded training, read from one dump alone."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
+from msprobe.cli import answers
 from msprobe.cli.parser import add_workers, did_you_mean, refuse_unused
-from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
 from msprobe.report import formats
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check import Check, CheckResult
 
-BAD_INPUT_STATUS = 2
 _EPILOG = """\
 Reads a dump (its root, or the folder of a step or rank) and looks for faults that show without a second run. Prints
-the first one in full; with -o DIR it also writes {files}. Exit status: 0 nothing found, or only what is
-harmless; 1 findings; 2 bad input, or nothing found where not all of the dump could be read.
+the first one in full; with -o DIR it also writes {files}.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     names = [row.file for row in formats.always("check")]
     parser.epilog = _EPILOG.format(files=", ".join(f"DIR/{name}" for name in names))
     parser.add_argument("dump", nargs="?", help="folder of a dump, of a step or of a rank, or a dump.json")
@@ -41,13 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Check the dump, print what was found, and return the exit status."""
-    try:
-        return _execute(args)
-    except MsprobeError as problem:
-        if args.debug:
-            raise
-        say(f"msprobe: {problem.message}", file=sys.stderr)
-        return BAD_INPUT_STATUS
+    return _execute(args)
 
 
 def _execute(args: argparse.Namespace) -> int:
@@ -60,6 +47,7 @@ def _execute(args: argparse.Namespace) -> int:
         given = {"DUMP": args.dump, "-o": args.output_path, "--only": args.only, "--skip": args.skip}
         refuse_unused(given, "--list names the checks and ends")
         width = max(len(check.name) for check in CHECKS)
+        answers.note(checks={check.name: check.text for check in CHECKS})
         for check in CHECKS:
             say(f"{check.name:<{width}}  {check.text}")
         return 0
@@ -101,5 +89,6 @@ def _chosen(checks: tuple[Check, ...], only: str | None, skip: str | None) -> li
 def _print(result: CheckResult, written: list[str]) -> None:
     from msprobe.report.console import print_lines
 
+    answers.whole(formats.always("check")[0].content(result))
     lines = formats.printed("check").render()
     print_lines(lambda width: lines(result, written, width))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.cli import answers
 from msprobe.errors import NotAvailableError
 from msprobe.foreign.console import say
 
@@ -12,9 +13,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe code_mapping``."""
     parser.epilog = (
         "For .npy files the result is code_mapping_{time}.csv in the output folder; statistic.csv files are extended "
-        "in place by the columns Code Stack and Scope Name. Exit status: 0 done; 1 a path cannot be used or the IR "
-        "names no graph nodes, and nothing was written then; 2 done, and kernels are not in the IR or a text of "
-        "it is cut off."
+        "in place by the columns Code Stack and Scope Name. Where kernels are not in the IR, or a text of it is cut "
+        "off, the result is written, what was not read is said, and the exit status is 2."
     )
     parser.add_argument(
         "--ir",
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dump_data", "--dump-data", required=True, metavar="PATH", help="a .npy file, a statistic.csv, or a folder"
     )
-    parser.add_argument("--output", default="./", metavar="DIR", help="folder for the csv (default: this one)")
+    parser.add_argument("-o", "--output", default="./", metavar="DIR", help="folder for the csv (default: this one)")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -39,6 +39,8 @@ def execute(args: argparse.Namespace) -> int:
 
     result = map_code(args.ir, args.dump_data, args.output)
     tally = result.tally
+    answers.wrote(result.written)
+    answers.note(kernels=tally.kernels, mapped=tally.mapped, not_found=tally.not_found)
     for path in result.written:
         say(f"code mapping: {path}")
     parts = [f"{tally.mapped} of {tally.kernels} found in the graph"]

@@ -1,12 +1,10 @@
-"""``msprobe collect FOLDER FOLDER ... -o DIR``: the ranks of several machines as one dump, without copying any.
-
-Exit status: 0 done; 1 bad input, or a rank is in two folders; 2 done, and ranks are missing.
-"""
+"""``msprobe collect FOLDER FOLDER ... -o DIR``: the ranks of several machines as one dump, without copying any."""
 
 from __future__ import annotations
 
 import argparse
 
+from msprobe.cli import answers
 from msprobe.foreign.console import say
 
 _EPILOG = """\
@@ -15,13 +13,10 @@ links to all of them, which every command takes. Exit status 2 if ranks are miss
 largest. Folders that were copied to one place need no such links if ranks do
 not overlap: copy them into one folder (rsync -a node1/dump/ node2/dump/ all/).
 """
-#: Answer to bad input.
-BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="folder of a dump, or of one step of it")
     parser.add_argument(
@@ -37,6 +32,10 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.store.collecting import collect
 
     done = collect(args.folders, args.output_path)
+    answers.wrote([done.folder])
+    answers.note(
+        ranks=list(done.ranks), steps=list(done.steps), missing={str(k): list(v) for k, v in done.missing.items()}
+    )
     say(f"{printable(str(done.folder))}: ranks {printable(ranks_in_words(done.ranks))} of {len(done.steps)} steps")
     missing = []
     for step, ranks in done.missing.items():

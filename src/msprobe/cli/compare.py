@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
-import sys
 from typing import TYPE_CHECKING, Any
 
 from msprobe.cli.parser import UsageError, add_workers, refuse_unused
+from msprobe.cli.runs import add_runs, runs_of
+from msprobe.cli.statuses import COULD_NOT
 from msprobe.errors import NotAvailableError
-from msprobe.foreign.console import say
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from msprobe.report.comparing import Outcome, Request
 
 DEFAULT_OUTPUT = "./output"
-NOTHING_MATCHES_STATUS = 1
-USAGE_STATUS = 2
 _NOTHING_GIVEN = (
     "give the two dumps to compare: `msprobe compare CANDIDATE REFERENCE` (or -i compare.json, or -tp and -gp; "
     "`msprobe compare -h` explains)."
@@ -48,9 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "       msprobe -f {pytorch,mindspore} compare -i compare.json [-o DIR] [-s] [-c] [-f] ...\n"
         "       msprobe compare -tp TARGET -gp GOLDEN [-o DIR] [--xlsx] ..."
     )
-    parser.add_argument("dumps", nargs="*", metavar="DUMP", help="candidate and reference: any two folders of dumps")
+    add_runs(parser, "dumps", "candidate and reference: any two folders of dumps", "DUMP")
     parser.add_argument(
-        *("-o", "--output_path", "--output-path"),
+        *("-o", "--output_path"),
         dest="output_path",
         nargs="?",
         const=DEFAULT_OUTPUT,
@@ -101,6 +99,7 @@ def _add_mappings(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Compare in the form that was asked for."""
+    args.dumps = runs_of(args, args.dumps)
     forms = {
         "two dumps": bool(args.dumps),
         "-i": args.input_path is not None,
@@ -108,8 +107,7 @@ def execute(args: argparse.Namespace) -> int:
     }
     asked = [form for form, given in forms.items() if given]
     if not asked and args.framework is None:
-        say(f"msprobe: {_NOTHING_GIVEN}", file=sys.stderr)
-        return USAGE_STATUS
+        raise UsageError(_NOTHING_GIVEN)
     if len(asked) != 1:
         found = f"found {' and '.join(asked)}" if asked else "found none of them"
         raise UsageError(f"give one of: two dumps; -i compare.json; -tp and -gp; {found}.")
@@ -281,7 +279,7 @@ def _status(outcomes: list[Outcome], covered: Coverage) -> int:
     compared = [outcome for outcome in outcomes if outcome.files]
     if compared and all(outcome.nothing_matches for outcome in compared):
         log.error("no row of the target has a partner in the bench: these are dumps of different programs.")
-        return NOTHING_MATCHES_STATUS
+        return COULD_NOT
     return covered.status(found=False)
 
 

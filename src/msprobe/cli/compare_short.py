@@ -1,21 +1,17 @@
-"""``msprobe compare CANDIDATE REFERENCE``: where two recorded trainings part, in one word and in full.
-
-Exit status: 0 they agree, or differ harmlessly; 1 they part (``--fail-on`` changes what counts); 2 they cannot be
-compared, or the input is bad.
-"""
+"""``msprobe compare CANDIDATE REFERENCE``: the first call in which two recorded trainings differ."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msprobe.cli import answers
 from msprobe.cli.parser import did_you_mean
-from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.foreign.console import say
+from msprobe.cli.statuses import COULD_NOT
+from msprobe.errors import InvalidInputError
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -33,28 +29,21 @@ if TYPE_CHECKING:
     _Steps = Collection[int | None] | None
 
 DEFAULT_OUTPUT = "./output"
-BAD_INPUT_STATUS = 2
 _OUTCOMES = ("diverged", "harmless", "interrupted", "never")
 _MOST_NAMED = 10
 
 _WIDTH = 118
 _WRITES = (
-    "two dumps: prints where they part. With -o DIR it also writes {always} and what is asked for ({flags}); without "
-    "-o nothing is written, unless a file is asked for, which then goes to ./output."
+    "Two dumps: prints the first call that differs. With -o DIR it also writes {always} and what is asked for "
+    "({flags}); without -o nothing is written, unless a file is asked for, which then goes to ./output."
 )
-_EXIT_STATUS = """
-Exit status of this form: 0 they agree or differ harmlessly (an interrupted dump: as far as it goes), 1 they part, 2
-they cannot be compared, the input is bad, or they agree where not all of both was compared: it could not be read, or
-one side alone has a step or a rank.
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that only the form with two dumps has."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     names = " and ".join(f"DIR/{row.file}" for row in formats.always("verdict"))
     writes = _WRITES.format(always=names, flags=formats.flags(formats.with_flag("two dumps")))
-    parser.epilog = textwrap.fill(writes, _WIDTH, break_on_hyphens=False) + _EXIT_STATUS
+    parser.epilog = textwrap.fill(writes, _WIDTH, break_on_hyphens=False)
     short = parser.add_argument_group("two dumps")
     for row in formats.with_flag("two dumps"):
         if row.forms == ("two dumps",):
@@ -84,13 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def short_form(args: argparse.Namespace) -> int:
     """Compare two dumps, print the verdict, write what was asked for; returns the exit status."""
-    try:
-        return _compare(args)
-    except MsprobeError as problem:
-        if args.debug:
-            raise
-        say(f"msprobe: {problem.message}", file=sys.stderr)
-        return BAD_INPUT_STATUS
+    return _compare(args)
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -225,7 +208,7 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
 
     def status(verdict: Verdict) -> int:
         if verdict.status == "incomparable":
-            return BAD_INPUT_STATUS
+            return COULD_NOT
         failed = (
             ("diverged" in words and verdict.status == "diverged")
             or ("harmless" in words and verdict.status in ("diverged", "harmless"))
@@ -234,7 +217,7 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
         )
         if failed:
             return 1
-        return BAD_INPUT_STATUS if verdict.is_partial and "never" not in words else 0
+        return COULD_NOT if verdict.is_partial and "never" not in words else 0
 
     return status
 
@@ -299,6 +282,7 @@ def _left_out(verdict: Verdict, steps: _Steps) -> str:
 def _print(verdict: Verdict, written: Sequence[Path], left_out: str = "") -> None:
     from msprobe.report.console import print_lines
 
+    answers.whole(formats.always("verdict")[0].content(verdict))
     names = [_shown(path) for path in written]
     if len(names) > _MOST_NAMED:
         names[_MOST_NAMED:] = [f"and {len(names) - _MOST_NAMED} more in {_shown(written[0].parent)}"]

@@ -1,18 +1,16 @@
-"""``msprobe confirm VERDICT -- SCRIPT``: does the training agree once the named call alone is put right?
-
-Exit status: 0 it does, 1 it does not, 2 the input is bad or nothing could be compared.
-"""
+"""``msprobe confirm VERDICT -- SCRIPT``: does the training agree once the named call alone is put right?"""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from msprobe.cli.lockstep import BAD_INPUT_STATUS, run_against
+from msprobe.cli import answers
+from msprobe.cli.lockstep import run_against
 from msprobe.cli.lockstep import split as split
 from msprobe.cli.parser import finding_numbers
-from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.cli.statuses import CLEAN, COULD_NOT, FOUND
+from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
 
 
@@ -25,8 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "Runs SCRIPT as `msprobe run` does, and replaces what the named call returns, and its gradients, by what the "
-        "reference of the verdict has; all else is the script's own. Then both trainings are compared. Exit status: 0 "
-        "they agree now, so this explains all; 1 they do not; 2 the input is bad or they cannot be compared."
+        "reference of the verdict has; all else is the script's own. Then both trainings are compared."
     )
     parser.add_argument("verdict", metavar="VERDICT", help="verdict.json of `msprobe compare` or `msprobe lockstep`")
     parser.add_argument(
@@ -53,13 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the script with one call put right, and say whether that is all."""
-    try:
-        return _confirm(args)
-    except MsprobeError as problem:
-        if args.debug:
-            raise
-        say(f"msprobe: {problem.message}", file=sys.stderr)
-        return BAD_INPUT_STATUS
+    return _confirm(args)
 
 
 def _confirm(args: argparse.Namespace) -> int:
@@ -84,9 +75,12 @@ def _confirm(args: argparse.Namespace) -> int:
         if any(operation(one.rpartition(".")[0].rpartition(".")[0]) in AVERAGING for one in named.entries):
             why += ", and running averages that it keeps are put right in the steps that follow, of which there is none"
         say(f"{named.in_words}: nothing was replaced; {why}.")
-        return BAD_INPUT_STATUS
+        return COULD_NOT
     found = confirmed(named, Path(args.output_path))
-    say(found.sentence())
+    answers.note(is_confirmed=found.is_confirmed, status=found.verdict.status, sentence=found.sentence())
+    answers.wrote([args.output_path])
+    if not args.quiet:
+        say(found.sentence())
     if found.verdict.status == "incomparable":
-        return BAD_INPUT_STATUS
-    return 0 if found.is_confirmed else 1
+        return COULD_NOT
+    return CLEAN if found.is_confirmed else FOUND

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-BAD_INPUT_STATUS = 2
+from msprobe.cli import answers
+
 FOLDER = "msprobe-demo"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = (
-        "Needs PyTorch and less than a minute. Exit status: 0; 2 if the folder is not empty, PyTorch is missing or a "
-        "command of the demo failed."
-    )
+    parser.epilog = "Needs PyTorch and less than a minute."
     parser.add_argument(
         "-o", "--output", metavar="DIR", default=FOLDER, help=f"a new or empty folder for all files ({FOLDER})"
     )
@@ -25,5 +23,6 @@ def execute(args: argparse.Namespace) -> int:
     """Show the demo; the exit status."""
     from msprobe.demo.showing import show
 
-    show(Path(args.output), opens_page=not args.no_open)
+    show(Path(args.output), opens_page=not args.no_open and not args.json)
+    answers.wrote([args.output])
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe import __version__
+from msprobe.cli import answers
 from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
@@ -18,12 +19,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = (
         "Checks other packages of our name, our files and command, the C extension, versions of PyTorch, MindSpore and "
-        "numpy, device plug-ins and write access. Exit status: 0 if nothing is an error, 1 if something is."
+        "numpy, device plug-ins and write access."
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", default=".", help="the folder that dumps are to go to (the current one)"
     )
-    parser.add_argument("--json", choices=("-",), metavar="-", help="print the result as JSON and nothing else")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -36,13 +36,11 @@ def execute(args: argparse.Namespace) -> int:
     devices = of_devices()
     findings += [devices] if devices is not None else []
     sound = is_sound(findings)
-    if args.json is not None:
-        checks = [finding.as_json() for finding in findings]
-        say(json.dumps({"version": __version__, "is_sound": sound, "checks": checks}, indent=2))
-    else:
-        say("\n".join(line for finding in findings for line in _lines(finding)))
-        errors = sum(finding.status == "error" for finding in findings)
-        say("\nThis installation is sound." if sound else f"\n{errors} to be put right.")
+    checks = [finding.as_json() for finding in findings]
+    answers.whole(json.dumps({"version": __version__, "is_sound": sound, "checks": checks}, indent=2))
+    say("\n".join(line for finding in findings for line in _lines(finding)))
+    errors = sum(finding.status == "error" for finding in findings)
+    say("\nThis installation is sound." if sound else f"\n{errors} to be put right.")
     return 0 if sound else 1
 
 

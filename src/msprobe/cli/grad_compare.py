@@ -1,35 +1,28 @@
-"""``msprobe grad_compare A B -o OUT``: where the gradients of two runs part that ``grad_probe`` has recorded.
-
-Exit status: 0 no suspicious gradient; 1 there are some; 2 none in what could be compared, which is not all, or bad
-input.
-"""
+"""``msprobe grad_compare CANDIDATE REFERENCE -o OUT``: where gradients differ that ``grad_probe`` has recorded."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from msprobe.errors import MsprobeError
+from msprobe.cli import answers
+from msprobe.cli.runs import add_runs, two_runs
 from msprobe.foreign.console import say
 
-BAD_INPUT_STATUS = 2
 _FURTHER = 9
 _EPILOG = """\
 Give the dump_path of both runs, or a folder rank{N} of each. Writes gradients.html (all curves), verdict.csv (what is
 suspicious, in the order in which to look at it) and, for each rank, similarities.csv and pictures (with matplotlib).
 A gradient is suspicious where fewer than 97 in 100 of its elements point the same way in the first step, or 3 in 100
-more than a step before do not. Exit status: 0 no suspicious gradient; 1 there are some; 2 none in
-what could be compared, which is not all, or bad input.
+more than a step before do not.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    parser.add_argument("first", metavar="A", help="dump_path of the first run, or a folder rank{N} in it")
-    parser.add_argument("second", metavar="B", help="the same of the second run")
+    parser.usage = "msprobe grad_compare CANDIDATE REFERENCE -o DIR [OPTION ...]"
+    add_runs(parser, "runs", "candidate and reference: dump_path of each run, or a folder rank{N} in it")
     parser.add_argument("-o", "--output_path", metavar="OUT", required=True, help="folder for the results")
     parser.add_argument(
         "--plot",
@@ -39,7 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--least", type=_share, default=None, metavar="S", help="in the first step; default: 0.97")
     parser.add_argument("--drop", type=_share, default=None, metavar="S", help="most lost in a step; default: 0.03")
     parser.add_argument(
-        "--mapping", metavar="FILE", help='JSON file {"name in A": "name in B"}; regular expressions, too'
+        "--mapping",
+        metavar="FILE",
+        help='JSON file {"name in the candidate": "name in the reference"}; regular expressions, too',
     )
 
 
@@ -52,13 +47,7 @@ def _share(text: str) -> float:
 
 def execute(args: argparse.Namespace) -> int:
     """Compare, print what was found, and return the exit status."""
-    try:
-        return _execute(args)
-    except MsprobeError as problem:
-        if args.debug:
-            raise
-        say(f"msprobe: {problem.message}", file=sys.stderr)
-        return BAD_INPUT_STATUS
+    return _execute(args)
 
 
 def _execute(args: argparse.Namespace) -> int:
@@ -66,12 +55,13 @@ def _execute(args: argparse.Namespace) -> int:
     from msprobe.grad_probe.comparator import GradComparator
     from msprobe.grad_probe.verdict import DROP, FIRST
 
-    first = Path(args.first)
+    candidate, reference = two_runs(args, args.runs)
+    first = Path(candidate)
     is_rank = first.is_dir() and not layout.ranks_of(first) and bool(layout.summaries_of(first))
     compare = GradComparator.compare if is_rank else GradComparator.compare_distributed
     result = compare(
-        args.first,
-        args.second,
+        candidate,
+        reference,
         args.output_path,
         plot=args.plot,
         first=FIRST if args.least is None else args.least,
@@ -79,6 +69,8 @@ def _execute(args: argparse.Namespace) -> int:
         mapping=args.mapping,
         quiet=True,
     )
+    answers.wrote(result.written)
+    answers.note(problems=[one.line for one in result.problems], notes=list(result.notes))
     say(_printable(result.line))
     # One line for each parameter, the first one has been printed.
     seen = {(one.rank, one.parameter) for one in result.problems[:1]}

@@ -48,7 +48,7 @@ def add_common(parser: argparse.ArgumentParser, short: str) -> None:
         "-oc",
         "--overflow_check",
         action="store_true",
-        help="mark nodes with NaN, infinities or results 100 times as large as what went in",
+        help="mark nodes with NaN, infinities or results 100 times as large as its inputs",
     )
     names = dict.fromkeys((short, "-fm", "--fuzzy_match"))
     parser.add_argument(
@@ -113,6 +113,7 @@ def mapping_of(args: argparse.Namespace) -> LayerMapping | None:
 def carry_out(request: Request, jobs: int | None) -> int:
     """Build, write, and say where. ``jobs``: steps and ranks that are done at once."""
     from msprobe import log
+    from msprobe.cli import answers
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
     from msprobe.engine import Workers
@@ -122,6 +123,8 @@ def carry_out(request: Request, jobs: int | None) -> int:
     usable_output(request.output)
     with progress() as tell:
         graphs = build_graphs(request, time.strftime("%Y%m%d%H%M%S"), tell, workers)
+    answers.wrote(graphs.files)
+    answers.note(coverage=graphs.coverage.as_json())
     for file in graphs.files:
         log.info(f'The graph is in "{file}".')
     if not graphs.coverage.is_complete:

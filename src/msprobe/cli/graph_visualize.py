@@ -24,12 +24,14 @@ _SIZES = {
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        *("-tp", "--target_path"),
+        *("-tp", "--target_path", "--candidate"),
         required=True,
         metavar="DIR",
         help="the dump: a folder with dump.json, with rank<N> folders, or with step<N> folders",
     )
-    parser.add_argument("-gp", "--golden_path", metavar="DIR", help="the dump of the trusted run, to compare with")
+    parser.add_argument(
+        "-gp", "--golden_path", "--reference", metavar="DIR", help="the dump of the trusted run, to compare with"
+    )
     add_common(parser, "-f")
     parser.add_argument(
         "-tensor_log",

@@ -1,8 +1,4 @@
-"""``msprobe lockstep REFERENCE -o DIR -- SCRIPT``: run a training against a recorded one and name every guilty call.
-
-Exit status: that of ``compare`` of two dumps: 0 they agree, 1 calls differ by more than rounding, 2 they cannot be
-compared, the input is bad, or the script has failed and nothing was found until then.
-"""
+"""``msprobe lockstep REFERENCE -o DIR -- SCRIPT``: run a training against a recorded one and name every wrong call."""
 
 from __future__ import annotations
 
@@ -11,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msprobe.cli import answers
+from msprobe.cli.statuses import COULD_NOT
 from msprobe.distribution import install
-from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
+from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.foreign.console import say
-
-BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "SCRIPT runs as `msprobe run` runs it; each call of it gets the inputs that REFERENCE has, a dump of task "
         "tensor at level L1 or mix, as every result and every gradient is replaced by the recorded one once the dump "
-        "in DIR has its own. DIR/verdict.json is in the form of `msprobe compare`. Exit status: 0 they agree, 1 calls "
-        "differ beyond rounding, 2 they cannot be compared, the input is bad, or the script failed before anything was "
-        "found."
+        "in DIR has its own. DIR/verdict.json is in the form of `msprobe compare`."
     )
     parser.add_argument("reference", metavar="REFERENCE", help="the dump of the trusted run")
     parser.add_argument(
@@ -54,13 +48,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the script, judge, print the verdict and write it."""
-    try:
-        return _lockstep(args)
-    except MsprobeError as problem:
-        if args.debug:
-            raise
-        say(f"msprobe: {problem.message}", file=sys.stderr)
-        return BAD_INPUT_STATUS
+    return _lockstep(args)
 
 
 def _lockstep(args: argparse.Namespace) -> int:
@@ -70,14 +58,16 @@ def _lockstep(args: argparse.Namespace) -> int:
 
     status = run_against(args, args.reference)
     verdict, _ = judge_and_write(args.output_path, Path(args.reference).resolve())
+    answers.whole(formats.always("verdict")[0].content(verdict))
     lines = formats.printed("verdict").render()
-    print_lines(lambda width: lines(verdict, [str(Path(args.output_path) / FILE)], width))
+    if not args.quiet:
+        print_lines(lambda width: lines(verdict, [str(Path(args.output_path) / FILE)], width))
     if status:
         say(
             f"msprobe: the script ended with status {status}; the verdict is of what it did until then.",
             file=sys.stderr,
         )
-        return verdict.exit_code or BAD_INPUT_STATUS
+        return verdict.exit_code or COULD_NOT
     return verdict.exit_code
 
 

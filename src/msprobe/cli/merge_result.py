@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.cli import answers
 from msprobe.foreign.console import say
 
 
@@ -23,6 +24,8 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.report.merged_sheet import merge_with_coverage
 
     path, covered = merge_with_coverage(args.input_dir, args.output_dir, args.config_path)
+    answers.wrote([path])
+    answers.note(coverage=covered.as_json())
     counted = ", ".join(f"{count} {word}" for word, count in covered.read.items())
     say(f"merged results: {path} ({counted})")
     if not covered.is_complete:

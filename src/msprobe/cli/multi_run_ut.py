@@ -9,9 +9,6 @@ import argparse
 
 from msprobe.cli import run_ut
 
-#: Answer to bad input.
-BAD_INPUT_STATUS = 2
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

@@ -1,7 +1,4 @@
-"""``msprobe nan_analyze -i DUMP -o OUT`` (``overflow_check`` since 26.2): the first bad value over all ranks.
-
-Exit status: 0 whatever was found; 2 nothing was found where not all could be read, or bad input.
-"""
+"""``msprobe nan_analyze -i DUMP -o OUT`` (``overflow_check`` since 26.2): the first bad value over all ranks."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ import argparse
 import math
 from typing import TYPE_CHECKING
 
-from msprobe.cli.parser import UsageError, add_workers, refuse_unused
-from msprobe.foreign.console import say
+from msprobe.cli import answers
+from msprobe.cli.parser import UsageError, add_fail_on, add_workers
+from msprobe.cli.statuses import CLEAN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +20,10 @@ Reads the dump of a step with all its ranks (or the root of a dump, whose steps 
 and infinities through calls, collectives and messages to the call that made the first one. Prints it with its evidence
 and how it spread; writes OUT/anomaly_analyze_{time}.json if there is one. `msprobe view` shows that file with the dump.
 """
-#: Answer to bad input.
-BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument(
         *("-i", "--input_path"),
@@ -52,9 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--growth", metavar="K", help="take a result for bad whose norm is more than K times its inputs'"
     )
     add_workers(parser, "ranks that are read at once")
-    parser.add_argument(
-        "--json", choices=("-",), metavar="-", help="print the result as JSON and nothing else; no file is written"
-    )
+    add_fail_on(parser, "one")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -62,31 +55,31 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.cli.progress import progress
     from msprobe.diagnose.check.first_overflow import find_first_overflow
     from msprobe.engine import Workers
+    from msprobe.report.anomaly_file import anomaly_bytes
     from msprobe.report.overflow_files import analyze, say_where
 
     asked, workers = _asked(args), Workers(args.jobs, args.engine)
-    if args.json is not None:
-        refuse_unused({"-o": args.output_path is not None}, "--json prints the result, and no file is written")
-        from msprobe.report.anomaly_file import anomaly_bytes
-
+    if args.json and args.output_path is None:  # the result goes to stdout, and to a file where one is asked for
         with progress("searching") as tell:
             answer = find_first_overflow(args.input_path, asked, tell, workers)
-        say(anomaly_bytes(answer).decode(), end="")
-        return _status(answer)
+        answers.whole(anomaly_bytes(answer))
+        return _status(answer, args.fail_on)
     from msprobe.cli.output_folder import usable_output
 
     output = "./output" if args.output_path is None else args.output_path
     usable_output(output)
     with progress("searching") as tell:
         answer, file = analyze(args.input_path, output, asked, tell, workers)
+    answers.whole(anomaly_bytes(answer))
     _print(answer, file)
     say_where(file)
-    return _status(answer)
+    return _status(answer, args.fail_on)
 
 
-def _status(answer: OverflowAnswer) -> int:
-    """0 whatever was found; 2 where nothing was and not all of the dump was there to be searched."""
-    return 0 if answer.nodes else answer.coverage.status(found=False)
+def _status(answer: OverflowAnswer, fail_on: str) -> int:
+    """0 whatever was found, but with ``--fail-on found``; 2 where nothing was and not all of the dump was searched."""
+    found = bool(answer.nodes)
+    return CLEAN if found and fail_on == "never" else answer.coverage.status(found)
 
 
 def _asked(args: argparse.Namespace) -> Asked:

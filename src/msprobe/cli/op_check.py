@@ -1,18 +1,13 @@
-"""``msprobe op_check``: check PyTorch's own samples of each operator on a device; no dump is needed.
-
-Exit status: 0 no errors; 1 there are some; 2 bad input, or an operator of --ops, or all, could not be checked.
-"""
+"""``msprobe op_check``: check PyTorch's own samples of each operator on a device; no dump is needed."""
 
 from __future__ import annotations
 
 import argparse
 
+from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, seconds
 from msprobe.cli.run_ut import STANDARDS, demand_control
 from msprobe.foreign.console import say
-
-#: Answer to bad input.
-BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtypes", default="fp32", metavar="A,B", help="types of the samples: fp32,bf16,fp16 (fp32)")
     parser.add_argument("--samples", type=int, default=3, metavar="N", help="samples of each operator and type (3)")
     parser.add_argument("-o", "--out_path", default="./", metavar="DIR", help="folder of the results (./)")
-    parser.add_argument("-n", "--num_splits", type=int, default=1, metavar="N", help="worker processes (1)")
+    parser.add_argument(
+        "--jobs", "-n", "--num_splits", dest="num_splits", type=int, default=1, metavar="N", help="worker processes (1)"
+    )
     parser.add_argument("--standard", choices=STANDARDS, default="strict", help="by what results are judged (strict)")
     parser.add_argument("--seed", type=int, default=1234, help="of the samples (1234)")
     parser.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one sample (600)")
@@ -50,7 +47,7 @@ def execute(args: argparse.Namespace) -> int:
     if unknown:
         raise UsageError(f"--dtypes: {', '.join(unknown)} is no type; allowed: {', '.join(DTYPES)}.")
     if args.samples < 1 or not 1 <= args.num_splits <= 64:
-        raise UsageError("--samples must be 1 or more, -n from 1 to 64.")
+        raise UsageError("--samples must be 1 or more, --jobs from 1 to 64.")
     if ":" in args.ops:
         raise UsageError(f"--ops: {args.ops!r} is no list of names of operators.")
     executor_of(args.candidate)
@@ -66,6 +63,8 @@ def execute(args: argparse.Namespace) -> int:
     )
     with progress("checking") as tell:
         paths, ranking = check_samples(task, folder, args.num_splits, args.timeout, tell)
+    answers.wrote(paths)
+    answers.note(is_error=ranking.is_error, lines=ranking.lines(args.top))
     for line in ranking.lines(args.top):
         say(clean(line))
     for path in paths:

@@ -14,15 +14,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.run_ut import loaded
+from msprobe.cli.statuses import CLEAN, COULD_NOT
 from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
     from msprobe.precheck.executors import ScriptWords
 
-#: A script ends with 1 where the call is wrong.
-BAD_INPUT_STATUS = 2
 _SEED = 1234
 _MINDSPORE_DEVICE = re.compile(r"(?:(?:cpu|cuda|npu)(?::\d+)?)?")
 _EPILOG = """\
@@ -34,7 +34,6 @@ looks for a smaller call that still fails, and writes it beside the script.
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("-i", "--config_input", metavar="FILE", help="config_op.json: which call of which dump")
     parser.add_argument("-o", "--api_output_path", required=True, metavar="DIR", help="folder for the script")
@@ -175,6 +174,7 @@ def run_script(path: Path, minimize: bool, hint: str = "", can_minimize: bool = 
     """
     from msprobe.report.phrases import clean
 
+    answers.wrote([path])
     say(clean(f"  {path}"))
     if hint:
         say(hint)
@@ -183,7 +183,8 @@ def run_script(path: Path, minimize: bool, hint: str = "", can_minimize: bool = 
         from msprobe.children import starting
 
         status = starting.run_script(path, ["--minimize"])
-        return 0 if status in (0, 1) else BAD_INPUT_STATUS
+        # A script ends with 1 where the call is wrong.
+        return CLEAN if status in (0, 1) else COULD_NOT
     script = clean(shlex.quote(str(path)))
     if hint:
         say(f"Run it all the same: python {script}")

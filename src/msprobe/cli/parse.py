@@ -6,7 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from msprobe.cli import answers
 from msprobe.cli.parser import refuse_unused
+from msprobe.cli.statuses import CLEAN, COULD_NOT
 
 _EPILOG = """\
 With -d: converts a dump file of a kernel, or all in a folder, as in 26.2. Without: a shell, as in 8.1.1, which also
@@ -18,7 +20,6 @@ Neither needs the vendor's tools nor torch.
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("-d", "--dump_path", metavar="PATH", help="dump file, or folder of them, to be converted")
     parser.add_argument("-t", "--type", choices=("npy", "pt"), help="type of the files (default: pt)")
@@ -30,8 +31,11 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.cli.parse_shell import Shell, convert
 
     if args.dump_path is None:
+        refuse_unused({"--json": args.json}, "for -d; the shell prints what its commands are asked for")
         refuse_unused(
             {"-t": args.type, "-o": args.output_path}, "for -d; commands of the shell have options of their own"
         )
         return Shell().run(sys.stdin)
-    return 0 if convert(Path(args.dump_path), Path(args.output_path or "./output"), "auto", args.type or "pt") else 1
+    folder = Path(args.output_path or "./output")
+    answers.wrote([folder])
+    return CLEAN if convert(Path(args.dump_path), folder, "auto", args.type or "pt") else COULD_NOT

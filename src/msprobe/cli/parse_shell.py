@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from msprobe import log
 from msprobe.cli.output_folder import usable_output
 from msprobe.cli.parser import Parser
+from msprobe.cli.statuses import COULD_NOT
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.console import say
@@ -89,7 +90,7 @@ class Shell:
         self.failed = False
 
     def run(self, source: TextIO) -> int:
-        """Carry out all commands; the exit status is 1 if one of a pipe failed."""
+        """Carry out all commands; the exit status is 2 if one of a pipe failed."""
         terminal = source.isatty()
         if terminal:
             _edit_lines()
@@ -112,7 +113,7 @@ class Shell:
                 break
             if words and not self.do(words):
                 self.failed = True
-        return 1 if self.failed and not terminal else 0
+        return COULD_NOT if self.failed and not terminal else 0
 
     def do(self, words: list[str]) -> bool:
         """Carry out one command; True if it succeeded."""

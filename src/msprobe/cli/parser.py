@@ -1,16 +1,17 @@
-"""Command lines: what is wrong is told in one line, with the word that was probably meant."""
+"""Command lines: what is wrong is said in one line, with the word that was probably meant."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from msprobe.cli.spellings import Help, settle
+from msprobe.cli.statuses import COULD_NOT
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
-
-USAGE_STATUS = 2
 
 
 class UsageError(InvalidInputError):
@@ -37,6 +38,7 @@ def refuse_unused(given: Mapping[str, object], why: str) -> None:
 
 
 _MOST_SECONDS = 1e6
+_WIDTH = 118
 
 
 def seconds(text: str) -> float:
@@ -66,7 +68,26 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser without abbreviations whose errors are one line."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        super().__init__(*args, **{"allow_abbrev": False, "formatter_class": Help, **kwargs})
+
+    def settle(self) -> None:
+        """Let all options have the spellings of today beside those that they were added with, and say how it is called.
+
+        Where the module has not said it: what must be given, and that there is more.
+        """
+        settle(self)
+        if self.epilog and "\n" not in self.epilog.rstrip("\n"):
+            self.epilog = textwrap.fill(self.epilog, _WIDTH)
+        if self.usage is None:
+            formatter = self._get_formatter()
+            assert isinstance(formatter, Help)
+            words = [formatter.in_usage(action) for action in self._actions]
+            self.usage = " ".join([self.prog, *filter(None, words), "[OPTION ...]"])
+
+    def add_statuses(self, text: str) -> None:
+        """Put what the exit statuses say at the end of the help, in lines of the width of the others."""
+        whole = [part.rstrip("\n") for part in (self.epilog, textwrap.fill(text, _WIDTH)) if part]
+        self.epilog = "\n\n".join(whole)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if message:
@@ -88,7 +109,8 @@ class Parser(argparse.ArgumentParser):
         self._end(message)
 
     def _refuse_unknown(self, words: Sequence[str]) -> None:
-        known = self._option_string_actions
+        # Those of today first: they are what is suggested.
+        known = sorted(self._option_string_actions, key=lambda name: ("_" in name, not name.startswith("--")))
         for word in words:
             if word == "--":
                 return
@@ -108,12 +130,22 @@ class Parser(argparse.ArgumentParser):
 
     def _end(self, message: str) -> NoReturn:
         say(f"msprobe: {self._place()}{message.rstrip('.')} (see `{self.prog} -h`)", file=sys.stderr)
-        raise SystemExit(USAGE_STATUS)
+        raise SystemExit(COULD_NOT)
 
     def _place(self) -> str:
         """The command that the message is about, as the beginning of it."""
         command = self.prog.partition(" ")[2]
         return f"{command}: " if command else ""
+
+
+def add_fail_on(parser: argparse._ActionsContainer, what: str) -> None:
+    """Add ``--fail-on`` to a command that answers with 0 whatever it finds, as it was published; ``what`` it finds."""
+    parser.add_argument(
+        "--fail-on",
+        choices=("found", "never"),
+        default="never",
+        help=f"found: exit with 1 if there is {what} (never)",
+    )
 
 
 def add_workers(parser: argparse._ActionsContainer, jobs: str) -> None:

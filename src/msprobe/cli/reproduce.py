@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from msprobe.cli.op_generate import BAD_INPUT_STATUS as BAD_INPUT_STATUS
 from msprobe.cli.op_generate import add_script_options, write_and_run
 from msprobe.cli.parser import finding_number
 

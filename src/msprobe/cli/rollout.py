@@ -2,8 +2,6 @@
 
 ``msprobe rollout --log-probs ENGINE TRAINER`` compares what both say of the same tokens, ``msprobe rollout ROLL
 --trainer MODEL`` a recorded engine with the trainer's model.
-
-Exit status: 0 they agree; 1 something does not hold; 2 bad input, or nothing found where not all could be read.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
+from msprobe.cli import answers
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 from msprobe.foreign.console import say
 from msprobe.paths import make_folder, write_atomically
@@ -21,7 +19,6 @@ from msprobe.paths import make_folder, write_atomically
 if TYPE_CHECKING:
     from msprobe.rollout.responses import Responses
 
-BAD_INPUT_STATUS = 2
 FILE = "rollout.json"
 _EPILOG = f"""\
 With --log-probs: .jsonl, .json, .csv or .pt files with token ids and log-probs of the same responses, as verl, slime,
@@ -32,14 +29,12 @@ of a dictionary).
 With ROLL and --trainer: ROLL is a step that msprobe.integrations.vllm recorded with task tensor. Compares the weights
 bit by bit, then runs the trainer's operators on the engine's own inputs and names the first that gives other results.
 
-With -o DIR it writes DIR/{FILE}. Exit status: 0 they agree; 1 something does not hold; 2 bad input, or nothing found
-where not all could be read.
+With -o DIR it writes DIR/{FILE}.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument("roll", nargs="?", metavar="ROLL", help="a recorded step of the engine (with --trainer)")
     parser.add_argument("--trainer", metavar="MODEL", help="folder of the trainer's model, as transformers saves it")
@@ -56,29 +51,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--operators", action="store_true", help="show for each module the share of equal bits and its rounding"
     )
     parser.add_argument("-o", "--output_path", metavar="DIR", help=f"write {FILE} there")
-    parser.add_argument(
-        "--json", choices=("-",), metavar="-", help="print the result as JSON and nothing else; no file is written"
-    )
 
 
 def execute(args: argparse.Namespace) -> int:
     """Hold both sides against each other, print what was found, and return the exit status."""
-    try:
-        return _execute(args)
-    except MsprobeError as problem:
-        if args.debug:
-            raise
-        say(f"msprobe: {problem.message}", file=sys.stderr)
-        return BAD_INPUT_STATUS
+    return _execute(args)
 
 
 def _execute(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.parser import refuse_unused
 
-    if args.json is not None:
-        unused = {"-o": args.output_path, "--operators": args.operators or None}
-        refuse_unused(unused, "--json - prints the whole result and writes no file")
     folder = usable_output(args.output_path, [FILE]) if args.output_path is not None else None
     if args.log_probs is None:
         if args.roll is None or args.trainer is None:
@@ -90,9 +73,7 @@ def _execute(args: argparse.Namespace) -> int:
         refuse_unused(unused, "--log-probs compares two files")
         shown, tree, status = _contract(args)
     text = json.dumps(tree, indent=1, ensure_ascii=False, default=str)
-    if args.json is not None:
-        say(text)
-        return status
+    answers.whole(text)
     if folder is not None:
         make_folder(folder)
         write_atomically(folder / FILE, text.encode() + b"\n", fsync=False)

@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.capture.step_on import StepOn
+from msprobe.cli import answers
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
 
 TASKS = ("statistics", "tensor", "structure", "overflow_check", "nan_check", "lockstep")
 LEVELS = ("L0", "L1", "L2", "mix", "debug")
 
-#: Also what a wrong configuration and nothing to run end with: 1 is what a script ends with that raises.
-BAD_INPUT_STATUS = 2
-
 # The options that take a value as the next word; `split` has to know them to find where the script begins.
 _VALUED = (
-    *("--config", "--task", "--level", "--dump-path", "--dump_path", "--first-step", "--first_step"),
+    *("-o", "--output", "--config", "--task", "--level", "--dump-path", "--dump_path", "--first-step", "--first_step"),
     *("--step-on", "--step_on", "--reference", "--verdict", "--only", "--limit"),
 )
 
@@ -26,7 +24,7 @@ _VALUED = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe run``."""
     parser.usage = (
-        "msprobe run [--config FILE] [--task T] [--level L] [--dump-path DIR] [--first-step N] [--step-on WHAT] [--] "
+        "msprobe run [--config FILE] [--task T] [--level L] [-o DIR] [--first-step N] [--step-on WHAT] [--] "
         "SCRIPT [ARGUMENT ...]"
     )
     parser.epilog = (
@@ -34,15 +32,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "`-m MODULE` and commands such as torchrun are possible after `--`, and the ranks that the script starts are "
         "recorded as well. A step ends where the weights are updated: with each step of the optimizer, or by hand; "
         "--step-on says it otherwise. The model is found when it is first called. A script that constructs a "
-        "PrecisionDebugger itself is left to it. Exit status: the script's own; 2 if there is nothing to run, or the "
-        "configuration or an option is wrong."
+        "PrecisionDebugger itself is left to it."
     )
     parser.add_argument("--config", metavar="FILE", help="config.json; without it: statistics at level L1")
     parser.add_argument("--task", choices=TASKS, help="instead of the one of the configuration")
     parser.add_argument("--level", choices=LEVELS, help="instead of the one of the configuration")
     parser.add_argument(
+        "-o",
         "--dump-path",
         "--dump_path",
+        dest="dump_path",
         metavar="DIR",
         help="where the dump goes, instead of the configured folder",
     )
@@ -132,4 +131,5 @@ def execute(args: argparse.Namespace) -> int:
         )
         if value is not None
     }
+    answers.note(script=args.foreign, dump_path=args.dump_path)
     return run_script(args.config, args.foreign, **overrides)

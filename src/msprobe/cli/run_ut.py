@@ -1,7 +1,4 @@
-"""``msprobe run_ut`` and ``acc_check``: check the calls of a dump, one API at a time, on the device under suspicion.
-
-Exit status: 0 done, whatever was found (``--fail-on error``: 1 if there are errors); 2 bad input.
-"""
+"""``msprobe run_ut`` and ``acc_check``: check the calls of a dump, one API at a time, on the device under suspicion."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, refuse_unused, seconds
 from msprobe.foreign.console import say
 
@@ -32,8 +30,8 @@ summary and --fail-on go by these.
 
 candidates: cpu, cuda:0, npu:1, xpu, mps; behind it +threads=1, +mkldnn=off, +deterministic, +dtype=bf16,
 +autocast=bf16, +compile, +inject:scale=1e-3 (also tf32, swap, nan@0, inf@0, drop-tail); plugin:package.module:function,
-called with (function, args, kwargs); python:PATH, the torch of another environment; recorded, the results in the dump
-themselves (task tensor), for which nothing is run but the reference.
+called with (function, args, kwargs); python:PATH, the torch of a different environment; recorded, the results in the
+dump themselves (task tensor), for which nothing is run but the reference.
 
 standards: strict judges each element by what rounding explains at its place; assert_close by the tolerances of
 torch.testing.assert_close; compiler, beside a --control, by the root mean square error, as PyTorch tests its compilers;
@@ -41,13 +39,10 @@ torch.testing.assert_close; compiler, beside a --control, by the root mean squar
 """
 # Of an online check: after so many seconds without a record it ends.
 _IDLE = 600.0
-#: Answer to bad input.
-BAD_INPUT_STATUS = 2
 
 
 def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """Add the command's arguments; ``several``: those of ``multi_run_ut``."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     parser.add_argument(
         "-api_info", "--api_info_file", default="", metavar="FILE", help="dump.json of one step and rank"
@@ -120,8 +115,10 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     online.add_argument("--idle", type=seconds, metavar="S", help="or when nothing came for S seconds (600)")
     if several:
         parser.add_argument(
+            "--jobs",
             "-n",
             "--num_splits",
+            dest="num_splits",
             type=_splits,
             default=8,
             metavar="N",
@@ -366,6 +363,8 @@ def _show(report: CheckReport, top: int) -> None:
     from msprobe import log
     from msprobe.report.phrases import clean
 
+    answers.wrote((*report.files.written, *report.summaries, *report.compared))
+    answers.note(is_error=report.ranking.is_error, is_warning=report.ranking.is_warning)
     for line in report.ranking.lines(top):
         say(clean(line))
     for path in (*report.files.written, *report.summaries, *report.compared):

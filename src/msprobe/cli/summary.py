@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msprobe.cli import answers
 from msprobe.errors import MsprobeError
 from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.console import say
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from msprobe.store.part import DumpPart
     from msprobe.store.reader import Dump
 
-BAD_INPUT_STATUS = 2
 KINDS = ("forward", "backward", "parameters_grad", "debug")
 #: Calls that write minus infinity where a mask says so.
 _MASKING = frozenset("masked_fill where full full_like fill triu tril".split())
@@ -33,11 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe summary``."""
     parser.epilog = (
         "One line for each step and rank: its records (forward and backward calls, parameter gradients), "
-        "the tensors in them, how many of those hold a NaN or an infinity and where the first one is. "
-        "Exit status 1 if a part of the dump cannot be read or a rank is missing, 2 if there is no dump to read."
-    )
-    parser.add_argument(
-        "--json", choices=("-",), metavar="-", help="print the numbers of all parts, and what was not read, as JSON"
+        "the tensors in them, how many of those hold a NaN or an infinity and where the first one is."
     )
     parser.add_argument("dump", metavar="DUMP", help="folder of a dump, of a step or of a rank, or a dump.json")
 
@@ -47,15 +42,8 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.store.damage import lost_parts, missing_ranks
     from msprobe.store.reader import open_dump
 
-    try:
-        dump = open_dump(args.dump)
-    except MsprobeError as problem:
-        if args.debug:
-            raise
-        say(f"msprobe: {problem.message}", file=sys.stderr)
-        return BAD_INPUT_STATUS
-    quiet = args.json is not None
-    tell = (lambda text: None) if quiet else say
+    dump = open_dump(args.dump)
+    tell = say
     parts, unread = _told_parts(dump, tell)
     lost = lost_parts(dump)
     missing = missing_ranks(dump)
@@ -65,9 +53,9 @@ def execute(args: argparse.Namespace) -> int:
     if not covered.is_complete:
         tell(_clean(covered.sentence("read")))
     _tell_origins(parts, tell)
-    if quiet:
+    if args.json:
         about = {"version": 1, "dump": str(args.dump), "coverage": covered.as_json()}
-        say(json.dumps({**about, "parts": [_as_json(part) for part in parts]}, indent=1))
+        answers.whole(json.dumps({**about, "parts": [_as_json(part) for part in parts]}, indent=1))
     return 1 if unread or lost or missing else 0
 
 

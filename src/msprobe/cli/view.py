@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, refuse_unused
+from msprobe.cli.runs import add_runs, runs_of
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.console import say
 from msprobe.paths import check_output_file
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from msprobe.view.source import Source
 
 _HERE = "127.0.0.1"
-BAD_INPUT_STATUS = 2
 _MOST_PORT = 65535
 #: What can be opened, in a sentence.
 OPENED = (
@@ -36,13 +37,12 @@ it. Inputs are only read; pairs made by hand go to a file of their own in the fo
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="what to show; see below")
+    add_runs(parser, "paths", "what to show; see below", "PATH")
     parser.add_argument("--port", default="0", help="port of the page; 0, the default, is any free one")
     parser.add_argument("--host", default=_HERE, help="address to listen on (default: 127.0.0.1, this machine)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
-    parser.add_argument("--html", metavar="OUT", help="write the page with its data to one file, and end")
+    parser.add_argument("-o", "--html", metavar="OUT", help="write the page with its data to one file, and end")
     parser.add_argument("--noise", metavar="DUMP", help="a second healthy run, as of msprobe compare")
     parser.add_argument("--layout", metavar="FILE", help="how runs of other parallel layouts lie on their ranks")
     parser.add_argument("--jobs", metavar="N", help="compare N ranks at once")
@@ -55,6 +55,7 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.diagnose.steps.collector import no_collection
     from msprobe.view.opening import Wanted, open_source
 
+    args.paths = runs_of(args, args.paths)
     port, jobs = _checked(args)
     if args.html is not None:
         served = {"--port": args.port != "0", "--host": args.host != _HERE, "--no-browser": args.no_browser}
@@ -116,6 +117,7 @@ def _write(source: Source, file: Path) -> int:
     from msprobe.view.single_file import single_file
 
     size = write_atomically(file, single_file(source), fsync=False)
+    answers.wrote([file])
     say(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
     covered = _coverage(source)
     if not covered.is_complete:

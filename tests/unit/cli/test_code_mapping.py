@@ -54,7 +54,7 @@ def test_errors_are_one_line_and_leave_nothing(tmp_path: Path, capsys: pytest.Ca
         (["--ir", TRAINING, "--dump_data", tmp_path / "absent"], "does not exist"),
         (["--ir", TRAINING, "--dump_data", BUILT], "holds no .npy files"),
     ):
-        assert run(*words, "--output", out) == 1
+        assert run(*words, "--output", out) == 2
         error = capsys.readouterr().err
         assert told in error
         assert error.count("\n") == 1
@@ -62,5 +62,5 @@ def test_errors_are_one_line_and_leave_nothing(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_it_is_a_command_of_mindspore(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--ir", TRAINING, "--dump_data", make_dump(tmp_path), framework="pytorch") == 1
+    assert run("--ir", TRAINING, "--dump_data", make_dump(tmp_path), framework="pytorch") == 2
     assert "-f mindspore" in capsys.readouterr().err

@@ -245,7 +245,7 @@ def wrong(tmp_path: Path, content: str) -> str:
     file = tmp_path / "compare.json"
     file.write_text(content)
     done = call("-f", "pytorch", "graph", "-i", file, "-o", tmp_path / "out")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
     return done.stderr
@@ -259,7 +259,7 @@ def test_a_wrong_compare_file_is_told_in_one_sentence(tmp_path: Path) -> None:
     assert "'bench_path' must be a folder path" in wrong(tmp_path, '{"npu_path": "a", "bench_path": 3}')
     done = call("-f", "pytorch", "graph", "-i", tmp_path / "none.json", "-o", tmp_path)
     assert "no such file" in done.stderr
-    assert done.returncode == 1
+    assert done.returncode == 2
 
 
 def test_folders_of_no_dump_are_told_with_what_they_hold(tmp_path: Path, recorded: Recorded) -> None:
@@ -292,7 +292,7 @@ def test_a_damaged_dump_leaves_nothing_behind(tmp_path: Path, recorded: Recorded
     dump = tmp_path / "dump" / "rank1" / "dump.json"
     dump.write_text(dump.read_text()[:5000])
     done = call("graph_visualize", "-tp", tmp_path / "dump", "-o", tmp_path / "out")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "rank1" in done.stderr
     assert not (tmp_path / "out").exists()
 
@@ -328,8 +328,8 @@ def test_a_wrong_mapping_stops(tmp_path: Path, recorded: Recorded) -> None:
     mapping = tmp_path / "mapping.yaml"
     mapping.write_text("- a\n")
     flags = ("-tp", recorded("good"), "-gp", recorded("good"), "-o", tmp_path / "out", "-lm")
-    assert call("graph_visualize", *flags, mapping).returncode == 1
-    assert call("graph_visualize", *flags, tmp_path / "none.yaml").returncode == 1
+    assert call("graph_visualize", *flags, mapping).returncode == 2
+    assert call("graph_visualize", *flags, tmp_path / "none.yaml").returncode == 2
     assert not (tmp_path / "out").exists()
 
 
@@ -340,11 +340,11 @@ def test_fields_that_mean_nothing_to_a_graph_are_named(tmp_path: Path, recorded:
     assert "'fuzzy' mean nothing to graph" in done.stdout
     assert "ranks are not merged" in done.stdout
     done = call("graph_visualize", "-tp", recorded("good"), "-gp", "", "-o", tmp_path / "no")
-    assert (done.returncode, "--golden_path: the path is empty" in done.stderr) == (1, True)
+    assert (done.returncode, "--golden_path: the path is empty" in done.stderr) == (2, True)
 
 
 def test_wrong_sizes_of_a_layout_are_named_all_at_once(tmp_path: Path, recorded: Recorded) -> None:
-    def said(*words: str, status: int = 1) -> str:
+    def said(*words: str, status: int = 2) -> str:
         done = call("graph_visualize", "-tp", recorded("good"), "-o", tmp_path / "out", *words)
         assert done.returncode == status
         return done.stderr

@@ -34,9 +34,26 @@ def test_help_names_every_command(words: list[str], capsys: pytest.CaptureFixtur
         status = ended.code
     out = capsys.readouterr().out
     assert status == 0
-    for name, (_, text) in commands.AVAILABLE.items():
+    for name, one in commands.COMMANDS.items():
         assert f"  {name} " in out
-        assert text in out
+        assert one.purpose in out
+    assert [group for group in commands.GROUPS if f"\n{group}: " in out] == [*commands.GROUPS]
+    assert not [alias for alias in commands.ALIASES if f"  {alias} " in out]
+
+
+def test_further_names_are_listed_by_help_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {alias} " in out for alias in commands.ALIASES)
+
+
+@pytest.mark.parametrize("words", [["compare"], ["monitor", "diff"], ["monitor"], ["data2db"], ["run-ut"]])
+def test_help_of_a_command_is_what_the_command_says(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", *words]) == 0
+    told = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*words, "-h"])
+    assert told == capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -63,7 +80,7 @@ def test_a_misspelt_command_is_answered_with_the_nearest_name(
 
 def test_a_command_like_no_other_is_answered_with_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["xyzzy"]) == 2
-    assert f"the commands are {', '.join(commands.AVAILABLE)}" in capsys.readouterr().err
+    assert f"the commands are {', '.join(commands.known_names())}" in capsys.readouterr().err
 
 
 def wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -88,7 +105,7 @@ def test_wrong_options_are_a_usage_error(words: list[str], capsys: pytest.Captur
     [
         (["compare", "a", "b", "--htlm"], "compare: there is no option '--htlm'; did you mean '--html'?"),
         (["compare", "--htlm", "a", "b"], "compare: there is no option '--htlm'; did you mean '--html'?"),
-        (["compare", "a", "b", "--out=x"], "compare: there is no option '--out'; did you mean '--output_path'?"),
+        (["compare", "a", "b", "--out=x"], "compare: there is no option '--out'; did you mean '--output'?"),
         (["compare", "-tpp", "a", "-gp", "b"], "compare: there is no option '-tpp'; did you mean '-tp'?"),
         (
             ["-f", "pytorch", "compare", "-i", "x.json", "--fuzy_match"],
@@ -115,7 +132,7 @@ def test_wrong_options_are_a_usage_error(words: list[str], capsys: pytest.Captur
 def test_a_slip_of_the_hand_is_answered_with_what_was_meant(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = said.partition(": ")[0] if said.partition(": ")[0] in commands.AVAILABLE else ""
+    command = said.partition(": ")[0] if said.partition(": ")[0] in commands.COMMANDS else ""
     assert wrong_usage(words, capsys) == f"{said} (see `{f'msprobe {command}'.rstrip()} -h`)"
 
 
@@ -145,7 +162,7 @@ def test_a_misspelt_command_of_the_old_form_is_answered_too(
     assert capsys.readouterr().err == "msprobe: there is no command 'comapre'; did you mean 'compare'?\n"
 
 
-@pytest.mark.parametrize("name", commands.AVAILABLE)
+@pytest.mark.parametrize("name", commands.known_names())
 def test_every_available_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([name, "-h"])
@@ -205,7 +222,8 @@ def test_a_reader_that_leaves_early_is_no_error(monkeypatch: pytest.MonkeyPatch)
         "module.configure = lambda parser: None\n"
         "def execute(args):\n  while True: print('x' * 1000)\n"
         "module.execute = execute\nsys.modules['msprobe.cli.endless'] = module\n"
-        "commands.AVAILABLE['endless'] = ('endless', 'prints')\nsys.exit(main(['endless']))\n"
+        "commands.COMMANDS['endless'] = commands.Command('endless', 'endless', 'look', 'print', 'nothing')\n"
+        "sys.exit(main(['endless']))\n"
     )
     writer = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert writer.stdout is not None
@@ -245,7 +263,7 @@ def test_a_limit_of_the_environment_that_is_no_factor_is_wrong_usage(
 
 
 def test_the_help_of_every_command_has_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in commands.AVAILABLE:
+    for name in commands.known_names():
         with pytest.raises(SystemExit):
             main([name, "-h"])
         assert "--limit" in capsys.readouterr().out, name
@@ -258,7 +276,7 @@ def test_what_only_an_input_can_cause_is_a_sentence(
     def execute(_: object) -> int:
         raise problem
 
-    monkeypatch.setattr(commands.load("view"), "execute", execute)
+    monkeypatch.setattr(commands.COMMANDS["view"].load(), "execute", execute)
     assert main(["view", "."]) == 2
     err = capsys.readouterr().err
     assert err.startswith("msprobe: ")

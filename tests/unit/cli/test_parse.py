@@ -52,7 +52,7 @@ def test_broken_files_are_told_and_listed_and_the_others_converted(
     (folder / NAME).write_bytes(EXAMPLE)
     for name, data in (("long", b"\xff" * 20), ("cut", EXAMPLE[:-1]), ("empty", b""), ("text", b"hello")):
         (folder / f"Op.{name}.1.2.3").write_bytes(data)
-    assert main(["-f", "pytorch", "parse", "-d", "dump", "-t", "npy", "-o", "out"]) == 1
+    assert main(["-f", "pytorch", "parse", "-d", "dump", "-t", "npy", "-o", "out"]) == 2
     assert len(list(Path("out").glob("*.npy"))) == 3
     assert Path("out", FAILED_FILE).read_text().splitlines() == [
         f"dump/Op.{name}.1.2.3" for name in ("cut", "empty", "long", "text")
@@ -219,7 +219,7 @@ def test_a_header_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 )
 def test_a_mistake_is_told_and_the_shell_goes_on(capfd: pytest.CaptureFixture[str], line: str, told: str) -> None:
     np.save("a.npy", np.zeros((0, 3), np.float32))
-    assert shell(line, "pt -n a.npy") == 1
+    assert shell(line, "pt -n a.npy") == 2
     captured = capfd.readouterr()
     assert told in captured.out + captured.err
     assert "[Shape: (0, 3)]" in captured.out
@@ -236,7 +236,7 @@ def test_the_shell_ends_with_its_pipe(tmp_path: Path) -> None:
         [sys.executable, "-m", "msprobe", "-f", "pytorch", "parse"], input=b"pt -n nope.npy\n", timeout=60, check=False,
         capture_output=True,
     )  # fmt: skip
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert b"nope.npy" in ended.stdout
 
 

@@ -74,7 +74,7 @@ def test_an_option_that_is_wrong_ends_with_2_as_the_help_says(
     assert calls == []
     with pytest.raises(SystemExit):
         main(["run", "-h"])
-    assert "2 if there is nothing to run" in " ".join(capsys.readouterr().out.split())
+    assert "2 wrong usage or bad input, or there is nothing to run" in " ".join(capsys.readouterr().out.split())
 
 
 def test_without_a_configuration_the_packaged_one_is_used(calls: list[Any]) -> None:

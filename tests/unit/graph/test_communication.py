@@ -170,7 +170,7 @@ def test_other_frameworks_need_a_layer_mapping(tmp_path: Path) -> None:
         write_part(tmp_path / side / "rank0", data, framework=framework, construct=construct)
     words = ["graph_visualize", "-tp", tmp_path / "a", "-gp", tmp_path / "b", "-o", tmp_path / "out"]
     done = call(*words)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "different frameworks need --layer_mapping" in done.stderr
     assert call(*words, "-lm").returncode == 0
 

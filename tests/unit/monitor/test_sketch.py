@@ -211,22 +211,22 @@ def test_the_command_names_the_step(tmp_path: Path) -> None:
         for rank in (0, 1):
             steps = training(ord(name) + rank, fault if rank else None)
             write_run(begun(tmp_path / name, rank), steps, SketchSink())
-    healthy = call("monitor", "diff", tmp_path / "a", tmp_path / "b")
+    healthy = call("monitor", "diff", tmp_path / "b", tmp_path / "a")
     assert (healthy.returncode, healthy.stdout[:11]) == (0, "no bad step")
-    done = call("monitor", "diff", tmp_path / "a", tmp_path / "c", "--top", 1)
+    done = call("monitor", "diff", tmp_path / "c", tmp_path / "a", "--top", 1)
     assert done.returncode == 1
     assert done.stdout.startswith("first bad step: 70 (rank 1; compared 120 steps of 2 ranks)\n  ")
     assert "w3" in done.stdout
-    assert call("monitor", "diff", tmp_path / "a", tmp_path / "nothing").returncode == 2
+    assert call("monitor", "diff", tmp_path / "nothing", tmp_path / "a").returncode == 2
     begun(tmp_path / "d")
-    assert "no step in common" in call("monitor", "diff", tmp_path / "a", tmp_path / "d").stderr
+    assert "no step in common" in call("monitor", "diff", tmp_path / "d", tmp_path / "a").stderr
 
 
 def test_csv_files_do_where_there_are_no_sketches(tmp_path: Path) -> None:
     for name, fault in (("a", None), ("b", spike), ("c", lost)):
         write_run(begun(tmp_path / name, steps_per_file=50), training(ord(name), fault), CsvSink())
     for name in "bc":
-        done = call("monitor", "diff", tmp_path / "a", tmp_path / name)
+        done = call("monitor", "diff", tmp_path / name, tmp_path / "a")
         assert done.stdout.startswith("first bad step: 70 ")
         assert "read from csv files" in done.stdout
 
@@ -289,9 +289,9 @@ def test_a_run_that_ends_early_is_told(tmp_path: Path) -> None:
     first = _csv_run(tmp_path / "a", 20, ("norm",), "torch.float32")
     second = _csv_run(tmp_path / "b", 7, ("norm",), "torch.float32")
     assert diff(first, second).ends == (19, 6)
-    told = call("monitor", "diff", str(first), str(second))
+    told = call("monitor", "diff", str(second), str(first))
     assert told.returncode == 0
-    assert "the first ends at step 19, the second at step 6" in told.stdout
+    assert "the reference ends at step 19, the candidate at step 6" in told.stdout
 
 
 def test_a_tensor_that_is_missing_from_a_step_on_is_told(tmp_path: Path) -> None:

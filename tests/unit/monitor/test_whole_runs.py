@@ -157,10 +157,10 @@ def test_no_all_clear_for_what_was_not_compared(tmp_path: Path, lose: Any, side:
             run = begun(tmp_path / name, rank)
             files.describe(run.folder, **ours(0))
             write_run(run, rows, CsvSink())
-    whole = call("monitor", "diff", tmp_path / "first", tmp_path / "second")
+    whole = call("monitor", "diff", tmp_path / "second", tmp_path / "first")
     assert (whole.returncode, whole.stdout.count("not compared")) == (0, 0)
     lose(tmp_path / side)
-    found = call("monitor", "diff", tmp_path / "first", tmp_path / "second")
+    found = call("monitor", "diff", tmp_path / "second", tmp_path / "first")
     assert found.returncode == 2
     assert "no bad step in what was compared: " in found.stdout
     assert "not compared: rank" in found.stdout
@@ -204,7 +204,7 @@ def test_a_rank_that_neither_folder_has_is_named(tmp_path: Path) -> None:
             write_run(run, [gradients(step) for step in range(20)], CsvSink())
     (missing,) = diff(tmp_path / "a", tmp_path / "b").coverage.not_read
     assert missing.what == "rank 2"
-    done = call("monitor", "diff", tmp_path / "a", tmp_path / "b", "--json", "-")
+    done = call("monitor", "diff", tmp_path / "b", tmp_path / "a", "--json")
     assert done.returncode == 2
     answer = json.loads(done.stdout)
     assert answer["first_bad_step"] is None

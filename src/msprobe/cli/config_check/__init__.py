@@ -1,22 +1,17 @@
 """``msprobe config_check``: what differs before training starts. Each part of it is a module of this package.
 
-A part has ``add_arguments(parser)``, ``is_asked(args)`` and ``execute(args) -> int``. Exit status, of all
-parts: 0 nothing that matters differs, or a pack was written; 1 something does; 2 bad input, or nothing differs in
-what was read and not all was.
+A part has ``add_arguments(parser)``, ``is_asked(args)`` and ``execute(args) -> int``.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 from typing import Any
 
 from msprobe.cli.parser import UsageError
-from msprobe.errors import MsprobeError
-from msprobe.foreign.console import say
+from msprobe.cli.runs import add_runs, two_runs
 
-BAD_INPUT_STATUS = 2
 #: Modules of this package, in the order in which they are asked.
 PARTS = ("rl_logs", "packs", "checkpoints")
 #: Operations, and the options that belong to each alone, with their defaults.
@@ -34,15 +29,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "engine": "local",
     },
 }
-_EPILOG = """\
-Exit status: 0 nothing that matters differs, or a pack was written; 1 something does, and is named; 2 bad input, or
-nothing differs in what was read and not all of the input was, which is named.
-"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of all parts."""
-    parser.epilog = _EPILOG
     parser.usage = (
         "msprobe config_check -d [FILE ...] [-o PACK.zip] [--env-all]\n"
         "       msprobe config_check -c BENCH.zip CMP.zip [-o DIR] [--tolerance REL] [--variables FILE.yaml] ...\n"
@@ -50,13 +40,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "       msprobe -f {pytorch,mindspore} config_check {-d,-c} ...\n"
         "       msprobe config_check {-vc,-sc} NPU_LOG BENCH_LOG | -vv [BENCH_YAML] LOG [-o DIR]"
     )
-    operations = parser.add_mutually_exclusive_group(required=True)
+    operations = parser.add_mutually_exclusive_group()
     operations.add_argument(
         *("-c", "--compare"),
         nargs=2,
         metavar=("A", "B"),
-        help="two packs (.zip), or two checkpoints of any formats: files or folders",
+        help="two packs (.zip), or two checkpoints of any formats: files or folders; the trusted one first, as in "
+        "mindstudio-probe",
     )
+    add_runs(parser, None)
     parser.add_argument(
         "-o", "--output", metavar="OUT", help="where the result goes; what it is depends on the operation"
     )
@@ -66,15 +58,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Let the part that is asked for do its work."""
-    try:
-        _check_options(args)
-        status: int = next(part for part in map(_part, PARTS) if part.is_asked(args)).execute(args)
-        return status
-    except MsprobeError as problem:
-        if args.debug:
-            raise
-        say(f"msprobe: {problem.message}", file=sys.stderr)
-        return BAD_INPUT_STATUS
+    _take_runs(args)
+    _check_options(args)
+    status: int = next(part for part in map(_part, PARTS) if part.is_asked(args)).execute(args)
+    return status
+
+
+def _take_runs(args: argparse.Namespace) -> None:
+    """The two that are given by name, as ``-c`` has them. Raises UsageError, also where nothing is asked for."""
+    asked = [part for part in map(_part, PARTS) if part.is_asked(args)]
+    if args.candidate is not None or args.reference is not None:
+        if asked:
+            raise UsageError("--candidate and --reference stand in place of -c; leave one or the other out.")
+        candidate, reference = two_runs(args, ())
+        args.compare = [reference, candidate]
+    elif not asked:
+        raise UsageError("say what to do: -d packs, -c compares, -vc, -vv and -sc read logs.")
 
 
 def _check_options(args: argparse.Namespace) -> None:

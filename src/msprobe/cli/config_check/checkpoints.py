@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, add_workers
 from msprobe.foreign.console import say
 
@@ -69,6 +70,8 @@ def execute(args: argparse.Namespace) -> int:
     with progress() as tell:
         result = compare_checkpoints(request, Workers(args.jobs, args.engine), tell)
     results.write(result, files, full=args.metrics == "full", with_optimizer=args.with_optim)
+    answers.wrote(files)
+    answers.note(differs=result.differs, coverage=result.coverage.as_json())
     for line in results.lines(result):
         say(line)
     for path in files:

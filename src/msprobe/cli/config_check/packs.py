@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import Any
 
+from msprobe.cli import answers
 from msprobe.foreign.console import say
 
 DEFAULT_PACK = "./config_check_pack.zip"
@@ -66,6 +67,7 @@ def _collect(args: argparse.Namespace) -> int:
     check_output_file(path)
     entries = collecting.static_entries(environ, args.dump, keep_secrets=args.env_all)
     PackWriter(path).add(entries)
+    answers.wrote([path])
     say(f"{path}: {', '.join(collecting.contents(entries))}")
     return 0
 
@@ -87,6 +89,8 @@ def _compare(args: argparse.Namespace) -> int:
     for line in lines(result):
         say(line)
     say()
+    answers.wrote([os.path.join(folder, name) for name in (WORKBOOK, PAGE, RESULT)])
+    answers.note(differs=result.differs)
     for name in (WORKBOOK, PAGE, RESULT):
         say(f"  {os.path.join(folder, name)}")
     return 1 if result.differs else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from msprobe.cli import answers
 from msprobe.foreign.console import say
 
 
@@ -49,6 +50,8 @@ def execute(args: argparse.Namespace) -> int:
         folder = str(usable_output(args.output or f"./{tool}_param_compare_result"))
         first, second = args.verl_compare or args.slime_compare
         found = compare_logs(first, second, folder, tool)
+    answers.wrote([folder])
+    answers.note(apart=found.apart, coverage=found.coverage.as_json())
     for note in found.notes:
         say(f"  note: {note}")
     of = found.coverage.read["parameters"]

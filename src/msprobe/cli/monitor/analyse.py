@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 
+from msprobe.cli import answers
 from msprobe.foreign.console import say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor analyse``."""
-    parser.epilog = (
-        "Writes anomaly_analyse.json, and names the alerts. Exit status: 0 rules looked at all ranks and runs, and "
-        "there are none (with -s: none of these steps); 1 there are some, or ranks that held the same numbers no "
-        "longer do; 2 the folder cannot be read, or there are none in what was read and of something it is not known."
-    )
+    parser.epilog = "Writes anomaly_analyse.json, and names the alerts."
     parser.add_argument(
         "folder", metavar="DIR", help="output folder of the monitor, of one run, or the folder anomaly_detected"
     )
@@ -49,6 +46,7 @@ def execute(args: argparse.Namespace) -> int:
             below = os.path.join(args.folder, FOLDER)
             path = write_first_alerts(first, args.out_path or (below if os.path.isdir(below) else args.folder))
             number = len(first_alerts(found.records, max(1, len(found.records)), steps))
+            answers.wrote([path])
             lines += [headline(found, steps), f"anomaly_analyse.json: {path}"]
             lines.append(f"The first {len(first)} of {number} alerts:")
             texts = [record.get("text") or record.get("message", key) for key, record in first.items()]
@@ -62,6 +60,7 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(problem.message) from problem
     lines += [f"  {one}" for one in found.read] if not first else []
     lines += ["Not read:", *(f"  {one}" for one in found.unread)] if found.unread else []
+    answers.note(alerts=list(first), apart=[str(one) for one in apart], not_read=[str(one) for one in found.unread])
     say("\n".join([*lines, *map(str, apart)]))
     if first or apart:
         return 1

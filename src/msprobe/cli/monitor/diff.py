@@ -1,4 +1,4 @@
-"""``msprobe monitor diff``: the first step at which two trainings part."""
+"""``msprobe monitor diff``: the first step at which two trainings differ."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from msprobe.cli import answers
 from msprobe.cli.parser import UsageError
+from msprobe.cli.runs import add_runs, two_runs
 from msprobe.errors import MsprobeError
 from msprobe.foreign.console import say
 
@@ -16,18 +18,11 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor diff``."""
+    parser.usage = "msprobe monitor diff CANDIDATE REFERENCE [OPTION ...]"
     parser.epilog = (
-        "Differences that grow as rounding errors do are passed over. Reads sketch.bin of both runs, or their csv "
-        "files. Exit status: 0 no bad step; 1 there is one; 2 a folder cannot be read, or there is none in what was "
-        "compared and something was not (a rank, a run, a quantity, steps in between)."
+        "Differences that grow as rounding errors do are passed over. Reads sketch.bin of both runs, or csv files."
     )
-    parser.add_argument(
-        "first", metavar="RUN_A", help="output folder of the monitor of a good run, or one run's folder"
-    )
-    parser.add_argument("second", metavar="RUN_B", help="that of the run in question")
-    parser.add_argument(
-        "--json", choices=("-",), metavar="-", help="print the answer as JSON: the step, all reasons, what was compared"
-    )
+    add_runs(parser, "runs", "candidate and reference: output folders of the monitor, or folders of one run in them")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="how many reasons to name (default: 5)")
 
 
@@ -35,17 +30,16 @@ def execute(args: argparse.Namespace) -> int:
     """Name the step."""
     from msprobe.monitor.diff import diff
 
+    candidate, reference = two_runs(args, args.runs)
     try:
-        result = diff(args.first, args.second)
+        result = diff(reference, candidate)
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
-    if args.json is not None:
-        say(json.dumps(_as_json(result), indent=1))
-        return _status(result)
+    answers.whole(json.dumps(_as_json(result), indent=1))
     compared = f"{result.steps} steps of {result.ranks} rank{'s' if result.ranks > 1 else ''}"
     if result.found is None:
         alone = "" if not result.unread else " in what was compared"
-        say(f"no bad step{alone}: in {compared}, the second run does what the first does, up to rounding")
+        say(f"no bad step{alone}: in {compared}, the candidate does what the reference does, up to rounding")
         _say_unread(result, args.top)
         return _status(result)
     run = f" of the run {result.run}" if result.run else ""
@@ -56,7 +50,7 @@ def execute(args: argparse.Namespace) -> int:
     if more > 0:
         say(f"  and {more} more")
     if not result.by_sketches:
-        say("  read from csv files; sketches tell smaller differences")
+        say("  read from csv files; sketches show smaller differences")
     _say_unread(result, args.top)
     return _status(result)
 
@@ -88,7 +82,7 @@ def _say_unread(result: Difference, top: int) -> None:
     """Name what was not compared."""
     if result.ends:
         ours, theirs = result.ends
-        say(f"the first ends at step {ours}, the second at step {theirs}; what both have is compared")
+        say(f"the reference ends at step {ours}, the candidate at step {theirs}; what both have is compared")
     for one in result.unread[:top]:
         say(f"not compared: {one}")
     if len(result.unread) > top:

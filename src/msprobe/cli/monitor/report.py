@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.cli import answers
+from msprobe.cli.parser import UsageError
+from msprobe.cli.runs import add_runs, runs_of
 from msprobe.foreign.console import say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor report``."""
+    parser.usage = "msprobe monitor report CANDIDATE [REFERENCE] [OPTION ...]"
     parser.epilog = (
-        "With a second folder, the page says at which step and in which tensor the second run leaves the band of the "
-        "first. Exit status: 0 done; 1 a folder cannot be read, or the page cannot be written."
+        "Of two runs, the page says at which step and in which tensor the candidate leaves the band of the reference."
     )
-    parser.add_argument("folder", metavar="DIR", help="output folder of the monitor, or the folder of one run in it")
-    parser.add_argument("second", metavar="DIR_B", nargs="?", help="that of a run to hold against the first")
+    add_runs(
+        parser,
+        "runs",
+        "output folder of the monitor, or the folder of one run in it; of two, the candidate first",
+        "DIR",
+    )
     parser.add_argument(
         "-o", "--output", default="monitor.html", metavar="FILE", help="the page (default: monitor.html)"
     )
@@ -24,5 +31,10 @@ def execute(args: argparse.Namespace) -> int:
     """Write the page."""
     from msprobe.monitor.report.page import write_report
 
-    say(f"report: {write_report(args.folder, args.second, args.output)}")
+    runs = runs_of(args, args.runs)
+    if len(runs) not in (1, 2):
+        raise UsageError(f"give the folder of one run, or of two, the candidate first; found {len(runs)}.")
+    page = write_report(runs[-1], runs[0] if len(runs) == 2 else None, args.output)
+    answers.wrote([page])
+    say(f"report: {page}")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.cli import answers
 from msprobe.foreign.console import say
 
 
@@ -15,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "a part was not read."
     )
     parser.add_argument("--data", required=True, metavar="DIR", help="output folder of the monitor, or a dump")
-    parser.add_argument("--db", required=True, metavar="DIR", help="folder for the database")
+    parser.add_argument("-o", "--db", dest="db", required=True, metavar="DIR", help="folder for the database")
     parser.add_argument(
         "--format", choices=("auto", "dump", "monitor"), default="auto", help="what the data is (auto: what is there)"
     )
@@ -23,7 +24,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--micro_step", choices=("true", "false"), default="true", help="make each micro step a step (default: true)"
     )
-    parser.add_argument("--process_num", type=int, default=1, metavar="N", help="processes that read (default: 1)")
+    parser.add_argument(
+        "--jobs",
+        "--process_num",
+        dest="process_num",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes that read (default: 1)",
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -39,6 +48,8 @@ def execute(args: argparse.Namespace) -> int:
         micro_step=args.micro_step == "true",
         process_num=args.process_num,
     )
+    answers.wrote([written.path])
+    answers.note(rows=written.rows, steps=written.steps, ranks=written.ranks)
     say(f"database: {written.path} ({written.rows} rows, {written.steps} steps, {written.ranks} ranks)")
     if not written.coverage.is_complete:
         say(written.coverage.sentence("converted"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.cli import answers
 from msprobe.foreign.console import say
 
 
@@ -26,6 +27,7 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.monitor.convert.csv_to_tensorboard import convert
 
     path, covered = convert(args.folder, args.begin, args.end, args.jobs, args.types, args.output)
+    answers.wrote([path])
     say(f"event files: {path}")
     if not covered.is_complete:
         say(covered.sentence("converted"))

@@ -26,6 +26,8 @@ def execute(args: argparse.Namespace) -> int:
     if not every >= 0.1:
         raise UsageError(f"--every must be at least 0.1 seconds, found {every:g}.")
     refuse_unused({"--every": args.once and args.every is not None}, "--once looks a single time")
+    if args.json and not args.once:
+        raise UsageError("--json shows what there is now: give --once, too.")
     if args.top < 1:
         raise UsageError(f"--top must be at least 1, found {args.top}.")
     watch(args.folder, once=args.once, every=every, top=args.top)

@@ -64,7 +64,7 @@ def page_data(first: Monitored, second: Monitored | None) -> dict[str, Any]:
     """Everything that the page shows. The second run, if any, is held against the first."""
     runs = [first] if second is None else [first, second]
     columns = _columns_that_fit(runs)
-    names = ("A", "B") if second is not None else ("",)
+    names = ("reference", "candidate") if second is not None else ("",)
     return {
         "runs": [_run(run, name, columns) for run, name in zip(runs, names, strict=True)],
         "departures": [] if second is None else _departures(first, second),

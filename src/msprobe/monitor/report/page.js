@@ -55,7 +55,7 @@ function showFindings() {
       if (found.length > 8) lines.push(`and ${found.length - 8} more at this step`);
       if (!bad) add("", `No bad step: rounding explains how B differs from A. It leaves the band of A at step ${one.step}, where numbers of A hardly change`, lines);
       else if (bad.from_the_first) add("", `B is outside the band of A from step ${one.step} on`, lines);
-      else if (bad.step === one.step) add("", `B leaves the band of A at that step, first in ${one.quantity} ${one.label} (${one.op})`, lines);
+      else if (bad.step === one.step) add("", `The candidate leaves the band of the reference at that step, first in ${one.quantity} ${one.label} (${one.op})`, lines);
       else add("", `The bad step ${bad.step} shows in the curves, as more than A changes by itself, at step ${one.step}: first in ${one.quantity} ${one.label} (${one.op})`, lines);
     } else add(bad ? "" : "good", "B stays in the band of A in all steps that both have");
   }

@@ -1,0 +1,101 @@
+"""How options are spelled: ``--`` and hyphens, and beside that every spelling that mindstudio-probe has.
+
+A module adds its options as they were published. :func:`settle` adds the spelling of today to each, so both work in
+every command; :class:`Help` shows that one, and the others behind its text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterable
+
+#: A letter means the same in all commands: letter -> the name of its option. Those of published command lines mean what
+#: they mean there, and stand in the help behind the text of their option alone.
+LETTERS = {"-h": ("--help",), "-o": ("--output",), "-q": ("--quiet",), "-f": ("--framework",)}
+
+# All lines of a paragraph of prose but the last have so many letters.
+_LONG = 90
+
+
+def of_today(names: Iterable[str]) -> list[str]:
+    """What an option of these names is also called: ``--output`` where it has ``-o``, hyphens in place of underscores,
+    and two dashes where it has no name with two.
+
+    >>> of_today(["-o", "--output_path"]), of_today(["-save_error_data"])
+    (['--output', '--output-path'], ['--save-error-data'])
+    """
+    given = list(names)
+    found = ["--output"] if "-o" in given else []
+    long = [name for name in given if name.startswith("--")]
+    if not long and not found:
+        long = [f"-{name}" for name in given if len(name) > 2]
+    found += [f"--{name[2:].replace('_', '-')}" for name in long]
+    return [name for name in dict.fromkeys(found) if name not in given]
+
+
+def shown(names: Iterable[str]) -> list[str]:
+    """What the help calls an option of these names: its letter where all commands have it, and one long name."""
+    given = list(names)
+    long = [name for name in given if name.startswith("--") and "_" not in name]
+    best = [name for name in long if name == "--output"] or long[:1]
+    letters = [name for name in given if set(LETTERS.get(name, ())) & set(given)]
+    return [*letters, *best] or given
+
+
+def others(names: Iterable[str]) -> list[str]:
+    """The further names of an option, but for those that differ from one before in hyphens and underscores alone."""
+    given = list(names)
+    best = shown(given)
+    alike = {name.replace("_", "-") for name in best}
+    found = []
+    for name in given:
+        if name not in best and name.replace("_", "-") not in alike:
+            found.append(name)
+            alike.add(name.replace("_", "-"))
+    return found
+
+
+def settle(parser: argparse.ArgumentParser) -> None:
+    """Add the spellings of today to all options of a parser, those of its groups included."""
+    known = parser._option_string_actions
+    for action in parser._actions:
+        if action.option_strings:
+            new = [name for name in of_today(action.option_strings) if name not in known]
+            action.option_strings = [*action.option_strings, *new]
+            known.update(dict.fromkeys(new, action))
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help that shows each option under its name of today."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Paragraphs of prose in lines of the terminal's width; lists and examples stay as they are."""
+        found = []
+        for paragraph in text.strip("\n").split("\n\n"):
+            lines = paragraph.splitlines()
+            if all(len(line) > _LONG for line in lines[:-1]):
+                paragraph = textwrap.fill(" ".join(lines), width, break_on_hyphens=False, break_long_words=False)
+            found.append(paragraph)
+        return "\n\n".join(found)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings:
+            return super()._format_action_invocation(action)
+        return self._named(action, shown(action.option_strings))
+
+    def _named(self, action: argparse.Action, names: Iterable[str]) -> str:
+        typed = ", ".join(names)
+        if action.nargs == 0:
+            return typed
+        return f"{typed} {self._format_args(action, self._get_default_metavar_for_optional(action))}"
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        more = others(action.option_strings)
+        return f"{action.help or ''} (also {', '.join(more)})".lstrip() if more else action.help
+
+    def in_usage(self, action: argparse.Action) -> str:
+        """What the line of usage says of an argument: its place, or how it is given where it must be."""
+        if not action.option_strings:
+            return self._format_args(action, action.metavar if isinstance(action.metavar, str) else action.dest)
+        return self._named(action, shown(action.option_strings)[:1]) if action.required else ""

@@ -1,0 +1,271 @@
+"""The pages of docs/reference that are made from the code: commands, settings, Python.
+
+``python tests/reference_pages.py`` writes them; a test holds that they are what it would write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args, get_origin
+
+from msprobe.cli import commands, common
+from msprobe.cli.parser import Parser
+from msprobe.cli.spellings import others, shown
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+_MADE = "<!-- Written by `python tests/reference_pages.py`; change the code, and run it again. -->\n"
+
+
+def _cell(text: object) -> str:
+    """A text as it stands in a cell of a table."""
+    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _code(text: object) -> str:
+    return f"`{_cell(text)}`".replace("&lt;", "<")
+
+
+# ---------------------------------------------------------------- commands
+
+_BEFORE = """\
+# Command line
+
+`msprobe COMMAND ...`; `msprobe COMMAND -h` explains a command, `msprobe help --all` has further names of commands.
+
+- **Spelling.** Options begin with `--` and have hyphens. Each spelling of mindstudio-probe (8.1.1, 26.2.0) works
+  beside it in the commands that come from there: a single letter, `-api_info`, underscores. In names of commands a
+  hyphen may stand for an underscore.
+- **Letters.** `-o` is the output, `-q` quiet, `-h` help, `-f` before the command the framework. In commands of
+  mindstudio-probe its letters mean what they mean there (`compare -f`: `--fuzzy-match`); the help names them behind
+  the text of their option.
+- **Two runs.** The doubted one (candidate) stands first, the trusted one (reference) second; or `--candidate RUN
+  --reference RUN` in any order. `config_check -c` has the trusted one first, as in mindstudio-probe.
+- **`--json`** prints the result as one JSON object and nothing else: what the command has as a file
+  (`verdict.json`, `check.json`, ...), or `version`, `command`, `exit_status`, facts of the command, `files` and
+  `text`; of a command that could not do its work `error`. What a script of the user prints goes to stderr then.
+  `--json -` is the older form.
+- **`--quiet`** prints nothing on stdout but what a script of the user prints; errors and warnings go to stderr.
+- **Completion.** `eval "$(msprobe completion bash)"`; also for `zsh` and `fish`.
+
+## Options of every command
+
+They stand before the name of the command or behind it.
+
+{common}
+
+## Exit status
+
+0 is clean, 1 says that something was found, 2 that it could not be done: wrong usage, bad input, or nothing was
+found where not all could be read. Commands of mindstudio-probe that answer with 0 whatever they find do so here,
+too; `--fail-on` asks for 1. Ctrl-C ends with 130, `msprobe run` with the status of the script, a script of
+`reproduce` or `op_generate` with 1 where the call is wrong.
+
+{statuses}
+"""
+
+
+def commands_page() -> str:
+    """All commands: what they are called with, and what they answer."""
+    only = Parser(add_help=False)
+    common.add_common(only)
+    head = _BEFORE.format(common="\n".join(_options(only)), statuses="\n".join(_statuses()))
+    return f"{_MADE}{head}" + "".join(_group(*group) for group in commands.GROUPS.items())
+
+
+def _statuses() -> Iterator[str]:
+    yield "| command | 0 | 1 | 2, beside wrong usage and bad input |\n|---|---|---|---|"
+    for one in commands.COMMANDS.values():
+        said = " | ".join(map(_cell, (one.clean, one.found, one.could_not)))
+        yield f"| [`{one.name}`](#{_anchor(one.name)}) | {said} |"
+
+
+def _anchor(name: str) -> str:
+    return re.sub(r"[^\w-]", "", name.replace(" ", "-")).lower()
+
+
+def _group(group: str, text: str) -> str:
+    lines = [f"\n## {text[0].upper()}{text[1:]}\n"]
+    for one in commands.of_group(group):
+        parser = commands.parser_of(one)
+        parser_usage = textwrap.dedent(str(parser.usage).replace("       ", ""))
+        lines += [f"### {one.name}\n", one.sentence, "", f"```\n{parser_usage}\n```", ""]
+        if one.aliases:
+            lines += [f"Also called {', '.join(map(_code, one.aliases))}.", ""]
+        facts = [f"Reads {one.reads}."] if one.reads != "nothing" else []
+        facts += [f"Writes {one.writes}."] if one.writes else []
+        lines += [" ".join(facts), ""] if facts else []
+        lines += [*_options(parser, {"json", "quiet", "debug", "limit", "follow_links", "help"}), ""]
+        if parser.epilog:
+            lines += ["```", parser.epilog.strip("\n"), "```", ""]
+    return "\n".join(lines)
+
+
+def _options(parser: argparse.ArgumentParser, without: set[str] = frozenset()) -> Iterator[str]:  # type: ignore[assignment]
+    actions = [one for one in parser._actions if one.dest not in without and one.help != argparse.SUPPRESS]
+    if actions:
+        yield "| option | meaning | also |\n|---|---|---|"
+    for one in actions:
+        names = ", ".join(shown(one.option_strings)) or str(one.metavar or one.dest)
+        value = "" if one.nargs == 0 or not one.option_strings else f" {_value(one)}"
+        also = ", ".join(map(_code, others(one.option_strings)))
+        yield f"| {_code(names + value)} | {_cell(one.help)} | {also} |"
+
+
+def _value(action: argparse.Action) -> str:
+    if action.metavar is None:
+        name = f"{{{','.join(map(str, action.choices))}}}" if action.choices is not None else action.dest.upper()
+    else:
+        name = action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar)
+    return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} [{name} ...]"}.get(str(action.nargs), name)
+
+
+# ---------------------------------------------------------------- settings
+
+
+def settings_page() -> str:
+    """All settings of a recording, as the program holds them."""
+    from msprobe.config import settings
+
+    head = f"""\
+{_MADE}# All settings
+
+What `config.json` becomes, field by field, with default and allowed values. What they do:
+[Settings](../configuration.md), [grad_probe](../grad_probe.md), [free_benchmark](../free_benchmark.md),
+[lockstep](../lockstep.md); of a monitor: [monitor](../monitor.md).
+"""
+    classes = {
+        "Recording": settings.Settings,
+        "Section `grad_probe`": settings.GradientProbe,
+        "Section `free_benchmark`": settings.FreeBenchmark,
+        "Online check": settings.Online,
+        "Task `lockstep`": settings.Lockstep,
+    }
+    return head + "".join(_fields(title, found) for title, found in classes.items())
+
+
+def _fields(title: str, found: type[Any]) -> str:
+    about = " ".join((inspect.getdoc(found) or "").replace("``", "`").split())
+    about = re.sub(r":\w+:`([^`]*)`", r"`\1`", about)
+    lines = [f"\n## {title}\n", about, "", "| field | default | values | |", "|---|---|---|---|"]
+    notes = _notes(found)
+    hints = inspect.get_annotations(found)
+    module = inspect.getmodule(found)
+    assert module is not None
+    for one in dataclasses.fields(found):
+        default = "required" if one.default is dataclasses.MISSING else _code(repr(one.default))
+        kind = eval(str(hints[one.name]), vars(module))  # the annotations are texts of this module
+        lines.append(f"| `{one.name}` | {default} | {_values(kind)} | {_cell(notes.get(one.name, ''))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _values(kind: Any) -> str:
+    if get_args(kind) and all(isinstance(one, str) for one in get_args(kind)):
+        return ", ".join(_code(one) for one in get_args(kind))
+    options = [one for one in get_args(kind) if one is not type(None)]
+    if type(None) in get_args(kind) or str(get_origin(kind)) in ("typing.Union", "<class 'types.UnionType'>"):
+        return ", ".join(map(_values, options))
+    if get_origin(kind) is tuple:
+        return f"list of {', '.join(dict.fromkeys(_values(one) for one in get_args(kind) if one is not Ellipsis))}"
+    words = {"str": "text", "bool": "true, false", "int": "whole number", "float": "number", "Path": "path"}
+    name = getattr(kind, "__name__", str(kind))
+    return words.get(name, name)
+
+
+def _notes(found: type[Any]) -> dict[str, str]:
+    """What comments say of each field: those right above it."""
+    notes: dict[str, str] = {}
+    said: list[str] = []
+    for line in inspect.getsource(found).splitlines():
+        text = line.strip()
+        if text.startswith("#"):
+            said.append(text.lstrip("#: "))
+            continue
+        if named := re.match(r"(\w+): ", text):
+            notes[named[1]] = " ".join(said)
+        said = []
+    return notes
+
+
+# ---------------------------------------------------------------- Python
+
+
+def python_page() -> str:
+    """What scripts import, with signatures and docstrings."""
+    import msprobe
+    import msprobe.pytorch
+    import msprobe.results
+
+    head = f"""\
+{_MADE}# Python
+
+What scripts and notebooks import; examples: [From Python and in notebooks](../python.md). All errors are subclasses of
+`msprobe.errors.MsprobeError`; their text says what to do.
+"""
+    tools = {name: getattr(msprobe.results, "open_run" if name == "open" else name) for name in msprobe.__all__[:]
+             if not name.startswith("_")}  # fmt: skip
+    return (
+        head
+        + _module("msprobe", tools)
+        + _module("msprobe.pytorch", {name: getattr(msprobe.pytorch, name) for name in msprobe.pytorch.__all__})
+    )
+
+
+def _module(name: str, found: dict[str, Any]) -> str:
+    return f"\n## {name}\n" + "".join(_described(f"{name}.{one}", thing) for one, thing in found.items())
+
+
+def _described(name: str, thing: Any) -> str:
+    if isinstance(thing, ModuleType):  # a sub-package that can be called
+        thing = type(thing).__call__
+    if inspect.isclass(thing):
+        init = thing.__dict__.get("__init__")
+        text = f"\n### {name}\n\n{_text(thing)}\n"
+        if init is not None and not dataclasses.is_dataclass(thing):
+            text += f"\n```python\n{name.rpartition('.')[2]}{_signature(init)}\n```\n{_text(init)}\n"
+        return text + "".join(_member(key, value) for key, value in vars(thing).items() if not key.startswith("_"))
+    return f"\n### {name}\n\n```python\n{name.rpartition('.')[2]}{_signature(thing)}\n```\n\n{_text(thing)}\n"
+
+
+def _member(name: str, value: Any) -> str:
+    value = getattr(value, "__func__", value)
+    if isinstance(value, property):
+        return f"\n**`{name}`**  {_text(value)}\n" if value.__doc__ else ""
+    if not inspect.isfunction(value) or not value.__doc__:
+        return ""
+    return f"\n**`{name}{_signature(value)}`**  {_text(value)}\n"
+
+
+def _signature(function: Any) -> str:
+    """As it stands in the source, without ``self``, whatever this Python's way to print annotations is."""
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return "(...)"
+    assert isinstance(tree, ast.FunctionDef)
+    if tree.args.args and tree.args.args[0].arg in ("self", "cls"):
+        del tree.args.args[0]
+    return f"({ast.unparse(tree.args)})"
+
+
+def _text(thing: Any) -> str:
+    """A docstring as Markdown: names of roles go, double back-quotes become single ones."""
+    found = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
+    found = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", found).replace("``", "`")
+    return re.sub(r"(?m)^\s*>>> .*(\n(?!\s*$).*)*", lambda one: f"```python\n{textwrap.dedent(one[0])}\n```", found)
+
+
+PAGES = {"commands.md": commands_page, "settings.md": settings_page, "python-api.md": python_page}
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for file, page in PAGES.items():
+        (FOLDER / file).write_text(page(), encoding="utf-8")

@@ -1,0 +1,203 @@
+"""What holds in every command: its options, what ``--json`` and ``--quiet`` print, and what its exit status says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from option_inputs import make_inputs
+from option_rows import TABLES
+from option_walker import Walker
+
+from msprobe.cli import commands
+from msprobe.cli.spellings import LETTERS
+
+COMMANDS = commands.COMMANDS
+#: Under every name that they have.
+NAMES = [name for one in COMMANDS.values() for name in (one.name, *one.aliases)]
+#: Letters of commands that are not of mindstudio-probe, beyond those of all: what they were before `--jobs`.
+ALSO = {"op_check": {"-n"}}
+
+#: Of each command that looks for something: a line that finds nothing, and one that finds it, with what stands for work
+#: that takes long. How `lockstep` and `confirm` answer is shown with real trainings, in tests/integration.
+ANSWERS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
+    "summary": (("{healthy}", ""), ("{cut}", "")),
+    "check": (("{healthy}", ""), ("{not_a_number}", "")),
+    "nan_analyze": (("-i {bad} -o out", ""), ("-i {bad} -o out --fail-on found", "")),
+    "compare": (("{longer} {healthy} --fail-on never", ""), ("{apart} {healthy}", "")),
+    "grad_compare": (("{gradients_a} {gradients_a} -o out", ""), ("{gradients_b} {gradients_a} -o out", "")),
+    "rollout": (
+        ("--log-probs {engine_log_probs} {trainer_log_probs}", ""),
+        ("--log-probs {engine_log_probs} {other_tokens}", ""),
+    ),
+    "run_ut": (
+        ("-api_info {calls} -o out", "status of failed calls"),
+        ("-api_info {calls} -o out --fail-on error", "status of failed calls"),
+    ),
+    "multi_run_ut": (
+        ("-api_info {calls} -o out", "status of failed calls"),
+        ("-api_info {calls} -o out --fail-on error", "status of failed calls"),
+    ),
+    "api_precision_compare": (
+        ("-npu {npu_details} -gpu {gpu_details} -o out", ""),
+        ("-npu {npu_details} -gpu {gpu_details} -o out --fail-on found", ""),
+    ),
+    "run_overflow_check": (
+        ("-api_info {calls} -d cpu", "an overflow on one side"),
+        ("-api_info {calls} -d cpu --fail-on found", "an overflow on one side"),
+    ),
+    "op_check": (("--ops relu --samples 1 --candidate cpu -o out", ""), ("--ops relu -o out", "samples that fail")),
+    "monitor analyse": (("{alerts} -o out -s [7]", ""), ("{alerts} -o out", "")),
+    "monitor diff": (("{monitored} {monitored}", ""), ("{monitored_apart} {monitored}", "")),
+    "config_check": (("-c {pack_a} {pack_a} -o out", ""), ("-c {pack_a} {pack_b} -o out", "")),
+    "doctor": (("", "no devices"), ("", "an error in the installation")),
+}
+WITH_TRAININGS = {"lockstep", "confirm"}
+
+
+@pytest.fixture(scope="module")
+def walker(tmp_path_factory: pytest.TempPathFactory) -> Walker:
+    return Walker(tmp_path_factory.mktemp("calls"), make_inputs(tmp_path_factory.mktemp("inputs")))
+
+
+# ---------------------------------------------------------------- options
+
+
+def _options(name: str) -> Iterator[argparse.Action]:
+    return (action for action in commands.parser_of(COMMANDS[name])._actions if action.option_strings)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_option_has_a_name_of_two_dashes_and_hyphens_and_letters_mean_one_thing(name: str) -> None:
+    for action in _options(name):
+        names = set(action.option_strings)
+        assert any(re.fullmatch(r"--[a-z0-9]+(-[a-z0-9]+)*", one) for one in names), names
+        assert {one.replace("_", "-") for one in names if one.startswith("--")} <= names
+        letters = {one for one in names if len(one) == 2}
+        if COMMANDS[name].published:
+            letters &= {"-h", "-o", "-q"}
+        assert all(set(LETTERS[one]) & names for one in letters - ALSO.get(name, set())), (name, names)
+        assert action.dest not in ("num_splits", "process_num") or "--jobs" in names
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_shows_each_option_under_its_name_of_today_and_what_the_statuses_say(name: str) -> None:
+    parser, shown = commands.parser_of(COMMANDS[name]), commands.parser_of(COMMANDS[name]).format_help()
+    assert {"--json", "--quiet", "--debug", "--limit", "--follow-links"} <= parser._option_string_actions.keys()
+    assert not re.search(r"^ {2,4}(-[a-z_]{2,}|--[a-z-]*_)", shown, re.MULTILINE), "an old spelling stands first"
+    assert " ".join(COMMANDS[name].statuses.split()) in " ".join(shown.split())
+    assert f"usage: msprobe {name}" in shown
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+def _without_json(printed: str) -> bool:
+    try:
+        json.loads(printed)
+    except ValueError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_with_json_stdout_is_one_object_and_with_quiet_it_is_empty(walker: Walker, name: str) -> None:
+    table = TABLES[name]
+    own, program = table.base.partition(" -- ")[::2]
+    behind = f" -- {program}" if program else ""
+    if table.base.startswith("-- "):
+        own, behind = "", f" {table.base}"
+    plain = walker.run(name, table.base, table.reaches)
+    answered = walker.run(name, f"{own} --json{behind}", table.reaches)
+    assert isinstance(json.loads(answered.stdout), dict)
+    assert answered.returncode == plain.returncode
+    quiet = walker.run(name, f"{own} --quiet{behind}", table.reaches)
+    assert (quiet.stdout, quiet.returncode) == ("", plain.returncode)
+
+
+def test_what_could_not_be_done_is_an_object_too(walker: Walker) -> None:
+    done = walker.run("summary", "/nowhere --json -", "")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["exit_status"], found["command"]) == (2, 2, "summary")
+    assert found["error"] in done.stderr
+
+
+# ---------------------------------------------------------------- what the exit status says
+
+
+def test_each_command_that_looks_for_something_has_a_line_here() -> None:
+    looks = {name for name, one in COMMANDS.items() if one.found}
+    assert looks == ANSWERS.keys() | WITH_TRAININGS
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_0_is_clean_and_1_is_found(walker: Walker, name: str) -> None:
+    for wanted, (line, reaches) in enumerate(ANSWERS[name]):
+        done = walker.run(name, line, reaches)
+        assert done.returncode == wanted, done
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_2_is_wrong_usage_or_an_input_that_is_not_there(walker: Walker, name: str) -> None:
+    done = walker.run(name, "--no-such-option -- x" if " -- " in TABLES[name].base else "--no-such-option", "")
+    assert (done.returncode, done.stdout) == (2, ""), done
+    for given in sorted(set(re.findall(r"\{(\w+)\}", TABLES[name].base))):
+        line = re.sub(rf"\{{{given}\}}[^ ]*", "/nowhere/missing", TABLES[name].base)
+        done = walker.run(name, line, "")
+        assert done.returncode == 2, (line, done)
+        assert (done.stderr.count("\n"), done.stderr[:9]) == (1, "msprobe: "), (line, done)
+
+
+# ---------------------------------------------------------------- two runs
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "same"),
+    [
+        ("compare", "{apart} {healthy}", "--reference {healthy} --candidate {apart}"),
+        ("compare", "{apart} {healthy}", "{apart} --reference {healthy}"),
+        ("grad_compare", "{gradients_b} {gradients_a} -o out", "-o out --reference {gradients_a} {gradients_b}"),
+        ("monitor diff", "{monitored_apart} {monitored}", "--reference {monitored} --candidate {monitored_apart}"),
+        ("config_check", "-c {pack_a} {pack_b} -o out", "--candidate {pack_b} --reference {pack_a} -o out"),
+        (
+            "api_precision_compare",
+            "-npu {npu_details} -gpu {gpu_details} -o out",
+            "--reference {gpu_details} --candidate {npu_details} -o out",
+        ),
+    ],
+)
+def test_the_doubted_run_stands_first_or_both_have_their_names(walker: Walker, name: str, line: str, same: str) -> None:
+    seen = walker.base(name, line, "")
+    assert {key: value for key, value in walker.seen(name, same, "").items() if key in seen} == seen
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "compare --reference {healthy}",
+        "compare {apart} {healthy} --candidate {bad}",
+        "compare --candidate {apart}",
+        "grad_compare {gradients_a} -o out",
+        "monitor diff {monitored}",
+        "monitor report {monitored} {monitored} {monitored} -o page.html",
+        "config_check -c {pack_a} {pack_b} --candidate {pack_a} --reference {pack_b}",
+        "config_check --candidate {pack_a}",
+        "config_check",
+        "view --reference {healthy} --html page.html",
+    ],
+)
+def test_one_run_too_few_or_too_many_is_wrong_usage(walker: Walker, line: str) -> None:
+    done = walker.run("", line, "")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done
+
+
+# ---------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_has_words_of_the_field(name: str) -> None:
+    unwanted = r"\b(guilty|accus\w+|victim\w*|tells?|told|astray|they part|(goes|went) in|left behind)\b"
+    assert not re.findall(unwanted, commands.parser_of(COMMANDS[name]).format_help())
