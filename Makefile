@@ -17,6 +17,8 @@ TORCH_STAMP := $(TORCH_VENV)/.msprobe-installed
 WORKERS ?= logical
 # A file in one process, so that what its tests share is recorded once; long files come first.
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# CPU seconds of folders, files and tests stand at the end; of all targets together: python tests/cpu_times.py
+MEASURED = --cpu-times $@
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.msprobe-installed
 MINDSPORE_RUN := $(MINDSPORE_VENV)/bin/python
@@ -76,7 +78,7 @@ test: test-torch
 else
 # One thread each: sums must not depend on how many cores there are.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) -m "not slow and not compat and not gpu and not browser and not trainers and not bugs"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) $(MEASURED) -m "not slow and not compat and not gpu and not browser and not trainers and not bugs"
 endif
 
 # Versions of constraints.txt but for torch, and for what torch itself asks for. Before 2.3 it knows numpy 1 only.

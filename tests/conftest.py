@@ -7,6 +7,7 @@ import os
 from collections.abc import Generator
 
 import pytest
+from cpu_times import CpuTimes
 from hypothesis import HealthCheck, settings
 
 from msprobe import log
@@ -17,6 +18,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Timings never decide a test.
 settings.register_profile("msprobe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("msprobe")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu-times", metavar="LEG", help="show the CPU seconds of folders, files and tests at the end")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if leg := config.getoption("--cpu-times"):
+        config.pluginmanager.register(CpuTimes(config, leg))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -115,8 +115,18 @@ class _Ready:
         assert answer, "the process that forks programs has ended"
         return answer
 
+    def cpu_seconds(self) -> float:
+        """What it and the forks that have ended have used."""
+        words = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
+
 
 _ready: dict[tuple[int, frozenset[tuple[str, str]]], _Ready] = {}
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of all programs that this process has forked and that have ended, and of the import before them."""
+    return sum(ready.cpu_seconds() for (parent, _), ready in _ready.items() if parent == os.getpid())
 
 
 def end_of_all(ranks: Sequence[Started], seconds: float) -> None:
