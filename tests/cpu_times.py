@@ -4,20 +4,18 @@ Wall time depends on what else a machine does and on how many tests run side by 
 charged for what this process and the processes that have ended since used, and for what the process that forks programs
 (:mod:`forked`) and its forks used; a fixture is charged to the test that asks for it first.
 
-At the end come the sums of each folder beside its budget (``cpu_budgets.json``) and the slowest files and tests. They
-are kept in ``.cpu/LEG.json``; ``python tests/cpu_times.py`` shows what is kept there of all legs together.
-A budget is for those who write tests: machines differ, so that one that is exceeded fails nothing.
+At the end come the sums of each folder beside its budget (``cpu_budgets.json``). All is kept in ``.cpu/LEG.json``;
+``make cpu-times`` shows the sums that are there of all legs, and the slowest files and tests of all together. A budget
+is for those who write tests: machines differ, so that one that is exceeded fails nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import resource
-import sys
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,21 +71,21 @@ class CpuTimes:
         self.all += getattr(node, "workeroutput", {}).get("cpu_seconds", 0.0)
 
     def pytest_sessionfinish(self) -> None:
+        """Before failures are shown, which stand last."""
         answers = getattr(self._config, "workeroutput", None)
         if answers is not None:
             answers["cpu_seconds"] = used()
-        elif not self.all:
-            self.all = used()
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        seconds = {name: round(spent, 3) for name, spent in self.tests.items()}
-        kept = {"all": round(self.all, 1), "tests": seconds}
+            return
+        kept = {"all": round(self.all or used(), 1), "tests": {n: round(spent, 3) for n, spent in self.tests.items()}}
         with contextlib.suppress(OSError):  # a checkout may be read-only
             KEPT.mkdir(exist_ok=True)
             (KEPT / f"{self._leg}.json").write_text(json.dumps(kept), encoding="utf-8")
-        terminalreporter.section(f"CPU seconds of {self._leg}")
-        for line in table({self._leg: kept}):
-            terminalreporter.write_line(line)
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line("")
+            reporter.section(f"CPU seconds of {self._leg}")
+            for line in folders_of(self._leg, kept):
+                reporter.write_line(line)
 
 
 def folder_of(test: str) -> str:
@@ -96,30 +94,42 @@ def folder_of(test: str) -> str:
     return "/".join(folders[: 3 if folders[1:2] == ["unit"] else 2])
 
 
-def table(legs: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
-    """The lines that are printed of one leg or several: folders with their budgets, slowest files, slowest tests."""
-    budgets = json.loads(BUDGETS.read_text(encoding="utf-8")) if BUDGETS.exists() else {}
+def folders_of(leg: str, kept: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each folder of a leg, with its budget, and one for all."""
+    budgets = json.loads(BUDGETS.read_text(encoding="utf-8")).get(leg, {})
+    folders: Counter[str] = Counter()
+    for name, seconds in kept["tests"].items():
+        folders[folder_of(name)] += seconds
+    folders[BESIDES] = kept["all"] - sum(folders.values())
+    for folder, seconds in folders.most_common():
+        budget = budgets.get(folder)
+        over = budget is not None and seconds > budget
+        yield f"{seconds:8.1f} s{'' if budget is None else f' of {budget}'}  {folder}{', OVER ITS BUDGET' * over}"
+    yield f"{kept['all']:8.1f} s  in all, {len(kept['tests'])} tests"
+
+
+def table(legs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """The lines of several legs: their folders, and the slowest files and tests of all of them."""
     files: Counter[str] = Counter()
     tests: Counter[str] = Counter()
     for leg, kept in legs.items():
-        folders: Counter[str] = Counter()
+        yield f"CPU seconds of {leg}:"
+        yield from folders_of(leg, kept)
         for name, seconds in kept["tests"].items():
-            folders[folder_of(name)] += seconds
-            files[f"{leg} {name.partition('::')[0]}"] += seconds
-            tests[f"{leg} {name}"] += seconds
-        folders[BESIDES] = kept["all"] - sum(folders.values())
-        for folder, seconds in folders.most_common():
-            budget = budgets.get(leg, {}).get(folder)
-            of = "" if budget is None else f" of {budget}" + (", OVER ITS BUDGET" if seconds > budget else "")
-            yield f"{seconds:8.1f} s  {leg} {folder}{of}"
-        yield f"{kept['all']:8.1f} s  {leg} in all, {len(kept['tests'])} tests"
+            files[f"{leg}: {name.partition('::')[0]}"] += seconds
+            tests[f"{leg}: {name}"] += seconds
     for what, spent in (("files", files), ("tests", tests)):
         yield f"the {SLOWEST} slowest {what}:"
-        for name, seconds in itertools.takewhile(lambda each: each[1] >= 0.05, spent.most_common(SLOWEST)):
+        for name, seconds in spent.most_common(SLOWEST):
             yield f"{seconds:8.1f} s  {name}"
 
 
+def main() -> None:
+    """Print what is kept."""
+    kept = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(KEPT.glob("*.json"))}
+    for line in table(kept):
+        print(line)
+
+
 if __name__ == "__main__":
-    names = sys.argv[1:] or sorted(path.stem for path in KEPT.glob("*.json"))
-    for text in table({name: json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8")) for name in names}):
-        print(text)
+    main()
