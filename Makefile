@@ -143,9 +143,16 @@ BUGS ?= some
 test-bugs: $(STAMP)
 	BUGS=$(BUGS) BUGS_CACHE=$(abspath .bench/pairs) OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --maxprocesses 8 $(MEASURED) tests/bugs/test_gate.py
 
+# Left out of the tests without the extension, as they run the same code there: what reads the source, where steps begin
+# and end in a script (test_programs runs whole scripts without it), what is imported.
+CAPTURE := tests/unit/capture/torch
+SAME_WITHOUT := --ignore=$(CAPTURE)/test_private.py --ignore=$(CAPTURE)/test_runscript.py \
+  --deselect=$(CAPTURE)/test_compiled.py::test_a_compiler_that_is_imported_while_recording \
+  --deselect=$(CAPTURE)/test_grad_modes.py::test_msprobe_can_be_imported_without_gradients_and_with_another_device
+
 # What the recorder does where no C compiler was: the Python path of all that the extension does.
 test-without-extension: $(STAMP)
-	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) $(MEASURED) -m "not slow and not gpu" tests/unit/capture
+	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) $(MEASURED) -m "not slow and not gpu" tests/unit/capture $(SAME_WITHOUT)
 	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" tests/integration/test_innocence.py \
 	  -k "(gpt_tied or writes_into_views or recompute_non_reentrant or custom_function) and (L0 or mix)"
 
