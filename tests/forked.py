@@ -120,8 +120,11 @@ class _Ready:
         return answer
 
     def cpu_seconds(self) -> float:
-        """What it and the forks that have ended have used."""
-        words = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        """What it and the forks that have ended have used; 0 where there is no /proc."""
+        try:
+            words = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
         return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
