@@ -7,7 +7,6 @@ import os
 from collections.abc import Generator
 
 import pytest
-from cpu_times import CpuTimes
 from hypothesis import HealthCheck, settings
 
 from msprobe import log
@@ -30,6 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if leg := config.getoption("--cpu-times"):
+        from cpu_times import CpuTimes  # not on Windows
+
         config.pluginmanager.register(CpuTimes(config, leg))
 
 
