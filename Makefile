@@ -17,6 +17,8 @@ TORCH_STAMP := $(TORCH_VENV)/.msprobe-installed
 WORKERS ?= logical
 # A file in one process, so that what its tests share is recorded once; long files come first.
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# CPU seconds of each folder stand at the end; make cpu-times shows the slowest files and tests, too.
+MEASURED = --cpu-times $@
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.msprobe-installed
 MINDSPORE_RUN := $(MINDSPORE_VENV)/bin/python
@@ -31,12 +33,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided docs web web-check lint format types imports check bench compat clean
+.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
 
 help:
 	@echo "make demo      msprobe demo, into .demo: a wrong line in a small training is found"
 	@echo "make test      run the tests (minutes)"
 	@echo "make test TORCH_VERSION=2.1.2  run the recorder's tests with another torch, in an environment of its own"
+	@echo "make cpu-times show what the tests cost that were last run, by folder, file and test"
 	@echo "make test-slow run the tests that take long, too"
 	@echo "make test-bugs  compare every planted bug and every healthy pair (BUGS=all: in float32, bfloat16 and autocast each)"
 	@echo "make test-trainers  record trainings of transformers, TRL, accelerate and Lightning"
@@ -76,7 +79,7 @@ test: test-torch
 else
 # One thread each: sums must not depend on how many cores there are.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) -m "not slow and not compat and not gpu and not browser and not trainers and not bugs"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) $(MEASURED) -m "not slow and not compat and not gpu and not browser and not trainers and not bugs"
 endif
 
 # Versions of constraints.txt but for torch, and for what torch itself asks for. Before 2.3 it knows numpy 1 only.
@@ -95,12 +98,16 @@ test-torch: $(TORCH_STAMP)
 	OMP_NUM_THREADS=1 $(TORCH_RUN) -m pytest $(PARALLEL) tests/unit/capture tests/integration/test_private_names.py \
 	  tests/integration/test_innocence.py -m "not slow and not gpu"
 
+# What was measured when targets were last made.
+cpu-times: $(STAMP)
+	@$(RUN) tests/cpu_times.py
+
 test-slow: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser and not bugs"
 
 # Trainers of other packages, the real ones: importing them takes longer than training.
 test-trainers: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 tests/integration/test_trainers.py \
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 $(MEASURED) tests/integration/test_trainers.py \
 	  tests/integration/test_monitored_trainers.py tests/integration/test_gradient_probe.py -m "trainers and not slow"
 
 $(SHARDED_STAMP): $(STAMP) constraints-sharded.txt
@@ -113,7 +120,7 @@ $(SHARDED_STAMP): $(STAMP) constraints-sharded.txt
 	@touch $@
 
 test-sharded: $(SHARDED_STAMP)
-	OMP_NUM_THREADS=1 $(SHARDED_RUN) -m pytest -n 0 tests/integration/test_monitor_deepspeed.py \
+	OMP_NUM_THREADS=1 $(SHARDED_RUN) -m pytest -n 0 $(MEASURED) tests/integration/test_monitor_deepspeed.py \
 	  tests/integration/test_monitor_megatron.py tests/integration/test_checkpoint_deepspeed.py \
 	  tests/integration/test_checkpoint_megatron.py -m trainers
 
@@ -134,11 +141,18 @@ test-rollout: $(ROLLOUT_STAMP)
 # What each planted bug and each healthy pair is answered, in one precision each; in all of them with BUGS=all.
 BUGS ?= some
 test-bugs: $(STAMP)
-	BUGS=$(BUGS) BUGS_CACHE=$(abspath .bench/pairs) OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --maxprocesses 8 tests/bugs/test_gate.py
+	BUGS=$(BUGS) BUGS_CACHE=$(abspath .bench/pairs) OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --maxprocesses 8 $(MEASURED) tests/bugs/test_gate.py
+
+# Left out of the tests without the extension, as they run the same code there: what reads the source, where steps begin
+# and end in a script (test_programs runs whole scripts without it), what is imported.
+CAPTURE := tests/unit/capture/torch
+SAME_WITHOUT := --ignore=$(CAPTURE)/test_private.py --ignore=$(CAPTURE)/test_runscript.py \
+  --deselect=$(CAPTURE)/test_compiled.py::test_a_compiler_that_is_imported_while_recording \
+  --deselect=$(CAPTURE)/test_grad_modes.py::test_msprobe_can_be_imported_without_gradients_and_with_another_device
 
 # What the recorder does where no C compiler was: the Python path of all that the extension does.
 test-without-extension: $(STAMP)
-	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow and not gpu" tests/unit/capture
+	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) $(MEASURED) -m "not slow and not gpu" tests/unit/capture $(SAME_WITHOUT)
 	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" tests/integration/test_innocence.py \
 	  -k "(gpt_tied or writes_into_views or recompute_non_reentrant or custom_function) and (L0 or mix)"
 
@@ -162,7 +176,7 @@ fuzz-guided: $(STAMP)
 
 test-browser: $(STAMP)
 	.ci/browser
-	MSPROBE_BROWSER=required OMP_NUM_THREADS=1 $(RUN) -m pytest tests/browser -m browser
+	MSPROBE_BROWSER=required OMP_NUM_THREADS=1 $(RUN) -m pytest $(MEASURED) tests/browser -m browser
 
 # What MindSpore's tests need but for msprobe, whose extension must not be built while other tests use it.
 .PHONY: mindspore-packages
@@ -181,8 +195,11 @@ $(MINDSPORE_STAMP): $(MINDSPORE_PACKAGES) pyproject.toml setup.py $(NATIVE)
 	$(MINDSPORE_RUN) -m pip install --quiet -e '.[mindspore,compare]' -c $(MINDSPORE_VENV)/constraints.txt
 	@touch $@
 
+.PHONY: mindspore-installed
+mindspore-installed: $(MINDSPORE_STAMP)
+
 test-mindspore: $(MINDSPORE_STAMP)
-	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest $(PARALLEL) tests/unit/mindspore tests/conformance tests/unit/capture/test_array_statistics.py \
+	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest $(PARALLEL) $(MEASURED) tests/unit/mindspore tests/conformance tests/unit/capture/test_array_statistics.py \
 	  tests/integration/test_mindspore_innocence.py tests/integration/test_mindspore_ranks.py \
 	  tests/integration/test_mindspore_kernels.py tests/integration/test_mindspore_adapter.py \
 	  tests/integration/test_mindspore_and_pytorch.py tests/integration/test_framework_pairs.py tests/integration/test_mindspore_kill.py -m "not slow" \
@@ -245,7 +262,7 @@ compat: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/compat -m compat
 
 clean:
-	rm -rf build dist site .demo .fuzz .simdev src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist site .demo .cpu .fuzz .simdev src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.so' -delete
 	rm -f $(STAMP) $(MINDSPORE_STAMP) $(MINDSPORE_PACKAGES) $(WEB_STAMP) .venv-torch-*/.msprobe-installed

@@ -18,6 +18,21 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("msprobe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("msprobe")
 
+#: What a file of tests imports that measures memory.
+_MEASURE_MEMORY = {"tracemalloc", "resource", "most_bytes_in"}
+_USUALLY, _SELDOM = gc.get_threshold(), (20_000, 20, 50)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu-times", metavar="LEG", help="show the CPU seconds of folders, files and tests at the end")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if leg := config.getoption("--cpu-times"):
+        from cpu_times import CpuTimes  # not on Windows
+
+        config.pluginmanager.register(CpuTimes(config, leg))
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
@@ -30,6 +45,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Garbage is looked for seldom, which takes a tenth of all time otherwise; as usual where memory is measured."""
+    measures = vars(item.module).keys() & _MEASURE_MEMORY if isinstance(item, pytest.Function) else ()
+    gc.set_threshold(*(_USUALLY if measures else _SELDOM))
 
 
 @pytest.fixture(scope="session")

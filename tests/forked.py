@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import gc
+import io
 import json
 import os
 import runpy
@@ -30,7 +31,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, NoReturn
 
-_FRESH = {"PYTHONPATH"}  # of those below, what a fork can still follow
+_FRESH = {"PYTHONPATH", "PYTHONUNBUFFERED"}  # of those below, what a fork can still follow
 _READ_WHEN_IMPORTING = ("PYTHON", "MSPROBE_NATIVE", "OMP_", "MKL_", "ATEN_", "TORCH_", "TORCHDYNAMO")
 
 
@@ -43,6 +44,8 @@ def start(*words: str, cwd: Path, env: Mapping[str, str] | None = None) -> Start
     """Start ``python WORDS...``; ``env``: its environment, that of this process by default."""
     env = dict(os.environ if env is None else env)
     imports = {name: value for name, value in env.items() if name.startswith(_READ_WHEN_IMPORTING)}
+    if imports.get("MSPROBE_NATIVE") == "1":  # as if it were not set
+        del imports["MSPROBE_NATIVE"]
     # With the process: a fork of this one must not ask in its name.
     key = os.getpid(), frozenset((name, value) for name, value in imports.items() if name not in _FRESH)
     if key not in _ready:
@@ -103,6 +106,7 @@ class _Ready:
         words = [sys.executable, __file__, str(requests), str(answers)]
         # There must be no threads. What is forked has an environment of its own.
         env = {**env, "OPENBLAS_NUM_THREADS": "1"}
+        env.pop("PYTHONUNBUFFERED", None)
         self._process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
         os.close(requests)
         os.close(answers)
@@ -115,8 +119,21 @@ class _Ready:
         assert answer, "the process that forks programs has ended"
         return answer
 
+    def cpu_seconds(self) -> float:
+        """What it and the forks that have ended have used; 0 where there is no /proc."""
+        try:
+            words = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
+
 
 _ready: dict[tuple[int, frozenset[tuple[str, str]]], _Ready] = {}
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of all programs that this process has forked and that have ended, and of the import before them."""
+    return sum(ready.cpu_seconds() for (parent, _), ready in _ready.items() if parent == os.getpid())
 
 
 def end_of_all(ranks: Sequence[Started], seconds: float) -> None:
@@ -166,6 +183,12 @@ def _take_place(request: dict[str, Any]) -> None:
         opened = os.open(file, os.O_WRONLY | os.O_APPEND)
         os.dup2(opened, descriptor)
         os.close(opened)
+    if os.environ.get("PYTHONUNBUFFERED"):
+        for name, descriptor in (("stdout", 1), ("stderr", 2)):
+            raw = io.FileIO(descriptor, "w", closefd=False)
+            stream = io.TextIOWrapper(raw, "utf-8", write_through=True)  # type: ignore[type-var]
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
     if "multiprocessing.process" in sys.modules:
         sys.modules["multiprocessing.process"].ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
     added = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -42,43 +43,59 @@ for _ in range(2):
 """
 
 RANKS = """
+import os
 import sys
 import torch
 import torch.distributed as dist
+import torch.multiprocessing as mp
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 
-kind, bugs = sys.argv[1], sys.argv[2:]
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-torch.manual_seed(0)
-wrong = "gelu" in bugs and rank == 1
-model = nn.Sequential(nn.Linear(4, 8), nn.GELU(approximate="tanh" if wrong else "none"), nn.Linear(8, 2))
-if kind == "ddp":
-    model = nn.parallel.DistributedDataParallel(model)
-else:
-    for part in model:
-        if isinstance(part, nn.Linear):
-            fully_shard(part)
-    fully_shard(model)
-optimizer = torch.optim.AdamW(model.parameters(), 2e-2 if "lr" in bugs else 1e-2)
-torch.manual_seed(rank)
-for _ in range(2):
-    y = model(torch.randn(6, 4))
-    if "scale" in bugs and rank == 0:
-        y = y * 1.05
-    y.square().mean().backward()
-    for parameter in model.parameters() if kind == "ddp" else ():
-        dist.all_reduce(parameter.grad, op=dist.ReduceOp.MAX if "max" in bugs else dist.ReduceOp.SUM)
-    optimizer.step()
-    optimizer.zero_grad()
-dist.barrier()
-dist.destroy_process_group()
+
+def train(rank, kind, bugs, port):
+    if port is not None:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE="2")
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    wrong = "gelu" in bugs and rank == 1
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(approximate="tanh" if wrong else "none"), nn.Linear(8, 2))
+    if kind == "ddp":
+        model = nn.parallel.DistributedDataParallel(model)
+    else:
+        for part in model:
+            if isinstance(part, nn.Linear):
+                fully_shard(part)
+        fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), 2e-2 if "lr" in bugs else 1e-2)
+    torch.manual_seed(rank)
+    for _ in range(2):
+        y = model(torch.randn(6, 4))
+        if "scale" in bugs and rank == 0:
+            y = y * 1.05
+        y.square().mean().backward()
+        for parameter in model.parameters() if kind == "ddp" else ():
+            dist.all_reduce(parameter.grad, op=dist.ReduceOp.MAX if "max" in bugs else dist.ReduceOp.SUM)
+        optimizer.step()
+        optimizer.zero_grad()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    kind, *bugs = sys.argv[1:]
+    if "RANK" in os.environ:
+        train(None, kind, bugs, None)
+    else:
+        mp.start_processes(train, (kind, bugs, os.environ["PORT_OF_RANKS"]), nprocs=2, start_method="fork")
 """
 
 
 def msprobe(folder: Path, *words: str) -> forked.Completed:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "COLUMNS": "100"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        environment["PORT_OF_RANKS"] = str(free.getsockname()[1])
     return forked.run("-m", "msprobe", *words, cwd=folder, env=environment, timeout=240)
 
 
@@ -130,13 +147,16 @@ def test_two_ranks_are_each_put_right_and_judged(kind: str, tmp_path: Path) -> N
     (tmp_path / "ranks.py").write_text(RANKS)
     config = {"task": "tensor", "level": "mix", "optimizer": True, "dump_path": "reference"}
     (tmp_path / "reference.json").write_text(json.dumps(config))
-    script = ["--", "torchrun", "--nproc-per-node", "2", "ranks.py", kind]
+    # Interpreters that torchrun starts import torch anew, seconds each: the ranks of one command are its, the others'
+    # are forked.
+    script = ["--", "ranks.py", kind]
+    launched = ["--", "torchrun", "--nproc-per-node", "2", "ranks.py", kind] if kind == "ddp" else script
     recorded = msprobe(tmp_path, "run", "--config", "reference.json", *script)
     assert recorded.returncode == 0, recorded.stderr
 
     healthy = msprobe(tmp_path, "lockstep", "reference", "-o", "healthy", *script)
     bugs = ["gelu", "scale", "lr", *(["max"] if kind == "ddp" else [])]
-    wrong = msprobe(tmp_path, "lockstep", "reference", "-o", "wrong", *script, *bugs)
+    wrong = msprobe(tmp_path, "lockstep", "reference", "-o", "wrong", *launched, *bugs)
 
     assert healthy.returncode == 0, healthy.stdout + healthy.stderr
     assert wrong.returncode == 1, wrong.stderr

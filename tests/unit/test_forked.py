@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import forked
+import pytest
 
 
 def test_a_folder_that_is_also_that_of_the_forking_process_is_found(tmp_path: Path) -> None:
@@ -16,3 +17,13 @@ def test_a_folder_that_is_also_that_of_the_forking_process_is_found(tmp_path: Pa
     place = str(Path(forked.__file__).parent)
     assert forked.run("program.py", cwd=tmp_path, env=bare).returncode == 1
     assert forked.run("program.py", cwd=tmp_path, env={**bare, "PYTHONPATH": place}).stdout == "forked\n"
+
+
+@pytest.mark.parametrize(("variables", "printed"), [({}, ""), ({"PYTHONUNBUFFERED": "1"}, "begun")])
+def test_what_is_printed_before_a_sudden_end_is_there_where_nothing_is_buffered(
+    tmp_path: Path, variables: dict[str, str], printed: str
+) -> None:
+    (tmp_path / "program.py").write_text("import os\nprint('begun')\nos._exit(3)\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = forked.run("program.py", cwd=tmp_path, env={**environment, **variables})
+    assert (ended.returncode, ended.stdout.strip()) == (3, printed)

@@ -321,7 +321,7 @@ def test_equal_elements_are_no_risk(tmp_path: Path) -> None:
     )
 
 
-def test_a_softmax_that_forgets_the_last_element_is_found_by_exchanging(tmp_path: Path) -> None:
+def test_a_sum_that_forgets_the_last_element_is_found_by_exchanging(tmp_path: Path) -> None:
     class Kernels:
         @staticmethod
         def sum(x: torch.Tensor) -> torch.Tensor:

@@ -332,6 +332,9 @@ def test_start_and_stop_inside_compiled_code(record: Recorder) -> None:
         debugger.step()
     torch.relu(torch.ones(2))
     assert torch.overrides._get_current_function_mode_stack() == []
+    dump = record.end()
+    assert dump.steps() == ["step0", "step1"]
+    assert not [name for number in range(2) for name in dump.names(number, "relu")], "recorded after stop"
 
 
 def test_backward_inside_compiled_code(record: Recorder) -> None:
