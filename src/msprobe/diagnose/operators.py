@@ -168,6 +168,8 @@ COMPARES_ELEMENTS = frozenset(
 )
 #: Their arguments and their result are in one unit.
 SUMS_TERMS = frozenset("add sub rsub lerp cumsum diff cat stack hstack vstack dstack index_add scatter_add".split())
+#: Products whose first argument is added.
+ADDED_PRODUCTS = frozenset("addmm baddbmm addbmm addmv".split())
 #: Sums of products of two tensors that are no call of a program's, as a rule.
 FURTHER_PRODUCTS = frozenset("mv dot conv_transpose1d conv_transpose2d conv_transpose3d".split())
 #: Which argument a quotient is divided by: where it is next to nothing, the quotient is as far apart as that.

@@ -98,9 +98,9 @@ def test_both_sides_of_a_comparison_are_told_at_once(runs: Path, capsys: pytest.
         'msprobe: "run/good" does not exist. Did you mean "runs/good"? Folder "runs" holds no dump: no step* or rank*'
         f" folder, and no dump.json. {ALL}\n"
     )
-    assert main(["compare", "-tp", "run/good/step0", "-gp", "runs/bad/step0", "-o", "out"]) == 1
+    assert main(["compare", "-tp", "run/good/step0", "-gp", "runs/bad/step0", "-o", "out"]) == 2
     assert 'Did you mean "runs/good/step0"?' in capsys.readouterr().err
-    assert main(["compare", "-tp", "runs", "-gp", "runs/bad/step0", "-o", "out"]) == 1
+    assert main(["compare", "-tp", "runs", "-gp", "runs/bad/step0", "-o", "out"]) == 2
     assert ALL in capsys.readouterr().err
 
 

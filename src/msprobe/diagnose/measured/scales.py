@@ -67,7 +67,7 @@ def _gradient_of_factor(operation: str, result: Deviation, given: Sequence[Devia
 
 def _other_factor(operation: str, given: Sequence[Deviation], place: int) -> Deviation | None:
     """The factor that the argument at ``place`` is multiplied by; None if it is none."""
-    factors = (1, 2) if operation.startswith(("add", "baddbmm")) else (0, 1)
+    factors = (1, 2) if operation in operators.ADDED_PRODUCTS else (0, 1)
     if operation not in PRODUCTS or place not in factors:
         return None
     other = 1 + (factors[1] if place == factors[0] else factors[0])

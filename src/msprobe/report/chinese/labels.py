@@ -207,6 +207,7 @@ LABELS: dict[str, str] = {
     "{} only in the {}": "{0} 仅{1}有",
     "calls {}": "调用 {0}",
     "findings tell where a difference begins: what else is unexplained are the modules around it, and calls that follow": "发现指出差异的起点：其余无法解释的是其所在模块和后续调用",
+    "{} of {} calls could not be judged: their inputs are so far apart that they explain any result": "{1} 个调用中有 {0} 个无法判断：其输入差异过大，任何结果都可以由此解释",
     "later steps are not compared: they only follow": "没有比对后续 step：它们只是受其影响",
     "loss, gradients and weights differ by at most {} (relative); rounding may do {}": "损失、梯度和权重的相对差异不超过 {0}；舍入误差最多造成 {1}",
     "loss, gradients and weights are the same": "损失、梯度和权重相同",
