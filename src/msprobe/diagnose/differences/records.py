@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msprobe.diagnose.differences.tensor_files import TensorFiles
+from msprobe.diagnose.differences.tensor_pass import Detail
 from msprobe.diagnose.steps.tensor_info import TensorInfo, spoken
 from msprobe.diagnose.steps.tensor_info import fingerprint as fingerprint
 from msprobe.diagnose.steps.tensor_info import is_floating as is_floating
@@ -84,10 +85,12 @@ def pair_slots(left: Sequence[Slot], right: Sequence[Slot]) -> tuple[list[tuple[
 
 
 class Comparer:
-    """Compares the values of two parts; reads tensor files where both sides wrote them."""
+    """Compares the values of two parts; reads tensor files where both sides wrote them. ``files``: those of both, if
+    some of them were read already.
+    """
 
-    def __init__(self, candidate: DumpPart, reference: DumpPart) -> None:
-        self._files = TensorFiles(candidate, reference)
+    def __init__(self, candidate: DumpPart, reference: DumpPart, files: TensorFiles | None = None) -> None:
+        self._files = files or TensorFiles(candidate, reference)
         # What the values in two files have to do with each other, as far as it was asked for.
         self.relations: dict[tuple[str, str, str], Any] = {}
         # What the results of an entry of the reference may differ by, where that was measured.
@@ -214,6 +217,11 @@ class Comparer:
         if not (isinstance(names[0], str) and isinstance(names[1], str)):
             return None
         return self._files.delta(names[0], names[1])
+
+    def detail(self, left: str, right: str) -> Detail | None:
+        """What the values in two files are to each other, where one pass over them said so."""
+        measured = self._files.measured(left, right)
+        return None if measured is None else measured.detail
 
     def values(self, left: str, right: str) -> tuple[Any, Any] | None:
         """The values of two tensors, flat; None where one cannot be read."""
