@@ -222,8 +222,8 @@ def relation_of_detail(detail: Detail, shape: Any = None) -> Relation | None:
         and mine - both * both / theirs <= (1e-4 + 3e-12 * size) * mine
     ):
         return None  # it may be a multiple
-    if count > 1 and detail.same_sum:
-        return None  # the same elements, perhaps
+    if detail.may_be_reordered:
+        return None
     if count < size // 2 and detail.last - detail.first + 1 == count:
         return Relation(Wording("elements {} to {} of {}", detail.first, detail.last, size))
     distance = math.sqrt(apart) / math.sqrt(max(mine, theirs))

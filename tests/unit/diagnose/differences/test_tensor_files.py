@@ -84,7 +84,7 @@ def test_one_pass_gives_the_digests_and_the_distance_of_the_whole(size: int, dty
     assert TensorPass().over(left, left.copy()).delta == 0.0
 
 
-@pytest.mark.parametrize("place", [0, 32_767, 32_768, 70_000])
+@pytest.mark.parametrize("place", [0, 65_535, 65_536, 70_000])
 def test_one_pass_sees_values_that_are_not_finite(place: int) -> None:
     left, right = _pair(80_000, "f4")
     apart = TensorPass()
