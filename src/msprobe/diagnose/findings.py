@@ -86,6 +86,7 @@ class Finding:
     in the order of execution. ``facts`` is what the finding rests on, ``evidence`` the same as JSON values; that of a
     check, or between layouts, has further ones.
     ``relation`` says in a few words how what differs is apart, for a line that has no room for the message.
+    ``ranks``: all that it is on, where it says the same of several; ``rank`` is the one that it was found on first.
     ``harmless`` is true if nothing that counts (loss, gradients, weights) is changed by it.
     """
 
@@ -104,6 +105,7 @@ class Finding:
     alternatives: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = field(default=(), hash=False)
     relation: str = field(default="", compare=False)
+    ranks: tuple[int, ...] = field(default=(), compare=False)
 
     def fact(self, kind: type[F]) -> F | None:
         """The first fact of a kind that the finding rests on."""
@@ -128,6 +130,7 @@ class Finding:
         """The finding as JSON values, in the order of the documentation."""
         return {
             "rank": self.rank,
+            **({"ranks": list(self.ranks)} if self.ranks else {}),
             "step": self.step,
             "direction": self.direction,
             "kind": self.kind,

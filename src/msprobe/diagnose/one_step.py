@@ -138,7 +138,7 @@ def pair_timelines(
         add_written(candidate)
         add_written(reference)
     leave_out_unreached(paired.pairing)
-    comparer = Comparer(candidate.part, reference.part)
+    comparer = Comparer(candidate.part, reference.part, paired.files)
     comparer.crossing, comparer.follows = crossing, follows
     return Paired(paired.pairing, comparer, crossing, tuple(paired.notes))
 

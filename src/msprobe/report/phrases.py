@@ -490,15 +490,17 @@ def alike(findings: Sequence[Finding]) -> list[Alike]:
         groups.setdefault(key, []).append(finding)
     found = []
     for group in groups.values():
-        ranks = sorted({one.rank for one in group if isinstance(one.rank, int)})
+        ranks = {one.rank for one in group if isinstance(one.rank, int)}.union(*(one.ranks for one in group))
+        count = sum(max(len(one.ranks), 1) for one in group)
         # The first finding of all may stand by itself.
-        found.append(Alike(group[0], len(group), tuple(ranks), len(findings) + 1 >= MOST_FINDINGS))
+        is_cut = len(findings) + 1 >= MOST_FINDINGS and not any(one.ranks for one in group)
+        found.append(Alike(group[0], count, tuple(sorted(ranks)), is_cut))
     return found
 
 
 def grouped(findings: Sequence[Finding]) -> list[Alike]:
     """All findings of a verdict as they are shown: the first by itself, what is alike among the others once."""
-    return [Alike(one) for one in findings[:1]] + alike(findings[1:])
+    return [Alike(one, max(len(one.ranks), 1), one.ranks) for one in findings[:1]] + alike(findings[1:])
 
 
 def listed(value: Any, most: int = SHOWN) -> str:

@@ -13,11 +13,11 @@ import mmap
 import os
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, Protocol
 
 import numpy as np
 
@@ -25,13 +25,13 @@ from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.budget import factor
 from msprobe.foreign.opening import open_regular
+from msprobe.foreign.stored_archive import Stored, content_of, stored_entries
 from msprobe.paths import StrPath
 from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, Array, ElementType, to_meant
 from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
 
 _MOST_DESCRIPTION_BYTES = 1 << 24
 _MOST_COMMON_BYTES = 1 << 10  # a description of a plain tensor has a few hundred
-_ENCRYPTED = 1
 _MOST_DIMENSIONS = 64  # torch's own limit; numpy 1 reads 32 of them
 _MOST_ORDER_BYTES = 16
 # Elements of a tensor that says of itself that it repeats its few (an expanded one), and times that it does so.
@@ -149,7 +149,12 @@ def read_pt(path: StrPath) -> TensorValues:
                 raise InvalidInputError(
                     f'"{path}" is not a zip archive as torch 1.6 or later writes it; only torch can read it.'
                 )
-            return _read_archive(path, file, Archive(file, path))
+            whole = _whole(file)
+            plain = stored_entries(whole)
+            # What is not of the plainest form, or is broken, is read with care.
+            if plain is not None:
+                return _read_archive(path, _PlainContents(plain, whole))
+            return _read_archive(path, _PackedContents(file, Archive(file, path)))
     except (InvalidInputError, PathError):
         raise
     except Exception as problem:
@@ -162,58 +167,112 @@ def read_pt(path: StrPath) -> TensorValues:
         raise InvalidInputError(f'"{path}" is no readable .pt file: {_one_line(problem)}.') from problem
 
 
-def _read_archive(path: StrPath, file: BinaryIO, archive: Archive) -> TensorValues:
-    entries = archive.entries
-    described = [name for name in entries if name == "data.pkl" or name.endswith("/data.pkl")]
+def _whole(file: BinaryIO) -> memoryview:
+    """All bytes of an open file, mapped if they are many."""
+    size = os.fstat(file.fileno()).st_size
+    if size < _MAPPED_FROM_BYTES:
+        file.seek(0)
+        return memoryview(file.read(size))
+    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+class _Contents(Protocol):
+    """The entries of an archive by their names."""
+
+    @property
+    def names(self) -> Collection[str]: ...
+
+    def size(self, name: str) -> int:
+        """Bytes of the content as the directory says."""
+
+    def small(self, name: str, most: int) -> bytes:
+        """The content, of at most ``most`` bytes and with the right checksum."""
+
+    def values(self, name: str, nbytes: int) -> bytes | memoryview:
+        """The first bytes of the content."""
+
+
+class _PlainContents:
+    """Those of an archive that has nothing packed, whose bytes are at hand."""
+
+    def __init__(self, entries: dict[str, Stored], whole: memoryview) -> None:
+        self.names = entries.keys()
+        self._entries = entries
+        self._whole = whole
+
+    def size(self, name: str) -> int:
+        return self._entries[name].size
+
+    def small(self, name: str, most: int) -> bytes:
+        entry = self._entries[name]
+        if entry.size > most:
+            raise ValueError(f"its entry {name[:80]!r} has {entry.size} bytes")
+        content = bytes(content_of(self._whole, entry))
+        if zlib.crc32(content) != entry.crc:
+            raise zipfile.BadZipFile(f"bad CRC-32 for file {name!r}")
+        return content
+
+    def values(self, name: str, nbytes: int) -> memoryview:
+        return content_of(self._whole, self._entries[name])[:nbytes]
+
+
+class _PackedContents:
+    """Those of any other archive."""
+
+    def __init__(self, file: BinaryIO, archive: Archive) -> None:
+        self.names = archive.entries.keys()
+        self._file = file
+        self._archive = archive
+
+    def size(self, name: str) -> int:
+        return self._archive.entries[name].file_size
+
+    def small(self, name: str, most: int) -> bytes:
+        return self._archive.read(self._archive.entries[name], most)
+
+    def values(self, name: str, nbytes: int) -> bytes | memoryview:
+        entry = self._archive.entries[name]
+        if entry.compress_type == zipfile.ZIP_STORED:
+            return _bytes_at(self._file, self._archive.start_of(entry), nbytes)
+        self._archive.check_ratio()
+        return self._archive.read(entry, nbytes)
+
+
+def _read_archive(path: StrPath, contents: _Contents) -> TensorValues:
+    described = [name for name in contents.names if name == "data.pkl" or name.endswith("/data.pkl")]
     if len(described) != 1:
         raise InvalidInputError(f'"{path}" holds no data.pkl, so it is no .pt file.')
     root = described[0][: -len("data.pkl")]
-    if entries[described[0]].file_size > _MOST_DESCRIPTION_BYTES:
+    if contents.size(described[0]) > _MOST_DESCRIPTION_BYTES:
         raise InvalidInputError(f'"{path}": the description (data.pkl) is too large for a plain tensor.')
     order = "little"
-    if root + "byteorder" in entries:
-        order = _content(archive, entries[root + "byteorder"], _MOST_ORDER_BYTES).decode()
-    text = _content(archive, entries[described[0]], _MOST_DESCRIPTION_BYTES)
+    if root + "byteorder" in contents.names:
+        order = contents.small(root + "byteorder", _MOST_ORDER_BYTES).decode()
+    text = contents.small(described[0], _MOST_DESCRIPTION_BYTES)
     found = (_described if len(text) <= _MOST_COMMON_BYTES else _described.__wrapped__)(text)
     if not isinstance(found, _Tensor):
         what = found.name.full if isinstance(found, Opaque) else type(found).__name__
         raise InvalidInputError(f'"{path}" holds a {what[:80]}, not one plain tensor.')
     found.check()
     name = f"{root}data/{found.storage.key}"
-    if name not in entries:
+    if name not in contents.names:
         raise InvalidInputError(f'"{path}": the values ({name[:80]!r}) are missing.')
-    entry = entries[name]
     kind = found.kind
     nbytes = found.storage.count * found.storage.kind.bytes
-    if entry.file_size < nbytes:
-        raise InvalidInputError(f'"{path}": the values have {entry.file_size} bytes, the description says {nbytes}.')
-    if entry.compress_type == zipfile.ZIP_STORED:
-        data: bytes | memoryview = _bytes_at(file, archive.start_of(entry), nbytes)
-    else:
-        archive.check_ratio()
-        data = archive.read(entry, nbytes)
-    flat = np.frombuffer(data, _stored(kind, order), count=nbytes // kind.bytes)
+    if contents.size(name) < nbytes:
+        raise InvalidInputError(
+            f'"{path}": the values have {contents.size(name)} bytes, the description says {nbytes}.'
+        )
+    stored = _stored(kind, order)
     array: Array
     if prod(found.shape) == 0:
-        array = np.empty(found.shape, flat.dtype)
+        array = np.empty(found.shape, stored)
     else:
         strides = [step * kind.bytes for step in found.strides]
-        array = np.lib.stride_tricks.as_strided(flat[found.offset :], found.shape, strides, writeable=False)
+        # Refused by numpy where it would reach beyond the buffer.
+        data = contents.values(name, nbytes)
+        array = np.ndarray(found.shape, stored, data, found.offset * kind.bytes, strides)
     return _finish(array, kind)
-
-
-def _content(archive: Archive, entry: zipfile.ZipInfo, most: int) -> bytes:
-    """As the archive reads it, in a third of its time for what is not compressed."""
-    if (
-        entry.compress_type != zipfile.ZIP_STORED
-        or entry.flag_bits & _ENCRYPTED
-        or entry.file_size > _MOST_COMMON_BYTES
-    ):
-        return archive.read(entry, most)
-    content = bytes(_bytes_at(archive.file, archive.start_of(entry), entry.file_size))
-    if zlib.crc32(content) != entry.CRC:
-        raise zipfile.BadZipFile(f"bad CRC-32 for file {entry.filename!r}")
-    return content
 
 
 @functools.lru_cache(maxsize=512)

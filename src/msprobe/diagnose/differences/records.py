@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msprobe.diagnose.differences.row_digests import RowDigests
 from msprobe.diagnose.differences.tensor_files import TensorFiles
+from msprobe.diagnose.differences.tensor_pass import Detail
 from msprobe.diagnose.steps.tensor_info import TensorInfo, spoken
 from msprobe.diagnose.steps.tensor_info import fingerprint as fingerprint
 from msprobe.diagnose.steps.tensor_info import is_floating as is_floating
@@ -85,10 +86,12 @@ def pair_slots(left: Sequence[Slot], right: Sequence[Slot]) -> tuple[list[tuple[
 
 
 class Comparer:
-    """Compares the values of two parts; reads tensor files where both sides wrote them."""
+    """Compares the values of two parts; reads tensor files where both sides wrote them. ``files``: those of both, if
+    some of them were read already.
+    """
 
-    def __init__(self, candidate: DumpPart, reference: DumpPart) -> None:
-        self._files = TensorFiles(candidate, reference)
+    def __init__(self, candidate: DumpPart, reference: DumpPart, files: TensorFiles | None = None) -> None:
+        self._files = files or TensorFiles(candidate, reference)
         self.rows = RowDigests(candidate.rows, reference.rows)
         # What the values in two files have to do with each other, as far as it was asked for.
         self.relations: dict[tuple[str, str, str], Any] = {}
@@ -221,6 +224,11 @@ class Comparer:
         if not (isinstance(names[0], str) and isinstance(names[1], str)):
             return None
         return self._files.delta(names[0], names[1])
+
+    def detail(self, left: str, right: str) -> Detail | None:
+        """What the values in two files are to each other, where one pass over them said so."""
+        measured = self._files.measured(left, right)
+        return None if measured is None else measured.detail
 
     def values(self, left: str, right: str) -> tuple[Any, Any] | None:
         """The values of two tensors, flat; None where one cannot be read."""

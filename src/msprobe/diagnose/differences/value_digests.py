@@ -9,28 +9,48 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from xxhash import xxh3_64
-
 from msprobe.diagnose.differences.records import numel
+from msprobe.diagnose.differences.tensor_files import TensorFiles, digest_of_file
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
-from msprobe.store.part import DumpPart
-
-#: Elements that stay in the cache between being made and being read.
-_PIECE = 1 << 15
 
 
-def add_digests(*timelines: Timeline) -> None:
+def add_digests(*timelines: Timeline, files: TensorFiles | None = None) -> None:
     """Give each tensor of the timelines a digest of its file, if all of them recorded whole tensors.
 
-    A tensor whose file cannot be read, or holds a part of it, stays without; so does one that has a digest.
+    A tensor whose file cannot be read, or holds a part of it, stays without; so does one that has a digest. ``files``:
+    of two timelines; files of one name on both sides are read once, for the digests of both and for what the tensors
+    have to do with each other.
     """
-    if all(timeline.part.header.get("task") == "tensor" for timeline in timelines):
-        for timeline in timelines:
-            for event in timeline:
-                for leaf in _bare_tensors(event.record):
-                    digest = _digest(timeline.part, leaf)
-                    if digest is not None:
-                        leaf["digest"] = digest
+    if not all(timeline.part.header.get("task") == "tensor" for timeline in timelines):
+        return
+    named = [_bare_tensors_by_file(timeline) for timeline in timelines]
+    if files is not None:
+        for name in named[0].keys() & named[1].keys():
+            found = files.measured(name, name)
+            for leaves, side in zip(named, (0, 1), strict=True):
+                here = leaves.pop(name)
+                if found is not None:
+                    _give(here, found.digests[side], found.sizes[side])
+    for timeline, leaves in zip(timelines, named, strict=True):
+        for name, here in leaves.items():
+            digest = digest_of_file(timeline.part, name)
+            if digest is not None:
+                _give(here, *digest)
+
+
+def _give(leaves: list[dict[str, Any]], digest: str, size: int) -> None:
+    for leaf in leaves:
+        if numel(leaf) == size:
+            leaf["digest"] = digest
+
+
+def _bare_tensors_by_file(timeline: Timeline) -> dict[str, list[dict[str, Any]]]:
+    """The tensors of a timeline that have a file and no digest, by the names of the files."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for event in timeline:
+        for leaf in _bare_tensors(event.record):
+            found.setdefault(leaf["data_name"], []).append(leaf)
+    return found
 
 
 def _bare_tensors(value: Any) -> Iterator[dict[str, Any]]:
@@ -45,19 +65,3 @@ def _bare_tensors(value: Any) -> Iterator[dict[str, Any]]:
             open_values.extend(value.values())
         elif isinstance(value, list):
             open_values.extend(value)
-
-
-def _digest(part: DumpPart, leaf: dict[str, Any]) -> str | None:
-    import numpy as np  # a dump without tensor files is compared without it, which takes a third of the start
-
-    array = part.array(leaf["data_name"])
-    if array is None or array.size != numel(leaf):
-        return None
-    flat = np.asarray(np.ascontiguousarray(array)).reshape(-1)
-    digest = xxh3_64()
-    for start in range(0, flat.size, _PIECE):
-        piece = flat[start : start + _PIECE]
-        if flat.dtype.kind in "fc":
-            piece = piece + 0.0  # both zeros are one number
-        digest.update(piece.view(np.uint8).data)
-    return f"values:{digest.hexdigest()}"

@@ -16,7 +16,7 @@ from msprobe.diagnose.differences.records import (
     numbers,
     numel,
 )
-from msprobe.diagnose.differences.tensor_files import dot
+from msprobe.diagnose.differences.tensor_pass import Detail, dot
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.wording import Wording
 from msprobe.statistics_table import KEYS
@@ -136,6 +136,11 @@ def _relation_of_files(left: str, right: str, shape: Any, comparer: Comparer) ->
     known = comparer.relations
     key = left, right, str(shape)
     if key not in known:
+        detail = comparer.detail(left, right)
+        told = None if detail is None else relation_of_detail(detail, shape)
+        if told is not None:
+            known[key] = told
+            return told
         values = comparer.values(left, right)
         is_pair = values is not None and values[0].size == values[1].size
         known[key] = relation_of_values(*values, shape=shape) if values is not None and is_pair else NO_RELATION
@@ -197,6 +202,31 @@ def relation_of_values(left: Any, right: Any, shape: Any = None) -> Relation:
     if count < size // 2 and places[-1] - places[0] + 1 == count:
         return Relation(Wording("elements {} to {} of {}", places[0], places[-1], size))
     distance = math.sqrt(dot(a - b, a - b)) / math.sqrt(max(dot(a, a), norm))
+    return Relation(Wording("{:.2g} in {} of {} elements", distance, count, size), is_distance=True)
+
+
+def relation_of_detail(detail: Detail, shape: Any = None) -> Relation | None:
+    """The same as :func:`relation_of_values`, from what one pass over both said; None where the values must be seen."""
+    count, size = detail.count, detail.size
+    if count <= _FEW and size > 4 * _FEW:
+        told = Wording("the first at {}: {:.6g} for {:.6g}", _index(detail.first, shape), *detail.first_values)
+        return Relation(Wording("{} of {} elements, {}", count, size, told))
+    if detail.becomes_zero and count < size:
+        return Relation(Wording("{} of {} elements are zero", count, size))
+    mine, theirs, apart = detail.squares
+    both = (mine + theirs - apart) / 2
+    if (
+        theirs
+        and mine
+        and abs(both / theirs - 1) > 1e-3
+        and mine - both * both / theirs <= (1e-4 + 3e-12 * size) * mine
+    ):
+        return None  # it may be a multiple
+    if detail.may_be_reordered:
+        return None
+    if count < size // 2 and detail.last - detail.first + 1 == count:
+        return Relation(Wording("elements {} to {} of {}", detail.first, detail.last, size))
+    distance = math.sqrt(apart) / math.sqrt(max(mine, theirs))
     return Relation(Wording("{:.2g} in {} of {} elements", distance, count, size), is_distance=True)
 
 

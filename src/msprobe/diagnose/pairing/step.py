@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msprobe.diagnose.differences.tensor_files import TensorFiles
 from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.pairing.compiled import leave_out_unseen
 from msprobe.diagnose.pairing.match import Pairing, pair
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PairedStep:
-    """``crossing``: one side ran on MindSpore, the other on PyTorch. ``notes``: what was left out, in words."""
+    """``crossing``: one side ran on MindSpore, the other on PyTorch. ``notes``: what was left out, in words.
+    ``files``: the tensor files of both, as far as they were read.
+    """
 
     pairing: Pairing
     crossing: bool
     notes: list[str]
+    files: TensorFiles
 
 
 def pair_step(
@@ -34,11 +38,12 @@ def pair_step(
     :class:`msprobe.diagnose.one_step.Task`. Both timelines are changed.
     """
     crossing = translate(candidate, reference, mappings)
+    files = TensorFiles(candidate.part, reference.part)
     if not crossing:
-        add_digests(candidate, reference)
+        add_digests(candidate, reference, files=files)
     unseen = leave_out_unseen(candidate, reference)
     _leave_out_unrecorded(candidate, reference)
-    return PairedStep(pair(candidate, reference, known), crossing, unseen)
+    return PairedStep(pair(candidate, reference, known), crossing, unseen, files)
 
 
 def _leave_out_unrecorded(candidate: Timeline, reference: Timeline) -> None:

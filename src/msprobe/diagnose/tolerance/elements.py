@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from msprobe.diagnose.differences.records import Comparer
+from msprobe.diagnose.differences.tensor_pass import Detail
 from msprobe.diagnose.tolerance.judge import Judged
 
 
@@ -24,10 +25,22 @@ def mark_corrupted(judged: Judged, comparer: Comparer) -> None:
         ]
         if not (isinstance(names[0], str) and isinstance(names[1], str)):
             continue
+        detail = comparer.detail(names[0], names[1])
+        if detail is not None and _cannot_be_beyond(detail, judged.allowed):
+            continue
         values = comparer.values(names[0], names[1])
         size = _furthest(*values) if values is not None else 0.0
         if size > judged.allowed:
             judged.status, judged.left = "guilty", max(judged.left, size)
+
+
+def _cannot_be_beyond(detail: Detail, allowed: float) -> bool:
+    """Whether even the largest difference is within what rounding may do to a typical element."""
+    if detail.size < 2:
+        return True
+    typical = math.sqrt(detail.squares[1] / detail.size)
+    # What is known of it is right to some 1e-6.
+    return typical > 0.0 and detail.largest <= 0.9999 * allowed * math.sqrt(2 * math.log(detail.size)) * typical
 
 
 def _furthest(one: Any, other: Any) -> float:

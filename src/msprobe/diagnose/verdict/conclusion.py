@@ -15,6 +15,7 @@ from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import effect, frameworks, noise
 from msprobe.diagnose.verdict.common import Rank
+from msprobe.diagnose.verdict.on_ranks import once
 from msprobe.diagnose.wording import Wording
 
 MOST_FINDINGS = 100
@@ -144,13 +145,13 @@ def conclude(
     unknown = not goes_on and any(suspect.shows_later for suspect in found)
     if not clear and not unknown:
         if extent.is_harmless and quiet:
-            return "harmless", [replace(suspect.finding, harmless=True) for suspect in quiet[:_MOST_QUIET]]
+            return "harmless", [replace(suspect.finding, harmless=True) for suspect in once(quiet)[:_MOST_QUIET]]
         if extent.size <= extent.agreeing:
             return "agree", []  # if something does differ, the next step tells what
     ordered = in_order_of_weight(found)
     counts = unknown or any(reason.holds(suspect, extent) for suspect in ordered for reason in REASONS)
     harmless = extent.is_harmless and not counts
-    findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
+    findings = [replace(suspect.finding, harmless=harmless) for suspect in once(ordered)[:MOST_FINDINGS]]
     return "harmless" if harmless else "diverged", findings
 
 

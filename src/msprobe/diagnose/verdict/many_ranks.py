@@ -14,20 +14,28 @@ from collections.abc import Hashable, Iterable
 from msprobe.diagnose.evidence import Result
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, is_rounding, is_wrong, stands_out
+from msprobe.diagnose.verdict.on_ranks import OnRanks, first_of_each
 
 #: So often all that is kept is looked at, and what came since.
 _AT_ONCE = 16
 
 
 def with_first_suspects(results: Iterable[Compared], most: int = 2 * MOST_FINDINGS) -> list[Compared]:
-    """The results, each with those of its suspects that are among the ``most`` first of their weight on all ranks.
-    Suspects and doubts of each are in order; the lists are changed.
+    """The results, each with those of its suspects that are among the ``most`` first of their weight on all ranks; what
+    is one on several ranks has all of them, also of those that are not kept. Suspects and doubts of each are in order;
+    the lists are changed.
     """
     kept: list[Compared] = []
+    suspects, doubts = OnRanks(), OnRanks()
     for number, result in enumerate(results, 1):
         kept.append(result)
+        suspects.add(result.suspects)
+        doubts.add(result.doubts)
         if number % _AT_ONCE == 0:
             _trim(kept, most)
+    for result in kept:
+        result.suspects[:] = map(suspects.noted, result.suspects)
+        result.doubts[:] = map(doubts.noted, result.doubts)
     return kept
 
 
@@ -39,7 +47,8 @@ def _trim(results: list[Compared], most: int) -> None:
                 found[_weight(one)].append((bisect_left(result.collectives, one.place), one.place, number, one))
         if all(len(alike) <= most for alike in found.values()):
             continue
-        left = {id(one) for alike in found.values() for *_, one in sorted(alike, key=lambda item: item[:3])[:most]}
+        ordered = ([one for *_, one in sorted(alike, key=lambda item: item[:3])] for alike in found.values())
+        left = {id(one) for alike in ordered for one in first_of_each(alike)[:most]}
         for result in results:
             suspects: list[Suspect] = getattr(result, name)
             suspects[:] = [one for one in suspects if id(one) in left]

@@ -52,6 +52,7 @@ LABELS: dict[str, str] = {
     "an unknown place": "未知位置",
     "{} ({} alike)": "{0}（类似的共 {1} 条）",
     "{} (on {})": "{0}（{1}）",
+    "on {}": "在 {0} 上",
     "{} ranks: {}": "{0} 个 rank：{1}",
     "{} ranks or more: {}": "至少 {0} 个 rank：{1}",
     # fields of a finding

@@ -10,7 +10,8 @@ import pytest
 from growth import most_bytes_in
 
 from msprobe.diagnose.differences.tensor_files import dot, of_values
-from msprobe.diagnose.differences.words import relation_of_values
+from msprobe.diagnose.differences.tensor_pass import TensorPass, digest_of
+from msprobe.diagnose.differences.words import relation_of_detail, relation_of_values
 
 SIZES = [1, 5, 8192, 8193, 50_000]
 
@@ -67,3 +68,72 @@ def test_another_order_is_seen_also_with_zeros_of_both_signs() -> None:
     other = values.copy()
     other[501:] *= 1.5
     assert "another order" not in str(relation_of_values(other, values))
+
+
+@pytest.mark.parametrize("size", [1, 8193, 100_001])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-25, 1e25])
+def test_one_pass_gives_the_digests_and_the_distance_of_the_whole(size: int, dtype: str, scale: float) -> None:
+    left, right = _pair(size, dtype)
+    if dtype != "f2":
+        left, right = (left * scale).astype(dtype), (right * scale).astype(dtype)
+        right[size // 2] = left[size // 2] * np.asarray(1.5, dtype)
+    found = TensorPass().over(left, right)
+    assert found.digests == (digest_of(left), digest_of(right))
+    assert found.delta == pytest.approx(of_values(left, right), rel=1e-5)
+    assert TensorPass().over(left, left.copy()).delta == 0.0
+
+
+@pytest.mark.parametrize("place", [0, 65_535, 65_536, 70_000])
+def test_one_pass_sees_values_that_are_not_finite(place: int) -> None:
+    left, right = _pair(80_000, "f4")
+    apart = TensorPass()
+    for mine, theirs in ((np.nan, 1.0), (np.nan, np.inf), (np.nan, np.nan), (np.inf, np.inf), (1.0, 2.0)):
+        left[place], right[place] = mine, theirs
+        found = apart.over(left, right)
+        assert found.delta == pytest.approx(of_values(left, right), rel=1e-5)
+        assert found.digests == (digest_of(left), digest_of(right))
+
+
+def test_zeros_of_both_signs_are_one_number_in_one_pass() -> None:
+    left = np.zeros(100, "f4")
+    found = TensorPass().over(left, -left)
+    assert found.delta == 0.0
+    assert found.digests[0] == found.digests[1] == digest_of(left)
+
+
+def _changed(kind: str, values: Any) -> Any:
+    random = np.random.default_rng(3)
+    if kind == "rounding":
+        return values * np.float32(1 + 2e-7)
+    if kind == "few":
+        return np.where(np.arange(values.size) % (values.size // 3) == 7, values * 2, values)
+    if kind == "zeros":
+        return np.where(np.arange(values.size) % 3 == 0, 0, values)
+    if kind == "multiple":
+        return values * np.float32(3)
+    if kind == "order":
+        return random.permutation(values)
+    if kind == "range":
+        return np.where((np.arange(values.size) > 900) & (np.arange(values.size) < 1500), values + 1, values)
+    return random.standard_normal(values.size).astype(values.dtype)
+
+
+@pytest.mark.parametrize("kind", ["rounding", "few", "zeros", "multiple", "order", "range", "other"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_words_of_one_pass_are_those_of_the_values(kind: str, dtype: str) -> None:
+    right = np.random.default_rng(1).standard_normal(50_000).astype(dtype)
+    left = _changed(kind, right).astype(dtype)
+    found = TensorPass().over(left, right).detail
+    assert found is not None
+    words = relation_of_detail(found, [50_000])
+    # A multiple, and the same elements in another order, are known by the values alone.
+    assert (words is None) == (kind in ("multiple", "order"))
+    if words is not None:
+        assert words == relation_of_values(left, right, [50_000])
+
+
+def test_the_memory_of_one_pass_does_not_grow_with_the_tensors() -> None:
+    pairs = [_pair(size, "f4") for size in (1 << 17, 1 << 21)]
+    small, large = (most_bytes_in(lambda pair=pair: TensorPass().over(*pair)) for pair in pairs)
+    assert large <= 1.1 * small
