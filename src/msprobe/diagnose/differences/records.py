@@ -9,7 +9,7 @@ The second is a lower bound of what the values may differ by.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msprobe.diagnose.differences.row_digests import RowDigests
@@ -107,6 +107,8 @@ class Comparer:
         self.products: Products | None = None
         # The same for what goes into it: the other healthy run may have got other data.
         self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
+        # How many bits calls of the other healthy run are beyond the limits of rows, by operator and direction.
+        self.measured_beyond: Mapping[str, float] = {}
         # One side ran on MindSpore, the other on PyTorch: see :mod:`msprobe.diagnose.pairing.translation`.
         self.crossing = False
         # Then, in a step that follows another: how far the weights are apart, by what optimizers made of rounding.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msprobe.diagnose.measured.classes import Classes, shipped
@@ -63,20 +63,23 @@ def limits_of(node: Node) -> tuple[float, float]:
 
 
 def judge_step(
-    pairing: Pairing, is_alone: bool, classes: Classes | None = None, chosen: Callable[[Event], bool] | None = None
+    pairing: Pairing,
+    is_alone: bool,
+    chosen: Callable[[Event], bool] | None = None,
+    healthy: Mapping[str, float] | None = None,
 ) -> Judgement:
-    """Judge the pairs of one step by the rows of both dumps. ``is_alone``: the runs have one rank. ``classes``: of this
-    version, if none are given. ``chosen``: whether a call follows from a choice that rounding may decide otherwise.
+    """Judge the pairs of one step by the rows of both dumps. ``is_alone``: the runs have one rank. ``chosen``: whether
+    a call follows from a choice that rounding may decide otherwise. ``healthy``: see :func:`most_beyond`.
     """
     found = [
         replace(node, excused=node.excused or "choice") if chosen is not None and chosen(node.event) else node
         for node in nodes(pairing, is_alone)
     ]
-    return judge_nodes(found, classes or shipped())
+    return judge_nodes(found, shipped(), healthy)
 
 
-def judge_nodes(found: Sequence[Node], classes: Classes) -> Judgement:
-    """Judge calls in the order of execution."""
+def judge_nodes(found: Sequence[Node], classes: Classes, healthy: Mapping[str, float] | None = None) -> Judgement:
+    """Judge calls in the order of execution. ``healthy``: see :func:`most_beyond`."""
     unit = product_unit(found)
     first: Unexplained | None = None
     explained: list[Event] = []
@@ -90,13 +93,32 @@ def judge_nodes(found: Sequence[Node], classes: Classes) -> Judgement:
             blind += not node.excused
             continue
         one = beyond_class(node, unit, classes)
-        if one.beyond <= 0.0:
+        if one.beyond <= (healthy.get(_kind(node), 0.0) if healthy else 0.0):
             # Where all rows are the same, they explain no difference that is recorded.
             if any(result.distance for result in node.results):
                 explained.append(node.event)
         elif first is None:
             first = one
     return Judgement(first, calls, not_judged, blind, frozenset(explained))
+
+
+def most_beyond(pairing: Pairing, is_alone: bool) -> dict[str, float]:
+    """How many bits the calls of a healthy pair are beyond the limits, at the most, by operator and direction; only
+    those that are. A candidate may be as much.
+    """
+    found = list(nodes(pairing, is_alone))
+    unit, classes = product_unit(found), shipped()
+    most: dict[str, float] = {}
+    for node in found:
+        if node.results and not node.excused and not _is_blind(node):
+            beyond = beyond_class(node, unit, classes).beyond
+            if beyond > 0.0:
+                most[_kind(node)] = max(beyond, most.get(_kind(node), 0.0))
+    return most
+
+
+def _kind(node: Node) -> str:
+    return f"{node.operation} {node.direction}"
 
 
 def beyond_class(node: Node, unit: float, classes: Classes) -> Unexplained:

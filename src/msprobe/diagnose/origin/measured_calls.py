@@ -30,7 +30,9 @@ def look_at_rows(scene: Scene) -> None:
     if scene.comparer.crossing or scene.isolated or not scene.has_values:
         return
     is_alone = not isinstance(pairing.candidate.rank, int)
-    scene.by_rows = judgement = judge_step(pairing, is_alone, chosen=lambda event: _is_chosen(scene, event))
+    scene.by_rows = judgement = judge_step(
+        pairing, is_alone, lambda event: _is_chosen(scene, event), scene.comparer.measured_beyond
+    )
     explained = judgement.explained
 
     def weigh(suspect: Suspect) -> Suspect:
