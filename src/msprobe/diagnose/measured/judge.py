@@ -20,7 +20,7 @@ _DOUBT = 4 * _SPREAD
 #: Sums that are kept in their own type, single precision, share terms from element to element, and so their errors:
 #: there more is coherent. ``python -m tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy
 #: devices have, ``python -m bugs.kernels.shadow --only clean`` what is named in rewritten programs (docs/figures.md).
-_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.3, 2.8), (0.1, 4.6)
+_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.3, 2.8), (0.3, 4.8)
 #: Where a result may be apart by more than this share of its norm, nothing can be said of it.
 _BLIND = 0.5
 
