@@ -233,7 +233,7 @@ TABLES: dict[str, Table] = {
         "{verdict} -o out -- {script}",
         {
             "verdict": Row(instead="{other_verdict} -o out -- {script}"),
-            "--finding": Row(instead="{verdict} --finding 3 -o out -- {script}", refused=True),
+            "--finding": Row(instead="{verdict} --finding 2 -o out -- {script}", refused=True),
             "--every-call": Row(instead="{verdict} --every-call -o out -- {script}"),
             "-o": Row(instead="{verdict} -o other -- {script}"),
             "--config": Row(instead="{verdict} -o out --config {run_config} -- {script}"),
@@ -412,7 +412,7 @@ TABLES: dict[str, Table] = {
         "{verdict} -o out",
         {
             "verdict": Row(instead="{other_verdict} -o out"),
-            "--finding": "--finding 3",
+            "--finding": "--finding 2",
             "--dump": "--dump {renumbered_root}",
             "-o": Row(instead="{verdict} -o other"),
             "--seed": "--seed 5",

@@ -215,7 +215,7 @@ CASES = [
     Case(code_mapping, graph_kernels, the_other_graphs, "kernels"),
     Case(code_mapping, graph_kernels, half_of_a_graph, TRAINING.name),
     # As 26.2 has it, what cannot be converted is a failure.
-    Case(parse, kernels, half_of_a_kernel, "Add.trans_Add_1", 1),
+    Case(parse, kernels, half_of_a_kernel, "Add.trans_Add_1"),
     Case(view, dump, a_rank_of_a_step, "step 1"),
     Case(view, dump, half_of_a_record, "step 1, rank 1"),
     Case(view, dump, the_known_format, "step 1"),

@@ -250,11 +250,11 @@ def test_the_command_writes_and_says_where(tmp_path: Path, capsys: pytest.Captur
     assert str(written) in capsys.readouterr().out
 
 
-def test_the_command_writes_nothing_and_ends_with_1_when_it_cannot(
+def test_the_command_writes_nothing_and_ends_with_2_when_it_cannot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--input_dir", str(tmp_path), "--output_dir", str(tmp_path / "out"), "--config-path"]
-    assert main(["merge_result", *words, str(yaml(tmp_path, "api: Torch"))]) == 1
+    assert main(["merge_result", *words, str(yaml(tmp_path, "api: Torch"))]) == 2
     told = capsys.readouterr().err
     assert told.startswith("msprobe: config.yaml:1: field")
     assert len(told.splitlines()) == 1

@@ -136,7 +136,7 @@ def test_a_broken_mapping_is_one_line_and_nothing_is_written(
 ) -> None:
     (tmp_path / "m.yaml").write_text("a: [\n")
     words = ["-i", compare_json(tmp_path), "-o", str(tmp_path / "o"), flag, str(tmp_path / "m.yaml")]
-    assert main(["-f", "mindspore", "compare", *words]) == 1
+    assert main(["-f", "mindspore", "compare", *words]) == 2
     told = capsys.readouterr().err
     assert told.startswith("msprobe: m.yaml:2:1: broken YAML")
     assert len(told.splitlines()) == 1

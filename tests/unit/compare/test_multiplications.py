@@ -115,5 +115,5 @@ def test_the_command_multiplies_before_it_compares(matrices: Path, capsys: pytes
         (row,) = csv.DictReader(file)
     assert (row["Cosine"], row["MaxAbsErr"]) == ("1.0", "0.0")
     assert "the target has no data other.npy (1 in all)" in capsys.readouterr().out
-    assert main(["compare", *paths[:-1], str(matrices / "p"), "--config", str(written(matrices, "a: ["))]) == 1
+    assert main(["compare", *paths[:-1], str(matrices / "p"), "--config", str(written(matrices, "a: ["))]) == 2
     assert not (matrices / "p").exists()

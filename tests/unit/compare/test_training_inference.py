@@ -181,7 +181,7 @@ def test_both_must_be_dumps_of_tensors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "status"),
-    [(["--consistent_check", "--backend", "fsdp"], 0), (["--consistent_check"], 1), (["--backend", "fsdp"], 2)],
+    [(["--consistent_check", "--backend", "fsdp"], 0), (["--consistent_check"], 2), (["--backend", "fsdp"], 2)],
 )
 def test_the_command_compares_ranks(tmp_path: Path, words: list[str], status: int) -> None:
     for rank in (0, 1):
