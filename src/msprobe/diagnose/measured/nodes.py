@@ -247,7 +247,7 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
             results.append(Result(slot, 0.0, 0.0, 0.0, 0.0, deviation.count, False))
         else:
             # In half types each element is rounded by itself, and that is more than what rows share.
-            over_rows = unit <= SINGLE and (length != rows if direction == "backward" else name in operators.SUMS)
+            over_rows = unit <= SINGLE and length != rows if direction == "backward" else name in operators.SUMS
             results.append(_result(name, direction, slot, deviation, floating, unit, over_rows))
     return Node(event, name, direction, unit, tuple(results), kind_of(event) is not None, excused)
 
