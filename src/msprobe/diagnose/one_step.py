@@ -198,18 +198,10 @@ def _compare_timelines(
         answering={} if crossing or not (left.complete and right.complete) else calls_answering(pairing),
         levels="" if crossing else note_of_levels(pairing),
         # An interrupted dump may name files that were on their way.
-        explained=_is_explained(scene),
         unread={side: tuple(part.unread) for side, part in sides if part.unread and part.complete},
     )
     compared = replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))
     return compared, scene, paired.unseen
-
-
-def _is_explained(scene: Scene) -> bool:
-    """True if both sides made the same calls with the same arguments, and rows explain the result of each."""
-    pairing = scene.pairing
-    alone = len(pairing.candidate) + len(pairing.reference) - 2 * len(pairing.partner)
-    return scene.by_rows is not None and scene.by_rows.explains_all and not alone and not scene.ledger.doubts
 
 
 def _tolerance(scene: Scene) -> float:

@@ -21,10 +21,6 @@ _DOUBT = 4 * _SPREAD
 #: there more is coherent. ``python -m tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy
 #: devices have, ``python -m bugs.kernels.shadow --only clean`` what is named in rewritten programs (docs/figures.md).
 _LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.3, 2.8), (0.3, 4.8)
-#: A step is explained if no more than this share of its calls could not be judged.
-_FEW_BLIND = 0.1
-#: Why a call is not judged, where that hides nothing: its gradient is that of other calls as well, or of another one.
-_BESIDE = frozenset(("several uses", "another node"))
 #: Where a result may be apart by more than this share of its norm, nothing can be said of it.
 _BLIND = 0.5
 
@@ -52,14 +48,12 @@ class Judgement:
     judged as well. ``calls``: how many there are with results that are numbers; ``not_judged``: of these, those that
     nothing can be said of, because rows are missing, whole numbers that they take differ, or what they are given
     differs by so much that anything may come out; ``blind``: the last of these alone.
-    ``explains_all``: all that differs comes out of calls that are explained.
     """
 
     first: Unexplained | None
     calls: int
     not_judged: int
     blind: int = 0
-    explains_all: bool = False
     explained: frozenset[Event] = frozenset()
 
 
@@ -90,7 +84,6 @@ def judge_nodes(found: Sequence[Node], classes: Classes, healthy: Mapping[str, f
     first: Unexplained | None = None
     explained: list[Event] = []
     calls = not_judged = blind = 0
-    explains_all = bool(found)
     for node in found:
         if not node.results and not node.excused:
             continue
@@ -98,7 +91,6 @@ def judge_nodes(found: Sequence[Node], classes: Classes, healthy: Mapping[str, f
         if node.excused or _is_blind(node):
             not_judged += 1
             blind += not node.excused
-            explains_all &= node.excused in _BESIDE or not (node.excused and any(one.distance for one in node.results))
             continue
         one = beyond_class(node, unit, classes)
         if one.beyond <= (healthy.get(_kind(node), 0.0) if healthy else 0.0):
@@ -107,14 +99,7 @@ def judge_nodes(found: Sequence[Node], classes: Classes, healthy: Mapping[str, f
                 explained.append(node.event)
         elif first is None:
             first = one
-    return Judgement(
-        first,
-        calls,
-        not_judged,
-        blind,
-        explains_all and first is None and blind <= _FEW_BLIND * calls,
-        frozenset(explained),
-    )
+    return Judgement(first, calls, not_judged, blind, frozenset(explained))
 
 
 def most_beyond(pairing: Pairing, is_alone: bool) -> dict[str, float]:

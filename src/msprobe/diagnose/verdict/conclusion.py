@@ -65,9 +65,6 @@ class Compared:
     answering: Mapping[str, int] = field(default_factory=dict)
     #: Tensor files that were to be read, and could not: their names by side.
     unread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: Both sides made the same calls, and rows explain each of them: however far apart the step is, that is rounding
-    #: which grew, as behind a relu of which one element changes its side.
-    explained: bool = False
 
 
 @dataclass(frozen=True)
@@ -195,13 +192,6 @@ def allowed_of(result: Compared) -> float:
 
 def agreeing_of(result: Compared) -> float:
     """What they may be apart by where no call is to blame: kernels of two frameworks all differ a little."""
-    if result.explained and not any(suspect.clear for suspect in result.suspects):
-        return math.inf
-    return rounding_of(result)
-
-
-def rounding_of(result: Compared) -> float:
-    """What rounding in all calls may do to them."""
     allowed = allowed_of(result)
     return frameworks.where_all_agree(allowed) if result.crossing else allowed
 
