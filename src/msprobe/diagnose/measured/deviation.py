@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Kind = Literal["exact", "estimate", "lower", "unknown"]
 
 
+#: No norm of what is in a row is larger: its elements are at most 1e18.
+_LARGEST = 1e30
+
+
 @dataclass(frozen=True, slots=True)
 class Deviation:
     """``distance``: the norm of the difference. ``coherent``: what differs in the sums themselves (norm, sum, norms of
@@ -56,6 +60,15 @@ def between(
     """
     import numpy as np  # costs more than to compare what has no rows
 
+    with np.errstate(all="ignore"):
+        return _between(ones, others, counts, alike_otherwise)
+
+
+def _between(
+    ones: StructuredArray, others: StructuredArray, counts: Sequence[int], alike_otherwise: Sequence[bool]
+) -> list[Deviation]:
+    import numpy as np
+
     count = np.asarray(counts, np.float64)
     blank = np.isnan(ones["signed"]).any(1) | np.isnan(others["signed"]).any(1)
     same = np.asarray(alike_otherwise, np.bool_)
@@ -89,8 +102,8 @@ def between(
 def _deviation(
     blank: bool, same: bool, lower: bool, distance: float, coherent: float, norm: float, summed: float, *rest: float
 ) -> Deviation:
-    if blank:
-        return UNKNOWN
+    if blank or not max(distance, coherent, norm) < _LARGEST or not norm >= 0.0:
+        return UNKNOWN  # also what no recorder writes: a file of rows may be anybody's
     if same:
         return Deviation("exact", 0.0, 0.0, norm, int(summed), *rest)
     if lower:

@@ -192,6 +192,8 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         yield replace(found, unit=max(found.unit, of_run)) if found.operation in operators.RECURRENT else found
 
 
+#: A relative distance beyond which no number says more.
+_ENDLESS = 1e60
 #: What a program's own ``torch.autograd.Function`` calls is not seen, and may be a collective.
 _OWN_FUNCTION = "Function."
 
@@ -266,8 +268,8 @@ def _result(
             continue
         size = scales.of_argument(name, direction, place, one, made, scale)
         if size:
-            given += (one.distance / size) ** 2
-            coherent += (one.coherent / size) ** 2
+            given += min(one.distance / size, _ENDLESS) ** 2
+            coherent += min(one.coherent / size, _ENDLESS) ** 2
     if over_rows:
         # Errors that are the same in all rows, as those of what a norm subtracts, add up.
         given *= scales.summed(name, direction, made, floating)
@@ -276,8 +278,8 @@ def _result(
         return Result(slot, 0.0, 0.0, 0.0, 0.0, made.count, bad)
     return Result(
         slot,
-        made.distance / scale if scale else 0.0,
-        made.coherent / scale if scale else 0.0,
+        min(made.distance / scale, _ENDLESS) if scale else 0.0,
+        min(made.coherent / scale, _ENDLESS) if scale else 0.0,
         math.sqrt(given),
         math.sqrt(coherent),
         made.count,

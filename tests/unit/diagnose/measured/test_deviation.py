@@ -81,3 +81,10 @@ def test_pairs_are_measured_side_by_side() -> None:
     found = between(ones, others, [_COUNT, _COUNT, 8], [True] * 3)
     assert [one.kind for one in found] == ["exact", "unknown", "estimate"]
     assert found[2].distance == pytest.approx(math.sqrt(8), rel=0.8)
+
+
+@pytest.mark.parametrize("squares", [-1.0, math.inf, 1e300])
+def test_rows_that_no_recorder_writes_say_nothing(squares: float) -> None:
+    row = replace(row_of(_VALUES), squares=squares)
+    assert between_rows(row, row_of(_VALUES), _COUNT).kind == "unknown"
+    assert not row.norm <= 1e18
