@@ -250,7 +250,10 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
         else:
             # In half types each element is rounded by itself, and that is more than what rows share.
             over_rows = unit <= SINGLE and length != rows if direction == "backward" else name in operators.SUMS
-            results.append(_result(name, direction, slot, deviation, floating, unit, over_rows))
+            try:
+                results.append(_result(name, direction, slot, deviation, floating, unit, over_rows))
+            except ArithmeticError:  # numbers that no recorder writes
+                excused = excused or "results"
     return Node(event, name, direction, unit, tuple(results), kind_of(event) is not None, excused)
 
 

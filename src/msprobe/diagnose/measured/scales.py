@@ -84,7 +84,7 @@ def of_argument(
         return _smallest(argument)
     if direction == "forward" and operation in TERMS:
         spread = math.sqrt(max(1.0, result.count / max(argument.count, 1)))
-        shrunk = result.count / argument.count if operation == "mean" and argument.count else 1.0
+        shrunk = result.count / argument.count if operation == "mean" and argument.count and result.count else 1.0
         return scale / (spread * shrunk) if scale else argument.norm
     if operation in operators.EXPONENTS:
         return min(math.sqrt(max(argument.count, 1)), argument.norm) or argument.norm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,14 @@ def test_a_second_healthy_run_shows_what_kernels_do(tmp_path: Path) -> None:
     candidate = record_training(tmp_path / "candidate", _training(wrong=rough))
     assert compare_runs(candidate, reference).status == "diverged"
     assert compare_runs(candidate, reference, noise=healthy).status == "agree"
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), -1.0, 1e308, 1e-308])
+def test_a_file_of_rows_may_hold_anything(tmp_path: Path, number: float) -> None:
+    sides = [record_training(tmp_path / name, _training(kernels=False)) for name in ("one", "other")]
+    (file,) = sides[0].rglob("dump_rows.bin")
+    content = bytearray(file.read_bytes())
+    for place in range(512, len(content) - 8, 56):
+        content[place : place + 8] = struct.pack("<d", number)
+    file.write_bytes(content)
+    assert compare_runs(*sides).status in ("agree", "harmless", "diverged")
