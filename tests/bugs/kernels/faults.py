@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .operators import OPERATORS, attention, hidden_places
+from .other_faults import TABLE
 from .variants import Kit, to_bits
 
 if TYPE_CHECKING:
@@ -376,4 +377,4 @@ def _read(network: str, text: str) -> list[Fault]:
     return found
 
 
-FAULTS = {one.id: one for network, text in _TABLE.items() for one in _read(network, text)}
+FAULTS = {one.id: one for network, text in {**_TABLE, **TABLE}.items() for one in _read(network, text)}

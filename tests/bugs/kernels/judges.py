@@ -14,7 +14,7 @@ from msprobe.diagnose.runs import compare_runs
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 
-from .networks import NETWORKS
+from .networks import NETWORKS, OTHERS
 from .recordings import KernelPair, healthy_pairs
 from .whole import part_of
 
@@ -60,7 +60,9 @@ class Measured:
         self._healthy = {
             name: [(pair.id, nodes_of(pair)) for pair in healthy_pairs(name, precision, cache)] for name in NETWORKS
         }
-        self._classes = {name: self.table([other for other in NETWORKS if other != name]) for name in NETWORKS}
+        self._classes = {
+            name: self.table([other for other in NETWORKS if other != name]) for name in (*NETWORKS, *OTHERS)
+        }
 
     def table(self, networks: list[str]) -> Classes:
         """What the healthy devices of these networks show."""

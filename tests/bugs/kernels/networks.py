@@ -1,4 +1,4 @@
-"""Five small networks, each with a loss and an optimizer, in four precisions."""
+"""Five small networks, and those of :mod:`.other_networks`, each with a loss and an optimizer, in four precisions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+
+from . import other_networks
 
 #: Widths whose tiles have remainders: 40 is no multiple of 16.
 WIDTH, HEADS, KV_HEADS, LENGTH, BATCH, VOCABULARY = 40, 4, 2, 12, 3, 50
@@ -202,6 +204,10 @@ def _sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=1e-3, foreach=False)
 
 
+def _rms(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.RMSprop(parameters, lr=1e-3, momentum=0.5, foreach=False)
+
+
 NETWORKS = {
     "decoder": Network(Decoder, _adam, clip=1.0),
     "encoder": Network(Encoder, _adam, averages=True),
@@ -209,6 +215,14 @@ NETWORKS = {
     "experts": Network(Experts, _adam),
     # What oneDNN has for LSTM knows no float16.
     "recurrent": Network(Recurrent, _adam, clip=0.5, one_dnn=False),
+}
+#: Nothing that the judge knows of healthy devices, and no limit, comes from these.
+OTHERS = {
+    "patches": Network(other_networks.Patches, _adam, clip=1.0),
+    "denoiser": Network(other_networks.Denoiser, _adam),
+    "messages": Network(other_networks.Messages, _sgd),
+    "scan": Network(other_networks.Scan, _adam, clip=0.5),
+    "translator": Network(other_networks.Translator, _rms),
 }
 
 
@@ -218,7 +232,7 @@ class Training:
     """
 
     def __init__(self, network: str, precision: str) -> None:
-        self.network = NETWORKS[network]
+        self.network = {**NETWORKS, **OTHERS}[network]
         torch.manual_seed(1)
         self.model: Any = self.network.model()
         if precision == "bfloat16":

@@ -30,9 +30,17 @@ def _columns(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any) -> t
     return F.unfold(x, weight.shape[2:], dilation, padding, stride)
 
 
+def _along(kit: Kit, x: Any, w: Any, b: Any) -> torch.Tensor:
+    """Each channel with a filter of its own, by steps of one."""
+    found = kit.total(x.unfold(-1, w.shape[-1], 1) * kit.wide(w)[:, 0, None, :], (3,))
+    return found if b is None else found + kit.wide(b)[:, None]
+
+
 def _convolution(
     kit: Kit, x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, _out: Any, groups: int
 ) -> Results:
+    if groups == x.shape[1] == w.shape[0] and x.dim() == 3 and not transposed:
+        return [_along(kit, F.pad(kit.wide(x), (padding[0], padding[0])), w, b)]
     if transposed or groups != 1 or x.dim() != 4:
         return [None]
     found = kit.product(kit.wide(w).flatten(1), _columns(kit.wide(x), w, stride, padding, dilation))
@@ -156,16 +164,52 @@ def _batch_norm_backward(
     return found
 
 
+def _group_norm(kit: Kit, x: Any, w: Any, b: Any, n: int, c: int, _size: int, groups: int, eps: float) -> Results:
+    grouped = kit.wide(x).reshape(n, groups, -1)
+    mean, variance = kit.moments(grouped, (2,))
+    inverse = kit.rsqrt(variance + eps)
+    shape = [1, c] + [1] * (x.dim() - 2)
+    found = ((grouped - mean) * inverse).reshape(x.shape) * kit.wide(w).reshape(shape) + kit.wide(b).reshape(shape)
+    return [found, mean.flatten(1), inverse.flatten(1)]
+
+
+def _group_norm_backward(
+    kit: Kit, g: Any, x: Any, mean: Any, inverse: Any, w: Any, n: int, c: int, _size: int, groups: int, mask: Any
+) -> Results:
+    shape, other = [1, c] + [1] * (x.dim() - 2), (0, *range(2, x.dim()))
+    by_group = (n, groups, -1)
+    inverse, mean = (kit.wide(one).reshape(n, groups, 1) for one in (inverse, mean))
+    normal = (kit.wide(x).reshape(by_group) - mean) * inverse
+    g = kit.wide(g)
+    found: list[torch.Tensor | None] = []
+    if mask[0]:
+        scaled = (g * kit.wide(w).reshape(shape)).reshape(by_group)
+        about = kit.total(scaled, (2,), keep=True) + normal * kit.total(scaled * normal, (2,), keep=True)
+        found.append((inverse * (scaled - about / scaled.shape[2])).reshape(x.shape))
+    if mask[1]:
+        found.append(kit.total(g * normal.reshape(x.shape), other))
+    if mask[2]:
+        found.append(kit.total(g, other))
+    return found
+
+
+#: Of the approximation of GELU by a hyperbolic tangent (Hendrycks and Gimpel, arXiv:1606.08415).
+_ROOT, _CUBE = math.sqrt(2.0 / math.pi), 0.044715
+
+
 def _gelu(kit: Kit, x: Any, *, approximate: str = "none") -> Results:
     if approximate != "none":
-        return [None]
+        x = kit.wide(x)
+        return [0.5 * x * (1.0 + kit.tanh(_ROOT * (x + _CUBE * x**3)))]
     return [0.5 * kit.wide(x) * (1.0 + kit.erf(kit.wide(x) / math.sqrt(2.0)))]
 
 
 def _gelu_backward(kit: Kit, g: Any, x: Any, *, approximate: str = "none") -> Results:
-    if approximate != "none":
-        return [None]
     x = kit.wide(x)
+    if approximate != "none":
+        inner = kit.tanh(_ROOT * (x + _CUBE * x**3))
+        slope = _ROOT * (1.0 + 3.0 * _CUBE * x * x) * (1.0 - inner * inner)
+        return [kit.wide(g) * (0.5 * (1.0 + inner) + 0.5 * x * slope)]
     density = kit.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
     return [kit.wide(g) * (0.5 * (1.0 + kit.erf(x / math.sqrt(2.0))) + x * density)]
 
@@ -177,6 +221,56 @@ def _silu(kit: Kit, x: Any) -> Results:
 def _silu_backward(kit: Kit, g: Any, x: Any) -> Results:
     share = kit.sigmoid(x)
     return [kit.wide(g) * share * (1.0 + kit.wide(x) * (1.0 - share))]
+
+
+def _softplus(kit: Kit, x: Any, beta: Any = 1, _threshold: Any = 20) -> Results:
+    x = kit.wide(x) * beta
+    return [(x.clamp_min(0.0) + torch.log1p(kit.exp(-x.abs()))) / beta]
+
+
+def _softplus_backward(kit: Kit, g: Any, x: Any, beta: Any, _threshold: Any) -> Results:
+    return [kit.wide(g) * kit.sigmoid(kit.wide(x) * beta)]
+
+
+def _elu(kit: Kit, x: Any, alpha: Any = 1, scale: Any = 1, inside: Any = 1) -> Results:
+    x = kit.wide(x)
+    return [scale * torch.where(x > 0, x, alpha * (kit.exp(x * inside) - 1.0))]
+
+
+def _logsumexp(kit: Kit, x: Any, dim: Any, keepdim: bool = False) -> Results:
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    most = kit.wide(x).amax(dims, keepdim=True)
+    found = torch.log(kit.total(kit.exp(kit.wide(x) - most), dims, keep=True)) + most
+    return [found if keepdim else found.squeeze(dims)]
+
+
+def _mse_loss(kit: Kit, x: Any, y: Any, reduction: int = 1) -> Results:
+    if reduction != 1:
+        return [None]
+    return [kit.total((kit.wide(x) - kit.wide(y)) ** 2) / x.numel()]
+
+
+def _logistic_loss(kit: Kit, x: Any, y: Any, weight: Any = None, positive: Any = None, reduction: int = 1) -> Results:
+    if reduction != 1 or weight is not None or positive is not None:
+        return [None]
+    x, y = kit.wide(x), kit.wide(y)
+    return [kit.total(x.clamp_min(0.0) - x * y + torch.log1p(kit.exp(-x.abs()))) / x.numel()]
+
+
+def _scatter_add(kit: Kit, x: Any, dim: int, places: Any, source: Any) -> Results:
+    return [kit.wide(x).scatter_add(dim, places.flip(dim), kit.wide(source).flip(dim))]
+
+
+def _index_put(kit: Kit, x: Any, places: Any, values: Any, accumulate: bool = False) -> Results:
+    if not accumulate or len(places) != 1 or places[0] is None or places[0].dim() != 1:
+        return [None]
+    return [kit.wide(x).index_add(0, places[0].flip(0), kit.wide(values).expand(len(places[0]), *x.shape[1:]).flip(0))]
+
+
+def _div(kit: Kit, x: Any, y: Any, **options: Any) -> Results:
+    if not kit.fast or options or not isinstance(y, torch.Tensor) or not isinstance(x, torch.Tensor):
+        return [None]
+    return [kit.wide(x) * (1.0 / kit.wide(y))]
 
 
 def _sum(kit: Kit, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Results:
@@ -314,6 +408,17 @@ OPERATORS: dict[str, Callable[..., Results]] = {
     "native_layer_norm_backward": _layer_norm_backward,
     "native_batch_norm": _batch_norm,
     "native_batch_norm_backward": _batch_norm_backward,
+    "native_group_norm": _group_norm,
+    "native_group_norm_backward": _group_norm_backward,
+    "softplus": _softplus,
+    "softplus_backward": _softplus_backward,
+    "elu": _elu,
+    "logsumexp": _logsumexp,
+    "mse_loss": _mse_loss,
+    "binary_cross_entropy_with_logits": _logistic_loss,
+    "scatter_add": _scatter_add,
+    "index_put": _index_put,
+    "div": _div,
     "gelu": _gelu,
     "gelu_backward": _gelu_backward,
     "silu": _silu,

@@ -109,7 +109,10 @@ def source_digest() -> str:
     found = hashlib.sha256(torch.__version__.encode())
     here = Path(__file__).parent
     source = here.parents[2] / "src" / "msprobe"
-    files = [here / f"{name}.py" for name in ("networks", "variants", "operators", "device", "record", "whole")]
+    files = [
+        here / f"{name}.py"
+        for name in ("networks", "other_networks", "variants", "operators", "device", "record", "whole")
+    ]
     for folder in ("capture", "store"):
         files += sorted(path for path in (source / folder).rglob("*.*") if path.suffix in (".py", ".c", ".h"))
     for path in files:

@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 
 from .judges import Judge, Measured, Score, today
-from .networks import NETWORKS, PRECISIONS
+from .networks import NETWORKS, OTHERS, PRECISIONS
 from .recordings import every_pair
 
 JUDGES = ("today", "measured")
@@ -29,7 +29,7 @@ JUDGES = ("today", "measured")
 def main() -> None:
     parser = argparse.ArgumentParser(description="Score a judge on wrong kernels behind other kernels.")
     parser.add_argument("--precision", default=",".join(PRECISIONS), help="some of " + ", ".join(PRECISIONS))
-    parser.add_argument("--networks", default=",".join(NETWORKS), help="some of " + ", ".join(NETWORKS))
+    parser.add_argument("--networks", default=",".join(NETWORKS), help="some of " + ", ".join({**NETWORKS, **OTHERS}))
     parser.add_argument("--judge", choices=JUDGES, default="today", help="whose answers are scored")
     parser.add_argument("--keep", type=Path, help="folder where recordings are kept (a temporary one)")
     parser.add_argument("--margins", action="store_true", help="print the healthy calls nearest to their limits, too")
