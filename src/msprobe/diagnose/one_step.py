@@ -173,7 +173,7 @@ def _compare_timelines(
     before = Before(task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched)
     scene = searched(paired, calibration, task.first, before, task.steps, task.isolated, task.delivered)
     reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
-    reach = replace(reach, untouched=scene.untouched)
+    reach = replace(reach, untouched=scene.untouched, explained=_is_explained(scene, task.before))
     compared = Compared(
         step=left.step,
         rank=left.rank,
@@ -202,6 +202,18 @@ def _compare_timelines(
     )
     compared = replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))
     return compared, scene, paired.unseen
+
+
+def _is_explained(scene: Scene, before: Reach) -> bool:
+    """True if both sides made the same calls, and rows explain all that differs: however far apart the step is, that is
+    rounding which grew, as behind a relu of which one element changes its side. What comes into the step from elsewhere
+    is what the steps before left, if these are explained.
+    """
+    pairing, rows = scene.pairing, scene.by_rows
+    alone = len(pairing.candidate) + len(pairing.reference) - 2 * len(pairing.partner)
+    if rows is None or not rows.explains_all or alone or scene.ledger.doubts:
+        return False
+    return before.explained or not rows.from_outside
 
 
 def _tolerance(scene: Scene) -> float:

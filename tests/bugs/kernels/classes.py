@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 
 from msprobe.diagnose.measured import classes
-from msprobe.diagnose.measured.nodes import product_unit
+from msprobe.diagnose.measured.nodes import product_units
 
 from .judges import nodes_of
 from .networks import NETWORKS, PRECISIONS
@@ -39,7 +39,7 @@ def main() -> None:
             for network in NETWORKS:
                 for pair in healthy_pairs(network, precision, cache):
                     found = nodes_of(pair)
-                    steps.append((found, product_unit(found)))
+                    steps.append((found, product_units(found)))
         content = {"made_by": COMMAND, "healthy_pairs": len(steps), **classes.measured(steps).json()}
     text = json.dumps(content, indent=1) + "\n"
     if chosen.write:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msprobe.diagnose.measured.classes import Classes, measured
 from msprobe.diagnose.measured.judge import beyond_class, judge_nodes, limits_of
-from msprobe.diagnose.measured.nodes import Node, nodes, product_unit
+from msprobe.diagnose.measured.nodes import Node, nodes, product_units
 from msprobe.diagnose.one_step import pair_timelines
 from msprobe.diagnose.runs import compare_runs
 from msprobe.diagnose.steps.collector import no_collection
@@ -66,7 +66,7 @@ class Measured:
 
     def table(self, networks: list[str]) -> Classes:
         """What the healthy devices of these networks show."""
-        return measured((found, product_unit(found)) for name in networks for _, found in self._healthy[name])
+        return measured((found, product_units(found)) for name in networks for _, found in self._healthy[name])
 
     def __call__(self, pair: KernelPair) -> Answer:
         judgement = judge_nodes(nodes_of(pair), self._classes[pair.network])
@@ -78,8 +78,8 @@ class Measured:
         rows = []
         for name, pairs in self._healthy.items():
             for pair, found in pairs:
-                unit = product_unit(found)
-                for one in (beyond_class(node, unit, self._classes[name]) for node in found if not node.excused):
+                units = product_units(found)
+                for one in (beyond_class(node, units, self._classes[name]) for node in found if not node.excused):
                     sizes, limits = (one.distance, one.coherent), limits_of(one.node)
                     for size, limit, what in zip(sizes, limits, ("D", "K"), strict=True):
                         rows.append((size - limit, f"{what} {size:.2f} of {limit}: {pair} {one.node.event.name}"))

@@ -28,7 +28,8 @@ class Reach:
     nothing. ``gradients``: how far the gradient of each parameter is apart, where it is at all.
     ``states``: what the states of a module may be apart by in the next step, because of this one. ``what``: what is
     furthest apart, in words. ``at_start``: what the step before has left, weights and states; None where weights were
-    not recorded. ``untouched``: nothing differs at all, in this step and those before it.
+    not recorded. ``untouched``: nothing differs at all, in this step and those before it. ``explained``: rows explain
+    all that differs, in this step and those before it.
     """
 
     size: float = 0.0
@@ -38,6 +39,7 @@ class Reach:
     what: str = ""
     at_start: float | None = None
     untouched: bool = True
+    explained: bool = False
 
 
 def reach_of(

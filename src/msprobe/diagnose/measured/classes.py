@@ -53,13 +53,13 @@ class Classes:
         }
 
 
-def measured(steps: Iterable[tuple[list[Node], float]]) -> Classes:
-    """The table of healthy pairs: of each the calls, and the unit of its products. Of a class it is the median."""
+def measured(steps: Iterable[tuple[list[Node], Mapping[str, float]]]) -> Classes:
+    """The table of healthy pairs: of each the calls, and the units of its products. Of a class it is the median."""
     operators: dict[str, list[Usual]] = {}
     families: dict[str, list[Usual]] = {}
-    for found, unit in steps:
+    for found, units in steps:
         for node in found:
-            excess = node.excess(unit)
+            excess = node.excess(units.get(node.product, 0.0))
             if node.excused or not math.isfinite(excess[0]):
                 continue
             operators.setdefault(_name(node.operation, node), []).append(excess)

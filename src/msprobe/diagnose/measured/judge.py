@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msprobe.diagnose.measured.classes import Classes, shipped
-from msprobe.diagnose.measured.nodes import ROUNDED_ONCE, SINGLE, Node, nodes, product_unit
+from msprobe.diagnose.measured.nodes import ROUNDED_ONCE, SINGLE, UNTOLD, Node, nodes, product_units
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.tolerance.told_units import Rounding, possible_rounding
 
 #: In bits: one standard deviation of the logarithm of the distance, which is the root of a chi-square of eight draws:
 #: sqrt(trigamma(4)) / (2 ln 2).
@@ -21,6 +22,10 @@ _DOUBT = 4 * _SPREAD
 #: there more is coherent. ``python -m tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy
 #: devices have, ``python -m bugs.kernels.shadow --only clean`` what is named in rewritten programs (docs/figures.md).
 _LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.3, 2.8), (0.3, 4.8)
+#: A step is explained if no more than this share of its calls could not be judged.
+_FEW_BLIND = 0.1
+#: Why a call is not judged, where that hides nothing: its gradient is that of other calls as well, or of another one.
+_BESIDE = frozenset(("several uses", "another node"))
 #: Where a result may be apart by more than this share of its norm, nothing can be said of it.
 _BLIND = 0.5
 
@@ -47,13 +52,16 @@ class Judgement:
     """``first``: the first call that is not explained. ``explained``: those that are; what comes after the first is
     judged as well. ``calls``: how many there are with results that are numbers; ``not_judged``: of these, those that
     nothing can be said of, because rows are missing, whole numbers that they take differ, or what they are given
-    differs by so much that anything may come out; ``blind``: the last of these alone.
+    differs by so much that anything may come out; ``blind``: the last of these alone. ``explains_all``: what
+    differs is the result of a call that is explained, or (``from_outside``) comes into the step from elsewhere.
     """
 
     first: Unexplained | None
     calls: int
     not_judged: int
     blind: int = 0
+    explains_all: bool = False
+    from_outside: bool = False
     explained: frozenset[Event] = frozenset()
 
 
@@ -75,31 +83,42 @@ def judge_step(
         replace(node, excused=node.excused or "choice") if chosen is not None and chosen(node.event) else node
         for node in nodes(pairing, is_alone)
     ]
-    return judge_nodes(found, shipped(), healthy)
+    return judge_nodes(found, shipped(), healthy, _possible(pairing))
 
 
-def judge_nodes(found: Sequence[Node], classes: Classes, healthy: Mapping[str, float] | None = None) -> Judgement:
-    """Judge calls in the order of execution. ``healthy``: see :func:`most_beyond`."""
-    unit = product_unit(found)
+def judge_nodes(
+    found: Sequence[Node],
+    classes: Classes,
+    healthy: Mapping[str, float] | None = None,
+    possible: Mapping[str, Rounding] = UNTOLD,
+) -> Judgement:
+    """Judge calls in the order of execution. ``healthy``: see :func:`most_beyond`. ``possible``: see
+    :func:`msprobe.diagnose.measured.nodes.product_units`.
+    """
+    units = product_units(found, possible)
     first: Unexplained | None = None
     explained: list[Event] = []
     calls = not_judged = blind = 0
+    explains_all, from_outside = bool(found), False
     for node in found:
+        from_outside |= node.from_outside
         if not node.results and not node.excused:
             continue
         calls += 1
         if node.excused or _is_blind(node):
             not_judged += 1
             blind += not node.excused
+            explains_all &= not node.excused or node.excused in _BESIDE or _is_same(node)
             continue
-        one = beyond_class(node, unit, classes)
+        one = beyond_class(node, units, classes)
         if one.beyond <= (healthy.get(_kind(node), 0.0) if healthy else 0.0):
             # Where all rows are the same, they explain no difference that is recorded.
             if any(result.distance for result in node.results):
                 explained.append(node.event)
         elif first is None:
             first = one
-    return Judgement(first, calls, not_judged, blind, frozenset(explained))
+    explains_all &= first is None and blind <= _FEW_BLIND * calls
+    return Judgement(first, calls, not_judged, blind, explains_all, from_outside, frozenset(explained))
 
 
 def most_beyond(pairing: Pairing, is_alone: bool) -> dict[str, float]:
@@ -107,24 +126,33 @@ def most_beyond(pairing: Pairing, is_alone: bool) -> dict[str, float]:
     those that are. A candidate may be as much.
     """
     found = list(nodes(pairing, is_alone))
-    unit, classes = product_unit(found), shipped()
+    units, classes = product_units(found, _possible(pairing)), shipped()
     most: dict[str, float] = {}
     for node in found:
         if node.results and not node.excused and not _is_blind(node):
-            beyond = beyond_class(node, unit, classes).beyond
+            beyond = beyond_class(node, units, classes).beyond
             if beyond > 0.0:
                 most[_kind(node)] = max(beyond, most.get(_kind(node), 0.0))
     return most
+
+
+def _possible(pairing: Pairing) -> dict[str, Rounding]:
+    return possible_rounding(pairing.candidate.part.ours, pairing.reference.part.ours)
 
 
 def _kind(node: Node) -> str:
     return f"{node.operation} {node.direction}"
 
 
-def beyond_class(node: Node, unit: float, classes: Classes) -> Unexplained:
-    """How far a call is beyond its class. ``unit``: of products in single precision (0: that of their type)."""
-    (distance, coherent), usual = node.excess(unit, _DOUBT), classes.usual(node)
+def beyond_class(node: Node, units: Mapping[str, float], classes: Classes) -> Unexplained:
+    """How far a call is beyond its class. ``units``: of products in single precision, where not that of their type."""
+    (distance, coherent), usual = node.excess(units.get(node.product, 0.0), _DOUBT), classes.usual(node)
     return Unexplained(node, distance - usual[0], coherent - usual[1])
+
+
+def _is_same(node: Node) -> bool:
+    """True if all that a call gives is known, and the same."""
+    return node.excused not in ("arguments", "results") and not any(one.distance for one in node.results)
 
 
 def _is_blind(node: Node) -> bool:

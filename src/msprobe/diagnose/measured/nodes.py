@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,11 +20,10 @@ from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance.effective import kind_of
 from msprobe.diagnose.tolerance.judge import is_of_another_node
+from msprobe.diagnose.tolerance.told_units import Rounding, possible_rounding
 from msprobe.diagnose.tolerance.units import common_unit
 from msprobe.store.rows import Rows, number_of
 
-#: What TF32 keeps of a mantissa is this much.
-TF32 = 2.0**-10
 #: Types that are no coarser than this are of single precision.
 SINGLE = 2.0**-22
 #: How far two results are apart that are both rounded once, in units (the distance of 1 to the next number): each is
@@ -63,9 +63,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A call of both sides. ``unit``: of the coarsest floating type among arguments and results. ``excused``: why its
+    """A call of both sides. ``unit``: of the coarsest floating type among arguments and results. ``product``: what kind
+    of kernel it multiplies with (:func:`msprobe.diagnose.tolerance.effective.kind_of`), or empty. ``excused``: why its
     results say nothing, in a word; empty if they do. Another argument, or whole numbers that differ, are facts, which
-    others name.
+    others name. ``from_outside``: it takes a tensor that differs, and that no call before it has made.
     """
 
     event: Event
@@ -73,8 +74,9 @@ class Node:
     direction: str
     unit: float
     results: tuple[Result, ...]
-    is_product: bool
+    product: str
     excused: str = ""
+    from_outside: bool = False
 
     def excess(self, product_unit: float = 0.0, doubt: float = 0.0) -> tuple[float, float]:
         """How many bits its results are further apart than its arguments and a unit of rounding, at the worst: by the
@@ -82,7 +84,7 @@ class Node:
         the first where what it is compared with is rounding, in bits; where that is an estimate itself, more is, as of
         the sum of two errors.
         """
-        unit = max(self.unit, product_unit) if self.is_product and self.unit <= SINGLE else self.unit
+        unit = max(self.unit, product_unit) if self.product and self.unit <= SINGLE else self.unit
         worst = coherent = -math.inf
         # A part of a tensor has sums of its own, and no larger distance.
         is_moved = self.direction == "forward" and self.operation in operators.MOVES
@@ -114,13 +116,16 @@ class _Tensors:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A pair of calls. ``is_same``: what is no tensor is the same, and tensors are in the same places."""
+    """A pair of calls. ``is_same``: what is no tensor is the same, and tensors are in the same places. ``factors``: the
+    numbers among its arguments.
+    """
 
     event: Event
     partner: Event
     inputs: _Tensors
     outputs: _Tensors
     is_same: bool
+    factors: tuple[float, ...]
 
 
 class _Table:
@@ -165,6 +170,37 @@ class _Table:
         return self._found[place] if place >= 0 else UNKNOWN
 
 
+class _Made:
+    """What calls have made so far. Where a tensor is used several times its gradient is a sum, and gradients become
+    those of parameters, without a call: what is no further apart than all results with as many elements is one of them.
+    """
+
+    def __init__(self, table: _Table) -> None:
+        self._table = table
+        self._places: set[int] = set()
+        self._apart: dict[int, float] = {}
+
+    def add(self, results: _Tensors) -> None:
+        """These were made."""
+        for place in results.places:
+            if place >= 0 and place not in self._places:
+                self._places.add(place)
+                one = self._table.of(place)
+                self._apart[one.count] = self._apart.get(one.count, 0.0) + min(one.distance, _ENDLESS) ** 2
+
+    def is_new_in(self, arguments: _Tensors) -> bool:
+        """True if one of these differs, and was not made."""
+        for unit, place in zip(arguments.units, arguments.places, strict=True):
+            one = self._table.of(place)
+            if not unit or one.kind == "exact" or place in self._places:
+                continue
+            if one.kind != "estimate" or one.distance > _DOUBLED * math.sqrt(self._apart.get(one.count, 0.0)):
+                return True
+        return False
+
+
+#: Distances are estimates, each of which may be off by so much.
+_DOUBLED = 2.0
 _NO_TENSORS = _Tensors((), (), (), ())
 
 
@@ -180,12 +216,21 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         if partner is None or not event.is_call or event.direction == "gradient":
             continue
         (inputs, others), (outputs, results) = answering_slots(event, partner, crossing)
-        is_same = _plain(inputs) == _plain(others)
-        calls[event] = _Call(event, partner, table.note(inputs, others), table.note(outputs, results), is_same)
+        plain = _plain(inputs)
+        calls[event] = _Call(
+            event,
+            partner,
+            table.note(inputs, others),
+            table.note(outputs, results),
+            plain == _plain(others),
+            tuple(_numbers(plain.values())),
+        )
     table.measure()
     of_run = max(map(common_unit, (pairing.candidate, pairing.reference)))
+    made = _Made(table)
     for call in calls.values():
-        found = _node(pairing, calls, table, call)
+        found = replace(_node(pairing, calls, table, call), from_outside=made.is_new_in(call.inputs))
+        made.add(call.outputs)
         if not is_alone and _exchanges(pairing, call.event):
             found = replace(found, excused="ranks")
         # Autocast lets them compute in half types though they take and give single precision.
@@ -237,6 +282,8 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
         excused = "few elements"
     results = []
     rows = next(iter(call.inputs.lengths), 0)
+    # Kernels round a number that all elements are multiplied by to their type, or keep it.
+    as_one = unit > SINGLE and name in operators.ELEMENTWISE and any(_is_rounded(one, unit) for one in call.factors)
     for slot, of_type, place, length in zip(outputs.slots, outputs.units, outputs.places, outputs.lengths, strict=True):
         if not of_type:
             continue
@@ -251,10 +298,11 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
             # In half types each element is rounded by itself, and that is more than what rows share.
             over_rows = unit <= SINGLE and length != rows if direction == "backward" else name in operators.SUMS
             try:
-                results.append(_result(name, direction, slot, deviation, floating, unit, over_rows))
+                found = _result(name, direction, slot, deviation, floating, unit, over_rows)
+                results.append(replace(found, alone=1) if as_one else found)
             except ArithmeticError:  # numbers that no recorder writes
                 excused = excused or "results"
-    return Node(event, name, direction, unit, tuple(results), kind_of(event) is not None, excused)
+    return Node(event, name, direction, unit, tuple(results), kind_of(event) or "", excused)
 
 
 def _result(
@@ -299,20 +347,49 @@ def _place_of(slot: str) -> int | None:
     return int(number) if name == "input" and number.isdecimal() else None
 
 
-def product_unit(found: Iterable[Node]) -> float:
-    """The unit to which the inputs of products in single precision are rounded, where that shows: TF32's, if a quarter
-    of the products whose arguments agree to more bits than it has are as far apart as it makes them; else 0. Those that
-    are further apart say nothing of it.
+#: Where no header says anything.
+UNTOLD: Mapping[str, Rounding] = possible_rounding({}, {})
+#: Of a kind with fewer calls than this that can say so, all that multiply decide.
+_FEW_CALLS = 5
+
+
+def product_units(found: Iterable[Node], possible: Mapping[str, Rounding] = UNTOLD) -> dict[str, float]:
+    """The unit to which the inputs of products in single precision are rounded, where that is possible and shows, by
+    the kind of their kernels: matrices and convolutions have settings of their own. It shows if a quarter of the calls
+    that can say so are as far apart as it makes them, and their arguments are not. Calls that are further apart say
+    nothing of it. ``possible``: what headers allow (:func:`msprobe.diagnose.tolerance.told_units.possible_rounding`).
     """
-    clean = [
-        one.distance
-        for node in found
-        if node.is_product and not node.excused and 0.0 < node.unit <= SINGLE
-        for one in node.results
-        if one.given < TF32 / 16 and one.distance <= 2 * TF32
-    ]
-    apart = [one for one in clean if one >= TF32 / 16]
-    return TF32 if len(apart) * 4 >= max(len(clean), 1) else 0.0
+    clean: Counter[str] = Counter()
+    apart: Counter[str] = Counter()
+    for node in found:
+        rounding = possible.get(node.product)
+        if rounding is None or not rounding.unit or node.excused or not 0.0 < node.unit <= SINGLE:
+            continue
+        unit = rounding.unit
+        sizes = [one for one in node.results if one.distance <= 2 * unit]
+        shows = any(one.distance >= max(unit / 16, 2 * one.given) for one in sizes)
+        apart[node.product] += shows
+        clean[node.product] += shows or any(one.given < unit / 16 for one in sizes)
+    every = apart.total(), clean.total()
+    units: dict[str, float] = {}
+    for kind, count in clean.items():
+        few = count < _FEW_CALLS and not possible[kind].is_told
+        ones, of_all = every if few else (apart[kind], count)
+        if ones > (0 if possible[kind].is_told else 1) and ones * 4 >= of_all:
+            units[kind] = possible[kind].unit
+    return units
+
+
+def _numbers(plain: Iterable[Any]) -> Iterator[float]:
+    for leaf in plain:
+        if isinstance(leaf, dict) and leaf.get("type") == "float" and isinstance(leaf.get("value"), float):
+            yield leaf["value"]
+
+
+def _is_rounded(number: float, unit: float) -> bool:
+    """True if a type of this unit does not have the number."""
+    mantissa = math.frexp(number)[0] / unit if math.isfinite(number) else 0.0
+    return not (2.0 * mantissa).is_integer()
 
 
 def _plain(slots: list[Slot]) -> dict[str, Any]:

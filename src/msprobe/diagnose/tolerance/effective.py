@@ -34,7 +34,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import rms
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import units
-from msprobe.diagnose.tolerance.told_units import KINDS, TEN_BITS, Kind, device_of, precision_of, told_unit
+from msprobe.diagnose.tolerance.told_units import KINDS, Kind, possible_rounding
 from msprobe.diagnose.wording import Wording
 
 #: The level over its own noise: see 2 above.
@@ -100,13 +100,8 @@ class Products:
     """What the products of one step round their inputs to. ``unit``: the coarsest."""
 
     def __init__(self, candidate: Timeline, reference: Timeline) -> None:
-        sides = [precision_of(timeline.part.ours) for timeline in (candidate, reference)]
-        devices = {device_of(side) for side in sides}
-        thought_possible = TEN_BITS if len(devices) > 1 or "" in devices else 0.0
-        self._kinds: dict[Kind, _OfKind] = {}
-        for kind in KINDS:
-            told = max(told_unit(side, kind) for side in sides)
-            self._kinds[kind] = _OfKind(max(told, thought_possible), told > 0.0)
+        possible = possible_rounding(candidate.part.ours, reference.part.ours)
+        self._kinds = {kind: _OfKind(possible[kind].unit, possible[kind].is_told) for kind in KINDS}
         self._every = _OfKind(0.0, False)
         self._levels: dict[Event, Level] = {}
         self._inside: dict[str, tuple[float, int]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 #: Kinds of kernels that have a switch of their own.
@@ -21,6 +22,25 @@ _OF_MATMUL = {"high": TEN_BITS, "medium": SEVEN_BITS}
 #: Processors that have no kernels of fewer bits, as torch names what they can.
 _PLAIN_PROCESSORS = frozenset(("DEFAULT", "NO AVX", "AVX2"))
 _OFF = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """What products in float32 may round their inputs to: ``unit`` (0: float32's), and whether a header says it."""
+
+    unit: float
+    is_told: bool = False
+
+
+def possible_rounding(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, Rounding]:
+    """What the headers of two dumps allow, by the kind of kernel. Where devices differ or a header is lacking, 10 bits
+    are thought possible.
+    """
+    sides = [precision_of(candidate), precision_of(reference)]
+    devices = {device_of(side) for side in sides}
+    unknown = TEN_BITS if len(devices) > 1 or "" in devices else 0.0
+    told = {kind: max(told_unit(side, kind) for side in sides) for kind in KINDS}
+    return {kind: Rounding(max(unit, unknown), unit > 0.0) for kind, unit in told.items()}
 
 
 def precision_of(ours: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -156,11 +156,14 @@ def conclude(
 
 
 def _extent(results: Sequence[Compared]) -> Extent:
+    agreeing = [agreeing_of(result) for result in results]
+    if not all(map(math.isinf, agreeing)):
+        agreeing = list(map(rounding_of, results))
     return Extent(
         size=max(result.reach.size for result in results),
         tolerance=max(result.tolerance for result in results),
         allowed=max(map(allowed_of, results)),
-        agreeing=max(map(agreeing_of, results)),
+        agreeing=max(agreeing),
         known=all(result.values for result in results),
     )
 
@@ -191,7 +194,14 @@ def allowed_of(result: Compared) -> float:
 
 
 def agreeing_of(result: Compared) -> float:
-    """What they may be apart by where no call is to blame: kernels of two frameworks all differ a little."""
+    """What they may be apart by where no call is to blame: where rows explain all that differs, by anything."""
+    if result.reach.explained and not any(suspect.clear for suspect in result.suspects):
+        return math.inf
+    return rounding_of(result)
+
+
+def rounding_of(result: Compared) -> float:
+    """What rounding in all calls may do to them: kernels of two frameworks all differ a little."""
     allowed = allowed_of(result)
     return frameworks.where_all_agree(allowed) if result.crossing else allowed
 

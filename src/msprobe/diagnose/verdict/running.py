@@ -15,7 +15,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.layout.compare import ComparedLayouts
 from msprobe.diagnose.places import Places
 from msprobe.diagnose.verdict.common import Rank, Step
-from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, agreeing_of
+from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, rounding_of
 from msprobe.diagnose.verdict.recordings import is_little
 from msprobe.diagnose.wording import Wording
 from msprobe.store.damage import place_in_words
@@ -55,7 +55,7 @@ class Counts:
             self._answering.update(result.answering)
             self._interrupted.update(result.interrupted)
             self._reached = max(self._reached, result.reach.size)
-            self._tolerance = max(self._tolerance, agreeing_of(result))
+            self._tolerance = max(self._tolerance, rounding_of(result))
             self.values &= result.values
             for name, mine, theirs in result.precision:
                 self._precision[name] = {"candidate": mine, "reference": theirs}

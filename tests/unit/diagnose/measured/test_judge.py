@@ -10,7 +10,8 @@ import pytest
 
 from msprobe.diagnose.measured.classes import Classes, measured, shipped
 from msprobe.diagnose.measured.judge import judge_nodes
-from msprobe.diagnose.measured.nodes import TF32, Node, Result, product_unit
+from msprobe.diagnose.measured.nodes import Node, Result, product_units
+from msprobe.diagnose.tolerance.told_units import TEN_BITS, Rounding
 
 _NOTHING = Classes({}, {})
 _HALF, _SINGLE = 2.0**-7, 2.0**-23
@@ -22,14 +23,14 @@ class _Event:
 
 
 def _node(name: str, distance: float, given: float = 0.0, **more: Any) -> Node:
-    facts = {"operation": "linear", "direction": "forward", "unit": _HALF, "is_product": True, "excused": ""} | more
+    facts = {"operation": "linear", "direction": "forward", "unit": _HALF, "product": "product", "excused": ""} | more
     result = Result("output.0", distance, distance / 64, given, given / 64, 4096, False, 1.0, 4096, 4096.0)
     event: Any = _Event(name)
     return Node(event, facts["operation"], facts["direction"], facts["unit"], (result,), *_rest(facts))
 
 
-def _rest(facts: dict[str, Any]) -> tuple[bool, str]:
-    return facts["is_product"], facts["excused"]
+def _rest(facts: dict[str, Any]) -> tuple[str, str]:
+    return facts["product"], facts["excused"]
 
 
 def _first(*found: Node, classes: Classes = _NOTHING) -> str | None:
@@ -69,21 +70,42 @@ def test_calls_that_nothing_can_be_said_of_are_counted_and_never_named() -> None
 def test_what_is_not_finite_on_one_side_alone_is_beyond_all() -> None:
     bad = Result("output.0", 0.0, 0.0, 0.0, 0.0, 16, True)
     event: Any = _Event("a")
-    assert _first(Node(event, "exp", "forward", _SINGLE, (bad,), False)) == "a"
+    assert _first(Node(event, "exp", "forward", _SINGLE, (bad,), "")) == "a"
 
 
 def test_products_in_ten_bits_show_by_many_of_them() -> None:
     good = [_node(str(number), 1e-7, unit=_SINGLE) for number in range(6)]
-    ten = [_node(str(number), TF32 / 4, unit=_SINGLE) for number in range(3)]
-    assert product_unit([*good, *ten]) == TF32
-    assert product_unit([*good, ten[0]]) == 0.0
+    ten = [_node(str(number), TEN_BITS / 4, unit=_SINGLE) for number in range(3)]
+    assert product_units([*good, *ten]) == {"product": TEN_BITS}
+    assert product_units([*good, ten[0]]) == {}
     assert _first(*ten) is None
     assert _first(*good, ten[0]) == "0"
 
 
+def test_products_in_ten_bits_show_where_their_arguments_have_them_too() -> None:
+    good = [_node(str(number), 1e-7, unit=_SINGLE) for number in range(6)]
+    later = [_node("later", TEN_BITS / 2, TEN_BITS / 10, unit=_SINGLE) for _ in range(2)]
+    assert product_units([*good, *later]) == {"product": TEN_BITS}
+    assert product_units([*good, *(_node("carried", TEN_BITS / 2, TEN_BITS / 2, unit=_SINGLE) for _ in range(2))]) == {}
+
+
+def test_convolutions_may_have_ten_bits_where_matrices_have_all() -> None:
+    good = [_node(str(number), 1e-7, unit=_SINGLE) for number in range(30)]
+    convolutions = [
+        _node(str(number), TEN_BITS / 4, unit=_SINGLE, product="convolution", operation="conv2d") for number in range(5)
+    ]
+    assert product_units([*convolutions, *good]) == {"convolution": TEN_BITS}
+    assert _first(*convolutions, *good) is None
+    # One call says nothing by itself, but for what a header says.
+    assert product_units([convolutions[0], *good]) == {}
+    told = {"convolution": Rounding(TEN_BITS, is_told=True), "product": Rounding(0.0)}
+    assert product_units([convolutions[0], *good], told) == {"convolution": TEN_BITS}
+    assert product_units(convolutions, {"convolution": Rounding(0.0)}) == {}
+
+
 def test_a_table_is_the_median_of_healthy_calls() -> None:
     found = [_node(str(number), 0.3003 * _HALF * 2.0**number) for number in range(3)]
-    table = measured([(found, 0.0)])
+    table = measured([(found, {})])
     assert table.of_operators["linear forward half"] == pytest.approx((1.0, 1.0), abs=0.01)
     assert table.of_families["products forward half"] == table.of_operators["linear forward half"]
 
