@@ -59,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a second healthy run: what it differs by from the reference, the candidate may differ by",
     )
     short.add_argument(
+        "--second-look",
+        metavar="DIR",
+        help="prove it: writes configurations to DIR that record the doubtful calls once more, with their tensors; "
+        "given again with these recordings in DIR, each call is computed from its own inputs in double precision",
+    )
+    short.add_argument(
         "--layout",
         metavar="FILE",
         help="how runs of other parallel layouts lie on their ranks (YAML or JSON), where the dumps do not say it",
@@ -123,6 +129,10 @@ def _compare(args: argparse.Namespace) -> int:
         verdict, candidate, reference = readable_verdict(
             lambda one, other: compared(one, other, tell, compare), candidate, reference
         )
+        if args.second_look is not None:
+            from msprobe.second_look.looking import second_look
+
+            verdict = second_look(verdict, candidate, reference, Path(args.second_look), mappings)
         written: list[Path] = []
         # Where nothing could be compared, nobody knows which steps differ.
         steps = None if args.all_steps or verdict.status == "incomparable" else verdict.apart

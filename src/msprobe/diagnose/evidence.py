@@ -36,6 +36,7 @@ Cause = Literal[
     "state",  # the optimizer has other states, or lacks some
     "step_left_out",  # an optimizer step of one side alone
     "tie",  # two weights are one tensor on one side alone
+    "wrong_alone",  # computed again from its own inputs, a result is wrong on one side alone
 ]
 _MOST_NAMED = 200
 

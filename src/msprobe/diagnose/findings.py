@@ -74,6 +74,7 @@ KINDS: dict[Kind, str] = {
 #: The same for causes of which the sentence on their kind would not be true.
 _BY_CAUSE: dict[str, str] = {
     "beyond": "what comes out is further apart than rounding explains, though no call by itself is",
+    "wrong_alone": "computed again from its own inputs in double precision, a result is wrong on one side alone",
 }
 
 

@@ -55,6 +55,8 @@ BY_CAUSE: dict[str, str] = {
     "loaded and before the optimizer is made.",
     "class": "Use the same optimizer on both sides.",
     "between": "Record level mix (or L1) on both sides and compare again: then the call between the modules is named.",
+    "wrong_alone": "Reproduce it alone on both devices: `msprobe op_generate` makes a script of the call from the "
+    "recording of the second look.",
     "on_its_way": "Look at what happens to gradients between the backward pass and the step: zero_grad, accumulation, "
     "unscaling, clipping, reduction between ranks. The backward pass itself agrees.",
     "not_averaged": "Call the wrapper of the model and not the module in it (ddp(x), not ddp.module(x)); leave "

@@ -20,10 +20,11 @@ import warnings
 from pathlib import Path
 
 from .judges import Judge, Measured, Score, today
+from .looked import SecondLook
 from .networks import NETWORKS, OTHERS, PRECISIONS
 from .recordings import every_pair
 
-JUDGES = ("today", "measured")
+JUDGES = ("today", "measured", "second-look")
 
 
 def main() -> None:
@@ -43,7 +44,8 @@ def main() -> None:
         print("|---|---|---|---|---|")
         for precision in chosen.precision.split(","):
             score, begin = Score(), time.perf_counter()
-            judge: Judge = today if chosen.judge == "today" else Measured(precision, cache)
+            look = SecondLook() if chosen.judge == "second-look" else None
+            judge: Judge = look or (today if chosen.judge == "today" else Measured(precision, cache))
             for network in chosen.networks.split(","):
                 for pair in every_pair(network, precision, cache):
                     answer = judge(pair)
@@ -51,6 +53,8 @@ def main() -> None:
                     if chosen.each:
                         truth = pair.truth.entry if pair.truth else ""
                         print(f"{word:9}{pair.id}: {answer.first} / {truth}", flush=True)
+            if look is not None:
+                look.close()
             print(f"| {precision} | {score.row()} |", flush=True)
             if chosen.margins and isinstance(judge, Measured):
                 print("\n".join(judge.margins()), flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ _DOUBT = 4 * _SPREAD
 #: there more is coherent. ``python -m tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy
 #: devices have, ``python -m bugs.kernels.shadow --only clean`` what is named in rewritten programs (docs/figures.md).
 _LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.3, 2.8), (0.3, 4.8)
+#: So many calls are worth to be looked at once more.
+_NEAREST = 20
 #: A step is explained if no more than this share of its calls could not be judged.
 _FEW_BLIND = 0.1
 #: Why a call is not judged, where that hides nothing: its gradient is that of other calls as well, or of another one.
@@ -54,6 +57,7 @@ class Judgement:
     nothing can be said of, because rows are missing, whole numbers that they take differ, or what they are given
     differs by so much that anything may come out; ``blind``: the last of these alone. ``explains_all``: what
     differs is the result of a call that is explained, or (``from_outside``) comes into the step from elsewhere.
+    ``nearest``: the calls that come nearest to their limits, or are beyond them, in the order of execution.
     """
 
     first: Unexplained | None
@@ -62,6 +66,7 @@ class Judgement:
     blind: int = 0
     explains_all: bool = False
     from_outside: bool = False
+    nearest: tuple[Event, ...] = ()
     explained: frozenset[Event] = frozenset()
 
 
@@ -100,6 +105,7 @@ def judge_nodes(
     explained: list[Event] = []
     calls = not_judged = blind = 0
     explains_all, from_outside = bool(found), False
+    sizes: list[tuple[float, int, Event]] = []
     for node in found:
         from_outside |= node.from_outside
         if not node.results and not node.excused:
@@ -111,6 +117,8 @@ def judge_nodes(
             explains_all &= not node.excused or node.excused in _BESIDE or _is_same(node)
             continue
         one = beyond_class(node, units, classes)
+        if one.beyond > -math.inf:
+            sizes.append((one.beyond, calls, node.event))
         if one.beyond <= (healthy.get(_kind(node), 0.0) if healthy else 0.0):
             # Where all rows are the same, they explain no difference that is recorded.
             if any(result.distance for result in node.results):
@@ -118,7 +126,9 @@ def judge_nodes(
         elif first is None:
             first = one
     explains_all &= first is None and blind <= _FEW_BLIND * calls
-    return Judgement(first, calls, not_judged, blind, explains_all, from_outside, frozenset(explained))
+    largest = heapq.nlargest(_NEAREST, sizes, key=lambda size: size[:2])
+    nearest = tuple(event for _, _, event in sorted(largest, key=lambda size: size[1]))
+    return Judgement(first, calls, not_judged, blind, explains_all, from_outside, nearest, frozenset(explained))
 
 
 def most_beyond(pairing: Pairing, is_alone: bool) -> dict[str, float]:

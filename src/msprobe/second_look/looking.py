@@ -1,0 +1,168 @@
+"""``msprobe compare A B --second-look DIR``: first it writes configurations, then it settles what they recorded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msprobe.diagnose.evidence import Because
+from msprobe.diagnose.findings import Finding, Verdict
+from msprobe.diagnose.wording import Wording
+from msprobe.errors import InvalidInputError
+from msprobe.paths import StrPath
+from msprobe.precheck.pool import Pool
+from msprobe.second_look.checking import Checked, check_calls, workers
+from msprobe.second_look.doubtful import Doubtful, Place, call_of, doubtful_calls, write_configurations
+from msprobe.store.part import DumpPart
+from msprobe.store.reader import open_dump
+
+if TYPE_CHECKING:
+    from msprobe.compare.mapping import Mappings
+
+SIDES = ("candidate", "reference")
+
+
+@dataclass(frozen=True)
+class Settled:
+    """One record that both sides computed again. ``answer``: ``wrong`` (on the candidate's side alone), ``right`` (on
+    both), ``reference`` (wrong there alone), ``both`` (wrong on both sides), ``unsure`` or ``skipped``.
+    """
+
+    entry: str
+    answer: str
+    candidate: Checked
+    reference: Checked
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``verdict.json`` has it."""
+        why = {side: one.why for side, one in zip(SIDES, (self.candidate, self.reference), strict=True) if one.why}
+        return {"entry": self.entry, "answer": self.answer, **why}
+
+
+def second_look(
+    verdict: Verdict, candidate: StrPath, reference: StrPath, folder: Path, mappings: Mappings | None = None
+) -> Verdict:
+    """The verdict after a second look. Where ``folder`` has no recordings yet, configurations are written there that
+    make them, and a note says so; where it has, doubtful calls are settled. Raises InvalidInputError where one side
+    alone was recorded, or no call can be chosen.
+    """
+    recorded = [side for side in SIDES if (folder / side).is_dir()]
+    doubtful = doubtful_calls(verdict, candidate, reference, mappings)
+    if not recorded:
+        return _with_configurations(verdict, doubtful, folder)
+    if len(recorded) == 1:
+        missing = next(side for side in SIDES if side not in recorded)
+        raise InvalidInputError(
+            f'--second-look: "{folder}" has a recording of the {recorded[0]} and none of the {missing}; run that with '
+            f'"{folder / missing}.json", too.'
+        )
+    with workers() as pool:
+        found = settle(doubtful, folder, pool)
+    return with_settled(verdict, found, doubtful.candidate)
+
+
+def _with_configurations(verdict: Verdict, doubtful: Doubtful, folder: Path) -> Verdict:
+    files = write_configurations(doubtful, folder)
+    note = Wording(
+        "second look: record both runs once more, with {} and {} ({} calls of step {}, with their tensors), and give "
+        "the same command again",
+        files["candidate"],
+        files["reference"],
+        len(doubtful.calls),
+        0 if doubtful.candidate.step is None else doubtful.candidate.step,
+    )
+    look = {"calls": [mine for mine, _ in doubtful.calls], "configurations": {k: str(v) for k, v in files.items()}}
+    return replace(verdict, notes=(*verdict.notes, note), summary={**verdict.summary, "second_look": look})
+
+
+def settle(doubtful: Doubtful, folder: Path, pool: Pool) -> list[Settled]:
+    """Compute the doubtful calls again on both sides. ``folder`` has the recordings ``candidate`` and ``reference``;
+    ``pool``: who computes them.
+    """
+    sides = []
+    for number, (side, place) in enumerate(zip(SIDES, (doubtful.candidate, doubtful.reference), strict=True)):
+        part = _part(folder / side, place)
+        try:
+            path = part.path
+        finally:
+            part.close()
+        sides.append(check_calls(path, [pair[number] for pair in doubtful.calls], pool))
+    theirs = dict(doubtful.calls)
+    found = []
+    for entry, mine in sides[0].items():
+        call = call_of(entry)
+        other = sides[1].get(theirs[call] + entry.removeprefix(call), Checked("skipped", "it was not recorded"))
+        found.append(Settled(entry, _answer(mine, other), mine, other))
+    return found
+
+
+def _part(folder: Path, place: Place) -> DumpPart:
+    """The recording of a step of a rank. Raises InvalidInputError if it is not there."""
+    dump = open_dump(folder)
+    if place.step is None and len([*dump.parts()]) == 1:
+        return dump.part()
+    try:
+        return dump.only(place.step, place.rank).part()
+    except KeyError as problem:
+        raise InvalidInputError(
+            f'--second-look: "{folder}" has no step {place.step} of rank {place.rank}; record it with "{folder}.json".'
+        ) from problem
+
+
+def _answer(mine: Checked, other: Checked) -> str:
+    if "skipped" in (mine.answered, other.answered):
+        return "skipped"
+    if "wrong" in (mine.answered, other.answered):
+        return {("wrong", "wrong"): "both", ("wrong", "right"): "wrong", ("right", "wrong"): "reference"}.get(
+            (mine.answered, other.answered), "wrong" if mine.answered == "wrong" else "reference"
+        )
+    return "unsure" if "unsure" in (mine.answered, other.answered) else "right"
+
+
+def with_settled(verdict: Verdict, settled: list[Settled], place: Place) -> Verdict:
+    """The verdict with what a second look settled: the first call that is wrong on one side alone is named first."""
+    counts = Counter(one.answer for one in settled)
+    note = Wording(
+        "second look: of {} results computed again from their own inputs {} are right on both sides, {} wrong on one "
+        "side, {} not settled",
+        len(settled),
+        counts["right"],
+        counts["wrong"] + counts["reference"],
+        counts["both"] + counts["unsure"] + counts["skipped"],
+    )
+    summary = {**verdict.summary, "second_look": {"results": [one.to_json() for one in settled]}}
+    verdict = replace(verdict, notes=(*verdict.notes, note), summary=summary)
+    wrong = next((one for one in settled if one.answer in ("wrong", "reference")), None)
+    if wrong is None:
+        return verdict
+    same = next((one for one in verdict.findings if one.entry == wrong.entry), None)
+    rest = tuple(one for one in verdict.findings if one is not same)
+    return replace(verdict, status="diverged", findings=(_finding(wrong, place, same), *rest))
+
+
+def _finding(wrong: Settled, place: Place, same: Finding | None) -> Finding:
+    side, checked = ("candidate", wrong.candidate) if wrong.answer == "wrong" else ("reference", wrong.reference)
+    message = Wording(
+        "{}: computed again from its own inputs in double precision, the result of the {} is wrong, and that of the "
+        "other side is right. {}",
+        wrong.entry,
+        side,
+        checked.why,
+    )
+    fact = Because("wrong_alone")
+    if same is not None:
+        return replace(same, message=message, harmless=False, facts=(fact, *same.facts)).with_fact(message, fact)
+    is_backward = wrong.entry.endswith(".backward")
+    return Finding(
+        "gradient" if is_backward else "computation",
+        message,
+        where=wrong.entry,
+        entry=wrong.entry,
+        rank=place.rank,
+        step=place.step,
+        direction="backward" if is_backward else "forward",
+        evidence=fact.json(),
+        facts=(fact,),
+    )
