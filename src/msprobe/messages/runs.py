@@ -1,0 +1,293 @@
+"""Steps and ranks of two runs (D7), notes on a comparison (N1), notes of lockstep (L1)."""
+
+from __future__ import annotations
+
+from msprobe.messages.entry import Message
+
+# fmt: off
+MESSAGES: tuple[Message, ...] = (
+    Message(
+        "D701", "steps-on-one-side", "kind:step_count", "steps are side",
+        "{steps} {are} only in the {side}",
+        "{steps} 仅{side}有",
+    ),
+    Message(
+        "D702", "ranks-on-one-side", "kind:step_count", "ranks side steps",
+        "rank {ranks} only in the {side}{steps}",
+        "rank {ranks} 仅{side}有{steps}",
+    ),
+    Message(
+        "D703", "call-raised-in-candidate", "kind:error", "call error at",
+        "the candidate's last call, {call}, raised {error}{at}; the reference goes on",
+        "待查侧的最后一个调用 {call} 抛出 {error}{at}；标杆侧继续运行",
+    ),
+    Message(
+        "D704", "step-left-out", "cause:step_left_out", "side updates step other_side other_updates steps plural same_side other_steps",
+        "the {side} has {updates} optimizer steps in step {step}, the {other_side} {other_updates}, and {steps} step{plural} in all, the {same_side} {other_steps}: was the debugger's step() left out?",
+        "{side}在 step {step} 中有 {updates} 次优化器更新，{other_side}有 {other_updates} 次，总 step 数为 {steps}，{same_side}为 {other_steps}：是否漏掉了调试器的 step()？",
+    ),
+    Message(
+        "L101", "random-not-judged", "note", "calls",
+        "random results are not judged, as seed or generator state differ: {calls}",
+        "随机调用，不作判断（种子或生成器状态不同）：{calls}",
+        severity="note",
+    ),
+    Message(
+        "L102", "parameters-not-in-reference", "note", "names",
+        "not in the reference and therefore not replaced; exchanges between ranks may differ because of it: {names}",
+        "标杆侧没有，因此未替换，rank 之间交换的数据可能因此不同：{names}",
+        severity="note",
+    ),
+    Message(
+        "N101", "levels-not-comparable", "note", "candidate reference pairs calls",
+        "level {candidate} of the candidate cannot be compared with level {reference} of the reference: they record different calls, of which {pairs} of {calls} match. Record both at the same level",
+        "待查侧的 level {candidate} 不能与标杆侧的 level {reference} 比对：两者录制的调用不同，{calls} 个中只有 {pairs} 个能对应。请用相同的 level 录制",
+        severity="note",
+    ),
+    Message(
+        "N102", "levels-differ", "note", "candidate reference pairs",
+        "levels differ, {candidate} in the candidate and {reference} in the reference: the {pairs} calls that both record are compared",
+        "level 不同，待查侧为 {candidate}，标杆侧为 {reference}：只比对两侧都录制的 {pairs} 个调用",
+        severity="note",
+    ),
+    Message(
+        "N103", "hardly-any-call-matches", "note", "pairs calls",
+        "hardly any call matches one of the other side ({pairs} of {calls}): is it the same model?",
+        "两侧几乎没有可对应的调用（{calls} 个中 {pairs} 个）：是同一个模型吗？",
+        severity="note",
+    ),
+    Message(
+        "N105", "precision-differs", "note", "candidate reference",
+        "precision: {candidate} in the candidate, {reference} in the reference",
+        "精度：待查侧为 {candidate}，标杆侧为 {reference}",
+        severity="note",
+    ),
+    Message(
+        "N106", "modules-compiled", "note", "side modules",
+        'the {side} runs compiled modules ({modules}): their inputs, results and gradients are compared; to compare the calls inside, record with "compile": "eager"',
+        '{side}以编译方式运行模块（{modules}）：比对其输入、输出和梯度；如需比对内部，请以 "compile": "eager" 录制',
+        severity="note",
+    ),
+    Message(
+        "N107", "names-have-prefix", "note", "prefix side",
+        'names of modules and parameters begin with "{prefix}" in the {side} only, as in a wrapper',
+        "仅{side}的模块和参数名以 {prefix} 开头，应为包装模块所致",
+        severity="note",
+    ),
+    Message(
+        "N108", "names-differ", "note", "count what names more",
+        "{count} {what}s have different names: {names}{more}",
+        "{count} 个{what}名称不同：{names}{more}",
+        severity="note",
+    ),
+    Message(
+        "N109", "name-differs", "note", "what names more",
+        "1 {what} has a different name: {names}{more}",
+        "1 个{what}名称不同：{names}{more}",
+        severity="note",
+    ),
+    Message(
+        "N110", "healthy-run-lacks-ranks", "note", "count total",
+        "the second healthy run lacks {count} of {total} ranks of steps: rounding is not measured there",
+        "第二次正常运行缺少 {total} 份（step × rank）中的 {count} 份：这些位置的舍入误差没有实测值",
+        severity="note",
+    ),
+    Message(
+        "N111", "extra-calls-without-effect", "note", "calls",
+        "calls that one side alone makes and that change nothing that was recorded: {calls}",
+        "仅一侧有、但不影响任何录制内容的调用：{calls}",
+        severity="note",
+    ),
+    Message(
+        "N112", "kernels-round", "note", "bits why",
+        "precision: float32 multiplications are judged as if rounded to {bits} bits, {why}",
+        "精度：float32 乘法算子按舍入到 {bits} 位判断，{why}",
+        severity="note",
+    ),
+    Message(
+        "N113", "steps-renumbered", "note", "candidate reference",
+        "step {candidate} of the candidate is compared with step {reference} of the reference",
+        "待查侧的 step {candidate} 与标杆侧的 step {reference} 比对",
+        severity="note",
+    ),
+    Message(
+        "N114", "batch-split-differs", "note", "candidate reference",
+        "the candidate splits the batch into {candidate}, the reference into {reference}",
+        "待查侧把批数据分为 {candidate}，标杆侧分为 {reference}",
+        severity="note",
+    ),
+    Message(
+        "N115", "micro-batches-reordered", "note", "count",
+        "the {count} micro-batches come in a different order than in the reference",
+        "{count} 个微批次的顺序与标杆侧不同",
+        severity="note",
+    ),
+    Message(
+        "N116", "multiplication-precision-differs", "note", "work candidate reference",
+        "the candidate {work} in {candidate}, the reference in {reference}",
+        "待查侧{work}用 {candidate}，标杆侧用 {reference}",
+        severity="note",
+    ),
+    Message(
+        "N117", "autocast-differs", "note", "candidate reference",
+        "the candidate computes {candidate}, the reference {reference}",
+        "待查侧{candidate}计算，标杆侧{reference}",
+        severity="note",
+    ),
+    Message(
+        "N118", "default-dtype-differs", "note", "candidate reference",
+        "the default dtype of the candidate is {candidate}, that of the reference {reference}",
+        "待查侧的默认 dtype 为 {candidate}，标杆侧为 {reference}",
+        severity="note",
+    ),
+    Message(
+        "N119", "switch-differs", "note", "side does other_side",
+        "the {side} {does}, the {other_side} does not",
+        "{side}{does}，{other_side}没有",
+        severity="note",
+    ),
+    Message(
+        "N120", "version-differs", "note", "name candidate same_name reference",
+        "the candidate ran with {name} {candidate}, the reference with {same_name} {reference}",
+        "待查侧使用 {name} {candidate}，标杆侧使用 {same_name} {reference}",
+        severity="note",
+    ),
+    Message(
+        "N121", "device-differs", "note", "candidate reference",
+        "the candidate ran on {candidate}, the reference on {reference}",
+        "待查侧运行在 {candidate} 上，标杆侧运行在 {reference} 上",
+        severity="note",
+    ),
+    Message(
+        "N123", "effect-of-differences", "note", "difference",
+        "loss and gradients differ by at most {difference:.1g} (relative) in the first step",
+        "第一个 step 中损失和梯度的相对差异不超过 {difference:.1g}",
+        severity="note",
+    ),
+    Message(
+        "N124", "not-compared", "note", "places why",
+        "{places} not compared: {why}",
+        "{places} 未比对：{why}",
+        severity="note",
+    ),
+    Message(
+        "N125", "tensor-files-unread", "note", "side files why",
+        "{side}: {files} cannot be read ({why}): only their statistics in dump.json are compared",
+        "{side}：{files} 无法读取（{why}）：只比对 dump.json 中的信息",
+        severity="note",
+    ),
+    Message(
+        "N126", "harmless-left-out", "note", "count",
+        "{count} further harmless findings of later steps are left out",
+        "后续 step 的另外 {count} 条无害发现已省略",
+        severity="note",
+    ),
+    Message(
+        "N127", "interrupted-in-step", "note", "side step",
+        "the {side} was interrupted in step {step}: its records up to there are compared",
+        "{side}在 step {step} 中断：只比对中断前的录制内容",
+        severity="note",
+    ),
+    Message(
+        "N128", "construct-missing", "note", "side",
+        "the {side} has no construct.json: calls are compared in order, without modules",
+        "{side}没有 construct.json：按次序比较各调用，不区分模块",
+        severity="note",
+    ),
+    Message(
+        "N129", "values-not-recorded", "note", "mode",
+        "both sides recorded no statistic that values can be judged by (summary_mode: {mode}, or a digest): calls and their arguments are compared",
+        "没有两侧都录制的、可用于判断数值的统计量（summary_mode：{mode}，或摘要）：只比对调用了什么、如何调用",
+        severity="note",
+    ),
+    Message(
+        "N130", "no-calls-match", "note", "",
+        "no call of one side matches any of the other",
+        "两侧没有可对应的调用",
+        severity="note",
+    ),
+    Message(
+        "N131", "no-step-in-common", "note", "",
+        "the dumps have no step in common",
+        "两侧没有共同的 step",
+        severity="note",
+    ),
+    Message(
+        "N132", "no-rank-in-common", "note", "",
+        "the dumps have no rank in common",
+        "两侧没有共同的 rank",
+        severity="note",
+    ),
+    Message(
+        "N133", "no-call-in-common", "note", "",
+        "no call of one dump matches any of the other",
+        "两侧没有可对应的调用",
+        severity="note",
+    ),
+    Message(
+        "N134", "no-tensor-comparable", "note", "",
+        "no tensor of one side can be compared with one of the other",
+        "两侧没有可比对的张量",
+        severity="note",
+    ),
+    Message(
+        "N135", "nothing-recorded", "note", "",
+        "nothing was recorded on either side",
+        "两侧都没有录制任何内容",
+        severity="note",
+    ),
+    Message(
+        "N136", "same-dump", "note", "",
+        "candidate and reference are the same dump: this proves nothing about another run",
+        "待查侧与标杆侧是同一份 dump：不能说明另一次运行的情况",
+        severity="note",
+    ),
+    Message(
+        "N137", "mappings-not-used", "note", "",
+        "the mappings are not used: they map names of MindSpore to names of PyTorch",
+        "没有使用映射文件：它们用于 MindSpore 与 PyTorch 的名称",
+        severity="note",
+    ),
+    Message(
+        "N138", "healthy-run-not-used", "note", "",
+        "the second healthy run is not used: it measures single calls, and calls of different layouts do not match",
+        "没有使用第二次正常运行：它用于衡量各个调用，而不同并行布局的调用无法对应",
+        severity="note",
+    ),
+    Message(
+        "N139", "layouts-need-values", "note", "",
+        "no values were recorded, and runs in other layouts are compared by the values of their tensors",
+        "没有录制数值，而不同并行布局的运行只能按张量内容比对",
+        severity="note",
+    ),
+    Message(
+        "N140", "structure-only", "note", "",
+        "values were not recorded on both sides (task structure): calls and their arguments are compared",
+        "两侧都没有录制数值（task structure）：只比对调用了什么、如何调用",
+        severity="note",
+    ),
+    Message(
+        "N141", "frameworks-differ", "note", "",
+        "MindSpore is compared with PyTorch: calls are matched by what they compute, layers that both have are compared as one call, and the tolerance is that between two frameworks",
+        "MindSpore 与 PyTorch 比对：按计算内容对应调用，两侧都有的层作为一个调用比对，舍入误差按两个框架之间计",
+        severity="note",
+    ),
+    Message(
+        "L103", "not-all-ranks-ran", "note", "count total",
+        "{count} of {total} ranks of the reference ran: what ranks exchange, such as gradients, differs because of it",
+        "标杆侧的 {total} 个 rank 中运行了 {count} 个：rank 间交换的内容（如梯度）会因此不同",
+        severity="note",
+    ),
+    Message(
+        "L104", "calls-without-partner", "note", "count calls",
+        "calls without a partner in the reference kept their own results ({count}): {calls}",
+        "在标杆侧没有对应的调用保留了自己的结果（{count} 个）：{calls}",
+        severity="note",
+    ),
+    Message(
+        "L105", "results-of-other-shapes", "note", "count calls",
+        "results of a different shape than in the reference were kept ({count}): {calls}",
+        "shape 与标杆侧不同的结果被保留（{count} 个）：{calls}",
+        severity="note",
+    ),
+)
