@@ -195,6 +195,7 @@ TABLES: dict[str, Table] = {
             "--candidate": Row(base=_TWO, instead="--reference {healthy} --candidate {bad}"),
             "--reference": Row(base=_TWO, instead="{apart} --reference {apart}"),
             "--noise": Row("--noise {longer}", base=_TWO, reaches="msprobe.diagnose:compare_runs"),
+            "--second-look": Row("--second-look look", base=_TWO),
             "--layout": Row("--layout {layout}", base=_TWO, reaches="msprobe.diagnose:compare_runs"),
             "--fail-on": Row("--fail-on never", base=_TWO),
         },

@@ -19,6 +19,7 @@ from unit.diagnose.training import Plan, train
 from msprobe.cli import main
 from msprobe.core import compare_runs
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.pytorch import PrecisionDebugger, compare_distributed
 from msprobe.report.verdict_file import verdict_bytes
 
@@ -99,7 +100,7 @@ def test_an_error_of_one_rank_is_one_line(ranks: tuple[Path, Path], tmp_path: Pa
     done = msprobe(broken, ranks[1], "--jobs", "2")
     assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.startswith("AGREE in what could be read: ")
-    assert "candidate: step 0, rank 2 cannot be read: " in " ".join(done.stdout.split())
+    assert said("cannot-be-read", "candidate: step 0, rank 2", "") in " ".join(done.stdout.split())
     assert "1 step, 3 ranks" in done.stdout
 
 

@@ -17,6 +17,7 @@ from hand_made import call, tensor, write_part
 from page_data import page_words
 
 from msprobe import errors, paths
+from msprobe.messages import said
 
 STACK = ["File /home/me/train.py, line 12, in forward, \n y = x * self.scale"]
 
@@ -80,7 +81,7 @@ def test_they_part(dumps: Path, tmp_path: Path) -> None:
     done = run(dumps / "other", dumps / "reference", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout.startswith("DIVERGED at step 0, forward pass\n")
-    assert "Tensor.__mul__.0.forward: input.1 is 3.0, in the reference 2.0" in done.stdout
+    assert said("argument-differs", "Tensor.__mul__.0.forward", "input.1", "3.0", "2.0") in done.stdout
     assert "/home/me/train.py:12" in done.stdout
     assert done.stderr == ""
     assert list(tmp_path.iterdir()) == [], "without -o nothing is written"
@@ -95,7 +96,7 @@ def test_they_cannot_be_compared(dumps: Path) -> None:
 def test_a_step_more_on_one_side_is_told_and_agrees(dumps: Path) -> None:
     done = run(dumps / "short", dumps / "reference")
     assert done.returncode == 2
-    assert "step 1 is only in the reference" in done.stdout
+    assert said("steps-on-one-side", "step", "1 is", "reference") in done.stdout
     assert run(dumps / "short", dumps / "reference", "--fail-on", "step_count").returncode == 1
 
 

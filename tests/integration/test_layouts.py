@@ -36,7 +36,7 @@ FAULTS = {
     "ddp2:not_averaged": ("replica", None, "their mean agrees with the reference; nothing put them together", None),
     "ddp2:same_data": ("data", 1, "rank 1 has the same part of it as rank 0", "embedding"),
     "fsdp2:other_rate": ("optimizer", None, "lr is 0.02, in the reference 0.01, for all parameters", None),
-    "tensor2:other_gelu": ("computation", None, "it is calculated between them in blocks.1", "blocks.1.down"),
+    "tensor2:other_gelu": ("computation", None, "it is computed between them in blocks.1", "blocks.1.down"),
     "sequence2:other_eps": ("computation", None, "output.0 differs", "blocks.1.norm2"),
     "stages2:sent_again": (
         "collective",

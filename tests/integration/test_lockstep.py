@@ -12,6 +12,8 @@ from typing import Any
 import forked
 import pytest
 
+from msprobe.messages import said
+
 SCRIPT = """
 import os
 import signal
@@ -179,7 +181,7 @@ def test_two_ranks_are_each_put_right_and_judged(kind: str, tmp_path: Path) -> N
             shutil.rmtree(folder)
         alone = msprobe(tmp_path, "lockstep", "reference", "-o", "alone", *script)
         assert alone.returncode == 0, alone.stdout + alone.stderr
-        assert "not in the reference, so not put right" in " ".join(alone.stdout.split())
+        assert said("parameters-not-in-reference", "") in " ".join(alone.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_a_reference_that_was_killed_is_run_against_as_far_as_it_went(place: Pat
     wrong = msprobe(place, "lockstep", "killed", "-o", "of_killed", "--", "train.py", "softplus")
 
     assert done.returncode == 0, done.stderr
-    assert "AGREE as far as they go" in done.stdout
+    assert said("agree-as-far", "AGREE", "") in done.stdout
     assert "the reference was interrupted in step 1" in " ".join(done.stdout.split())
     assert wrong.returncode == 1
     assert findings(place / "of_killed")[0]["evidence"]["steps"] == [0, 1]

@@ -43,8 +43,8 @@ def test_gradients_that_nothing_put_together(recorded: Path, name: str, turned: 
         ("replica", UNAVERAGED[name], "not_averaged")
     ]
     side, other = ("reference", "candidate") if turned else ("candidate", "reference")
-    assert f"of the {side} when the optimizer steps and is not: each rank has its own" in found[0].message
-    assert f"each rank of the {other} has" in found[0].message
+    assert found[0].code == "D415"
+    assert (found[0].arguments["side"], found[0].arguments["other_side"]) == (side, other)
     assert sorted(found[0].evidence["parameters"])[:2] == ["0.bias", "0.weight"]
     assert "ddp.module(x)" in advice_on(found[0])
 
@@ -75,7 +75,9 @@ def test_running_averages_apart_count_under_a_wrapper(recorded: Path) -> None:
     found = verdict(recorded, "momentum")
     assert found.status == "diverged"
     assert (found.findings[0].kind, found.findings[0].module) == ("argument", "module.1")
-    assert found.findings[0].message.startswith("Functional.batch_norm.0.forward: input.6 (momentum) is 0.3")
+    assert found.findings[0].name == "argument-differs"
+    arguments = found.findings[0].arguments
+    assert (arguments["argument"], arguments["candidate"]) == ("input.6 (momentum)", "0.3")
 
 
 def test_averages_that_a_rank_keeps_for_itself_are_named(recorded: Path) -> None:

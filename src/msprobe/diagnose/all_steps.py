@@ -12,8 +12,8 @@ from msprobe.diagnose.one_step import Keep, Task, judge
 from msprobe.diagnose.verdict.common import Rank, Step, StepPair
 from msprobe.diagnose.verdict.conclusion import Compared
 from msprobe.diagnose.verdict.many_ranks import with_first_suspects
-from msprobe.diagnose.wording import Wording
 from msprobe.engine import Workers, run
+from msprobe.messages import said
 from msprobe.store.reader import Dump
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class Telling:
         """Say that the work is at the rank of this number in this step."""
         if self._progress is not None:
             rank = step.ranks[number][0]
-            words = [Wording("step {}", step.candidate)] if step.candidate is not None else []
-            words += [Wording("rank {}", rank)] if isinstance(rank, int) else []
+            words = [said("step", step.candidate)] if step.candidate is not None else []
+            words += [said("rank", rank)] if isinstance(rank, int) else []
             self._progress(", ".join([*words, f"{self._before + number + 1} of {self._parts}"]))
 
     def all_ranks(self, step: StepPair) -> None:

@@ -10,12 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from msprobe.coverage import Coverage
 from msprobe.diagnose.covered import of_comparison
 from msprobe.diagnose.evidence import Because, Fact
 from msprobe.diagnose.steps.timeline import Direction
+from msprobe.messages import arguments_of, code_of, coded, explained
 
 VERSION = 1
 
@@ -46,36 +47,7 @@ Kind = Literal[
     "error",
 ]
 
-#: One sentence on each kind of finding: what it says.
-KINDS: dict[Kind, str] = {
-    "data": "a tensor that comes from outside the recorded calls differs: the batch, a mask, a table",
-    "initial_weights": "parameters or buffers differ before their first use",
-    "structure": "a call, or a whole group of calls, is made on one side only, or works on what another call made",
-    "argument": "both sides make the same call with another argument",
-    "dtype": "a call computes in another dtype",
-    "layout": "a tensor has the same values in another memory layout, and a later call depends on that",
-    "computation": "all inputs of a call agree, and its result does not",
-    "mutation": "a tensor was written to after it was made, where the other side leaves it alone",
-    "recompute": "recomputation gives other values than the forward pass it repeats",
-    "gradient": "the gradients that reach a call agree, those that leave it do not; or they differ on their way",
-    "missing_gradient": "a gradient arrives on one side only",
-    "parameter_gradient": "the gradient of a parameter differs where those of the calls that use it agree",
-    "collective": "the inputs of a collective agree on all its ranks, its result does not",
-    "replica": "what should be the same on all ranks is not",
-    "optimizer": "the optimizer has the same gradients and other settings, parameters, states or results, or steps on "
-    "one side only",
-    "weights": "weights differ at the beginning of a step, while the step before agrees as far as it was recorded",
-    "loss_scale": "the loss or the gradients differ by one constant factor",
-    "overflow": "a NaN or an infinity is born",
-    "choice": "of several values of about one size another one is chosen, as rounding may decide",
-    "step_count": "one side has steps, ranks or passes that the other does not have",
-    "error": "a call raises an error, and nothing comes after it",
-}
-#: The same for causes of which the sentence on their kind would not be true.
-_BY_CAUSE: dict[str, str] = {
-    "beyond": "what comes out is further apart than rounding explains, though no call by itself is",
-    "wrong_alone": "computed again from its own inputs in double precision, a result is wrong on one side alone",
-}
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -115,13 +87,29 @@ class Finding:
     @property
     def meaning(self) -> str:
         """One sentence on what findings of this sort say; empty for kinds that this version does not know."""
-        return _BY_CAUSE.get(self.cause or "") or KINDS.get(self.kind, "")
+        # For most causes the sentence on their kind is true as well.
+        return explained("cause:beyond" if self.cause == "beyond" else f"kind:{self.kind}", "meaning")
 
     @property
     def cause(self) -> str | None:
         """What the diagnosis recognised as the cause."""
         found = self.fact(Because)
         return found.cause if found is not None else None
+
+    @property
+    def code(self) -> str:
+        """The code of its message (``D204``), by which ``msprobe explain`` knows it."""
+        return code_of(self.message)[0]
+
+    @property
+    def name(self) -> str:
+        """The name of its message (``argument-differs``)."""
+        return code_of(self.message)[1]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What its message is made of, by name."""
+        return arguments_of(self.message)
 
     def with_fact(self, message: str, fact: Fact) -> Finding:
         """The finding, with one fact more and words that tell it."""
@@ -140,7 +128,10 @@ class Finding:
             "entry": self.entry,
             "module": self.module,
             "order": self.order,
+            "code": self.code,
+            "name": self.name,
             "message": self.message,
+            "arguments": plain(self.arguments),
             "evidence": plain(self.evidence),
             "stack": list(self.stack),
             "alternatives": list(self.alternatives),
@@ -209,6 +200,7 @@ class Verdict:
             "summary": plain(self.summary) | {"kinds": dict(Counter(f.kind for f in self.findings))},
             "coverage": self.coverage.as_json(),
             "notes": list(self.notes),
+            "messages": coded(self.notes),
             "findings": [finding.to_json() for finding in self.findings],
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import joined, said
 
 _SHOWN = 5
 _SHOWN_RUNS = 8
@@ -27,7 +27,7 @@ def ranks_in_words(ranks: Iterable[int | str]) -> str:
     shown = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs[:_SHOWN_RUNS]]
     more = sum(map(len, runs[_SHOWN_RUNS:]))
     listed = ", ".join(shown)
-    return Wording("{} and {} more", listed, more) if more else listed
+    return said("named-and-more", listed, more) if more else listed
 
 
 @dataclass
@@ -45,4 +45,4 @@ class Places:
 
     def __str__(self) -> str:
         more = self.count - len(self.first)
-        return joined("; ", self.first) + (Wording(" and {} more", more) if more else "")
+        return joined("; ", self.first) + (said("and-more", more) if more else "")

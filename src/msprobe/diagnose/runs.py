@@ -22,9 +22,9 @@ from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.verdict.summary import listed
 from msprobe.diagnose.verdict.unaveraged import name_unaveraged
-from msprobe.diagnose.wording import Wording
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump, open_dump
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
 
 
-_NO_STEP = "no step of one dump is in the other"
-_OF_ITSELF = "candidate and reference are the same dump: this says nothing of another run"
+_NO_STEP = said("no-step-in-common")
+_OF_ITSELF = said("same-dump")
 
 
 def compare_runs(
@@ -80,7 +80,7 @@ def compare_runs(
         return Verdict("incomparable", str(candidate), str(reference), common.findings, tuple(notes), reason=_NO_STEP)
     running, whole = Running(common.findings), LayoutCounts()
     for lacking in common.without_rank:
-        running.leave_out(lacking, "no rank of one side is in the other")
+        running.leave_out(lacking, said("no-rank-in-common"))
     status: Status = "agree"
     compared = False
     tell = Telling(progress, sum(len(step.ranks) for step in common.steps))
@@ -119,27 +119,23 @@ def compare_runs(
             break
     by_layout = not common.steps[0].ranks
     if compared and status == "agree" and running.lone and running.compared.values:
-        notes.append(
-            Wording("calls of one side alone, which change nothing that was recorded: {}", listed(running.lone))
-        )
+        notes.append(said("extra-calls-without-effect", listed(running.lone)))
     if compared and by_layout:
         notes += notes_of_layouts(whole)
         if healthy:
-            notes.append("the second healthy run is not used: it measures calls, and in other layouts none answer")
+            notes.append(said("healthy-run-not-used"))
     reasons: list[str] = []
     if not compared:
         status = "incomparable"
         reasons = running.reasons() or [
-            "no numbers were recorded, and runs in other layouts are compared by what their tensors hold"
-            if by_layout and whole.pairs
-            else "no call of one dump answers to any of the other"
+            said("layouts-need-values") if by_layout and whole.pairs else said("no-call-in-common")
         ]
         notes += reasons
     notes += running.notes()
     if compared:
         notes += running.notes_on_gaps()
     if mappings and not by_layout and not running.crossing:
-        notes.append("the mappings are not used: they are of names in MindSpore and in PyTorch")
+        notes.append(said("mappings-not-used"))
     if compared and status == "agree" and running.crossing:
         notes.append(running.reach_in_words())
     if compared and healthy and not by_layout:
@@ -164,9 +160,7 @@ def _without_healthy(steps: Sequence[StepPair], healthy: Mapping[Place, Dump]) -
     """A remark on the steps and ranks of which the second healthy run has none."""
     places = [(step.reference, twin) for step in steps for _, twin in step.ranks]
     lacking = sum(place not in healthy for place in places)
-    text = Wording(
-        "the second healthy run lacks {} of {} ranks of steps: there rounding is not measured", lacking, len(places)
-    )
+    text = said("healthy-run-lacks-ranks", lacking, len(places))
     return [text] if lacking else []
 
 

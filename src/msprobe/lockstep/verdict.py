@@ -25,10 +25,10 @@ from msprobe.diagnose.verdict.common import Rank, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import Compared, across_ranks
 from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
-from msprobe.diagnose.wording import Wording
 from msprobe.lockstep import account_files
 from msprobe.lockstep.account import StepAccount
 from msprobe.lockstep.healthy import Healthy, is_seen_after_backward, rounds_far_more_often
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.report.verdict_file import write_verdict
 from msprobe.store.reader import Dump, open_dump
@@ -105,7 +105,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
         *_notes_of(account),
         *running.notes(),
     ]
-    reasons = [] if compared else (running.reasons() or ["no call of one dump answers to any of the other"])
+    reasons = [] if compared else (running.reasons() or [said("no-call-in-common")])
     summary = running.summary(len(common.steps) + len(common.without_rank), common.of_one_side)
     summary["lockstep"] = counts = account["counts"]
     if counts.get("regions") and counts.get("regions_healthy") == counts["regions"]:
@@ -211,19 +211,13 @@ class _Findings:
         """What was not judged."""
         if not self._random:
             return []
-        return [
-            Wording("random, not judged, as seed or state of the generator differ: {}", _listed(list(self._random)))
-        ]
+        return [said("random-not-judged", _listed(list(self._random)))]
 
 
 def _of_carried(every: Sequence[Mapping[str, Any]], rank: Rank) -> Suspect:
     """What calls of the candidate alone, of one API, have left for the next step, and is not what the reference has."""
     one, *others = every
-    text = (
-        "what {} keeps for the next step differs (relative difference {:.2g}) from {} of {}, which of all that the "
-        "reference takes there is the nearest: an average or a state"
-    )
-    message = Wording(text, one["left_by"], one["apart"], one["argument"], one["recorded"])
+    message = said("kept-state-differs", one["left_by"], one["apart"], one["argument"], one["recorded"])
     evidence = {"alike": [other["left_by"] for other in others]} if others else {}
     finding = Finding(
         "mutation", message, one["left_by"], one["left_by"], step=one["step"], rank=rank, evidence=evidence
@@ -324,8 +318,7 @@ def _notes_on_ranks(count: int, reference: Dump) -> list[str]:
     recorded = max((len(reference.ranks(step)) for step in reference.steps), default=0)
     if count >= recorded:
         return []
-    told = "{} of {} ranks of the reference ran: what ranks exchange, as gradients, differs by it"
-    return [Wording(told, count, recorded)]
+    return [said("not-all-ranks-ran", count, recorded)]
 
 
 def _notes_of(account: dict[str, Any]) -> list[str]:
@@ -334,24 +327,14 @@ def _notes_of(account: dict[str, Any]) -> list[str]:
     lone, shapes = counts.get("without_partner"), counts.get("other_shape")
     if counts.get("step_not_in_reference"):
         names = _listed(named.get("step_not_in_reference", []))
-        notes.append(
-            Wording("not in the reference, so not put right, and what ranks exchange may differ by it: {}", names)
-        )
+        notes.append(said("parameters-not-in-reference", names))
     if lone:
-        names = _listed(named.get("without_partner", []))
-        text = "{} calls have no partner in the reference and kept their own results: {}"
-        if lone == 1:
-            text = "{} call has no partner in the reference and kept its own results: {}"
-        notes.append(Wording(text, lone, names))
+        notes.append(said("calls-without-partner", lone, _listed(named.get("without_partner", []))))
     if shapes:
-        names = _listed(named.get("other_shape", []))
-        text = "{} results have another shape than in the reference and were kept: {}"
-        if shapes == 1:
-            text = "{} result has another shape than in the reference and was kept: {}"
-        notes.append(Wording(text, shapes, names))
+        notes.append(said("results-of-other-shapes", shapes, _listed(named.get("other_shape", []))))
     return notes
 
 
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_MOST_NAMED])
-    return shown + (Wording(" and {} more", len(names) - _MOST_NAMED) if len(names) > _MOST_NAMED else "")
+    return shown + (said("and-more", len(names) - _MOST_NAMED) if len(names) > _MOST_NAMED else "")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 from msprobe.report import phrases
 from msprobe.report.advice import advice_on
 from msprobe.report.phrases import Frame, Row, clean
@@ -69,5 +69,5 @@ def whereabouts(finding: Finding) -> Iterator[Field]:
 
 
 def _frame(label: str, frame: Frame) -> Field:
-    text = Wording("{} in {}", frame.place, frame.function) if frame.function else frame.place
+    text = said("line-in-function", frame.place, frame.function) if frame.function else frame.place
     return Field(label, text, frame.code)

@@ -8,7 +8,7 @@ from typing import Any
 from msprobe.diagnose.check import CHECKS, CheckResult
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.places import ranks_in_words
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import Wording, explained, joined, said
 from msprobe.report import phrases
 from msprobe.report.blocks import Block, Field, Paragraph, groups, whereabouts
 from msprobe.report.console import WIDTH, Line, finding_in_lines, section, wrapped
@@ -19,43 +19,6 @@ HEADLINES = {
     "found": "FOUND",
     "harmless": "HARMLESS",
     "clean": "NOTHING FOUND",
-}
-#: What to do about what each check finds.
-ADVICE: dict[str, str] = {
-    "raised": "Look at the shapes and types that this call was given; the calls before it were recorded too.",
-    "overflow": "Look at what goes into this call; everything after it only passes the bad value on.",
-    "softmax": "Compute this softmax in float32, or look at what writes to its result.",
-    "whole_numbers": "Keep positions, indices and counts in whole numbers or in float32 until they have been "
-    "multiplied: bfloat16 holds whole numbers up to 256 exactly, float16 up to 2048.",
-    "dtypes": "Find where the type changes: a cast at this line, autocast, a setting of the layer.",
-    "siblings": "Give the layer the setting of the others, if it is not meant to be different.",
-    "dropout": "Set the mode with model.train() or model.eval() and pass self.training on.",
-    "attention": "Look at the mask: it must hide all positions after the one that asks.",
-    "labels": "Shift the labels by one, once: tokens[:, 1:] for inputs tokens[:, :-1], in the data or in the model.",
-    "ignored": "Look at how the labels are masked, and whether samples are cut before their answers begin.",
-    "evaluating": "Call model.train() before the step, also after each evaluation.",
-    "repeated": "Look at the sampler: shuffle=True, set_epoch(epoch), an iterator that is made once for each epoch.",
-    "frozen": "If they are to be trained, set requires_grad before the first step; if not (a part of the model is "
-    "frozen on purpose), leave them out of the optimizer.",
-    "averaging": "Sum the losses and divide by the number of labels in all micro-batches (and ranks) of the step.",
-    "recompute": "Recomputation has to repeat the forward pass: the same random state, mode and inputs.",
-    "mutation": "Write to a copy (clone), or without .data, so that autograd can see it.",
-    "unreached": "Look for detach, no_grad, requires_grad=False, a copy to numpy, or a call that is left out.",
-    "scale": "Divide the gradients by the scale after backward (GradScaler.unscale_), before they are clipped.",
-    "padding": "Pass padding_idx to the embedding, or zero the gradient of that row.",
-    "ties": "Tie them again after loading: head.weight = embedding.weight.",
-    "sequence": "Look at what decides, on this rank, whether and in which order it calls these collectives.",
-    "collectives": "Record this exchange with its tensors on all ranks, and check links and communication library.",
-    "replicas": "What is replicated must be made alike on all ranks: broadcast at the start, seeds, reductions.",
-    "clearing": "Call optimizer.zero_grad() once before the first backward pass of each step, and not in between.",
-    "updates": "Call optimizer.step() in every step, and give the optimizer the parameters that the model has now: "
-    "make it after the model is complete.",
-}
-#: The same for a cause that a check recognised (``evidence.cause``).
-BY_CAUSE: dict[str, str] = {
-    "same_batch": "Give each rank a share of the data of its own: DistributedSampler, or rank and number of ranks for "
-    "the data set.",
-    "coarse_type": "Keep master weights in float32: train under autocast, or with an optimizer that holds them.",
 }
 _SHOWN = 10
 #: How a bad value came to other ranks.
@@ -82,7 +45,7 @@ def finding_lines(finding: Finding, width: int = WIDTH) -> list[Line]:
 
 def check_headline(result: CheckResult) -> str:
     """One line: what came out, and where."""
-    where = Wording(" at {}", phrases.place(result.findings[0])) if result.findings else ""
+    where = said("headline-at", phrases.place(result.findings[0])) if result.findings else ""
     readable = " IN WHAT COULD BE READ" if result.unread and not result.findings else ""
     return Wording("{}{}{}", Wording(HEADLINES[result.status]), readable, where)
 
@@ -117,14 +80,14 @@ def _result(result: CheckResult, written: Sequence[str], width: int) -> Iterator
 def check_blocks(finding: Finding) -> list[list[Block]]:
     """A finding of a check without its message, as :func:`msprobe.report.blocks.finding_blocks` has those of others."""
     name = str(finding.evidence.get("check"))
-    says = next((check.text for check in CHECKS if check.name == name), "")
+    says = explained(f"check:{name}", "meaning")
     evidence = finding.evidence
     # How a NaN is born, and that it is one, the message says in words.
     told = ("birth", "value") if "birth" in evidence else ()
     lines = [line for key, value in evidence.items() if key not in told for line in _evidence(key, value)]
     if finding.alternatives:
-        lines.append(Wording("look also at: {}", phrases.listed(finding.alternatives)))
-    advice = BY_CAUSE.get(str(finding.evidence.get("cause"))) or ADVICE.get(name, "")
+        lines.append(said("look-also-at", phrases.listed(finding.alternatives)))
+    advice = explained(f"check-cause:{finding.evidence.get('cause')}", "advice") or explained(f"check:{name}", "advice")
     check = Field("check", Wording("{}: {}", clean(name), says))
     return groups([check, *whereabouts(finding)], [Paragraph(line) for line in lines], advice)
 
@@ -155,7 +118,9 @@ def _evidence(key: str, value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         for inner, item in list(value.items())[: phrases.SHOWN]:
             text = _tensor(item) if isinstance(item, dict) and "dtype" in item else phrases.number(item)
-            yield Wording("{} {}: {}", Wording("rank") if key in ("by_rank", "results") else label, clean(inner), text)
+            yield Wording(
+                "{} {}: {}", said("word-rank") if key in ("by_rank", "results") else label, clean(inner), text
+            )
     elif isinstance(value, (list, tuple)) and value and all(isinstance(one, dict) and "dtype" in one for one in value):
         for number, one in enumerate(value[: phrases.SHOWN]):
             yield Wording("{} {}: {}", _single(label), number, _tensor(one))
@@ -187,20 +152,16 @@ def _counts(result: CheckResult) -> list[str]:
     blind: dict[str, str] = summary.get("blind") or {}
     every = len(names) == len(CHECKS)
     if blind:
-        which = Wording("{} of {} checks (msprobe check --list)", len(names) - len(blind), len(names))
+        which = said("some-checks", len(names) - len(blind), len(names))
     else:
-        which = (
-            Wording("all {} checks (msprobe check --list)", len(names))
-            if every
-            else Wording("the checks {}", phrases.listed(names, 20))
-        )
+        which = said("all-checks", len(names)) if every else said("the-checks", phrases.listed(names, 20))
     lacking: dict[str, list[str]] = {}
     for name, why in blind.items():
         lacking.setdefault(why, []).append(name)
-    found: list[str] = [Wording("{} step{}, {} records, {}", steps, "" if steps == 1 else "s", records, which)]
+    found: list[str] = [said("steps-and-records", steps, "" if steps == 1 else "s", records, which)]
     if lacking:
         told = joined(
             "; ", [Wording("{}: {}", clean(why), ", ".join(map(clean, names))) for why, names in lacking.items()]
         )
-        found.append(Wording("nothing to look at for the others: {}", told))
+        found.append(said("nothing-for-other-checks", told))
     return found

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from msprobe.diagnose.findings import Finding, Verdict
-from msprobe.diagnose.wording import Wording
 from msprobe.foreign.console import harmless, say
+from msprobe.messages import said
 from msprobe.report import phrases
 from msprobe.report.blocks import Block, Field, Table, finding_blocks
 from msprobe.report.counts import counts
@@ -100,7 +100,7 @@ def finding_in_lines(message: str, blocks: Sequence[Sequence[Block]], width: int
 def _finding(finding: Finding, width: int) -> Iterator[Line]:
     yield from finding_in_lines(finding.message, finding_blocks(finding), width)
     if finding.ranks:
-        yield from wrapped(Wording("on {}", phrases.Alike(finding, ranks=finding.ranks).on_ranks), "  ", width)
+        yield from wrapped(said("finding-on", phrases.Alike(finding, ranks=finding.ranks).on_ranks), "  ", width)
 
 
 def _numbers(verdict: Verdict) -> dict[int, int]:

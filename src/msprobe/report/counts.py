@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msprobe.diagnose.findings import Verdict
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import Wording, joined, said
 from msprobe.report.phrases import short
 
 
@@ -13,14 +13,14 @@ def counts(verdict: Verdict) -> list[str]:
     if not summary:
         return []
     done, common = summary.get("steps_compared", 0), summary.get("steps_in_common", 0)
-    steps = _plural(common, "1 step", "{} steps") if done == common else Wording("{} of {} steps", done, common)
+    steps = _plural(common, "1 step", "{} steps") if done == common else said("some-of-steps", done, common)
     pairs = summary.get("pairs", 0)
     states = (
         ("same", "the same"),
         ("rounding", "within rounding"),
         ("victim", "explained by their inputs"),
         # One word could be a name: as a wording it is said in other languages, too.
-        ("guilty", Wording("unexplained")),
+        ("guilty", said("unexplained")),
     )
     blind, calls = summary.get("not_judged", 0), summary.get("pairs", 0)
     told = [Wording("{} {}", summary[key], words) for key, words in states if summary.get(key)]
@@ -35,33 +35,30 @@ def counts(verdict: Verdict) -> list[str]:
     ]
     told_of = len(verdict.findings)
     if verdict.status == "diverged" and summary.get("guilty", 0) > told_of:
-        lines.append(
-            "findings tell where a difference begins: what else is unexplained are the modules "
-            "around it, and calls that follow"
-        )
+        lines.append(said("calls-without-finding"))
     if blind:
         lines.append(
-            Wording(
-                "{} of {} calls could not be judged: their inputs are so far apart that they explain any result",
+            said(
+                "calls-not-judged",
                 blind,
                 calls,
             )
         )
     alone = [
-        Wording("{} only in the {}", summary[f"{side}_only"], side)
+        said("count-only-in", summary[f"{side}_only"], side)
         for side in ("candidate", "reference")
         if summary.get(f"{side}_only")
     ]
     if alone:
-        lines.append(Wording("calls {}", joined(", ", alone)))
+        lines.append(said("pairs-of-calls-counted", joined(", ", alone)))
     if verdict.status == "diverged" and done < common:
         lines.append("later steps are not compared: they only follow")
     reached = summary.get("largest_effect")
     if verdict.status in ("harmless", "agree") and isinstance(reached, float) and (reached or verdict.findings):
         allowed = short(summary.get("rounding_tolerance", 0.0))
         lines.append(
-            Wording(
-                "loss, gradients and weights differ by at most {} (relative); rounding may do {}",
+            said(
+                "effect-at-most",
                 short(reached),
                 allowed,
             )

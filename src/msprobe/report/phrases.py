@@ -15,7 +15,7 @@ from typing import Any
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.places import ranks_in_words
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import Wording, joined, said
 from msprobe.report.letters import printable
 from msprobe.statistics_table import TABLE
 
@@ -111,12 +111,10 @@ def headline(verdict: Verdict) -> str:
     word = Wording(HEADLINES[verdict.status])
     if verdict.status == "diverged" and verdict.findings:
         first = leading(verdict)[0]
-        return Wording("{} at {}", word, place(first)) + (
-            Wording(", in {}", clean(first.module)) if first.module else ""
-        )
+        return said("named-at", word, place(first)) + (said("in-module", clean(first.module)) if first.module else "")
     if verdict.status == "harmless":
         effect = next((words for one in verdict.findings if (words := no_effect_in_words(one))), "no effect measured")
-        return Wording("{}{}: they differ; {}", word, _share(verdict.summary), effect)
+        return said("they-differ", word, _share(verdict.summary), effect)
     if verdict.status == "agree":
         summary = verdict.summary
         exact = not any(
@@ -124,25 +122,23 @@ def headline(verdict: Verdict) -> str:
         )
         word += _share(summary)
         if summary.get("interrupted"):
-            return Wording("{} as far as they go: {}", word, _as_far(summary))
+            return said("agree-as-far", word, _as_far(summary))
         if summary.get("values_recorded") is False:
-            return Wording("{} in structure: both make the same calls; values were not recorded", word)
+            return said("agree-in-structure", word)
         what = Wording("recorded" if tensors_not_compared(summary) is None else "compared")
-        return Wording(
-            "{}: {}", word, Wording("nothing that was {} differs", what) if exact else "no difference beyond rounding"
-        )
+        return Wording("{}: {}", word, said("nothing-differs", what) if exact else "no difference beyond rounding")
     return Wording("{}: {}", word, clean(verdict.reason)) if verdict.reason else word
 
 
 def _steps(count: int) -> str:
-    return "1 step" if count == 1 else Wording("{} steps", count)
+    return "1 step" if count == 1 else said("count-of-steps", count)
 
 
 def no_effect_in_words(finding: Finding) -> str:
     """That a difference has had no effect so far: ``no effect measured in 3 steps``; empty if it has, or may have."""
     steps = finding.evidence.get("no_effect_in_steps")
     beyond = " beyond rounding" if finding.evidence.get("effect_within_rounding") else ""
-    return Wording("no effect{} measured in {}", beyond, _steps(steps)) if isinstance(steps, int) else ""
+    return said("no-effect-measured-in", beyond, _steps(steps)) if isinstance(steps, int) else ""
 
 
 def _share(summary: dict[str, Any]) -> str:
@@ -154,27 +150,27 @@ def _share(summary: dict[str, Any]) -> str:
     if isinstance(left_out, dict):
         common, lacking, of = summary["steps_in_common"], left_out["steps"], left_out["of_parts"]
         # Single ranks are missing, or whole steps.
-        parts = Wording("{} of {} ranks of steps", of - left_out["parts"], of)
-        steps = Wording("{} of {} steps", common - lacking, common)
-        shares.append(Wording("the {} that could be compared", steps if lacking else parts))
+        parts = said("some-ranks-of-steps", of - left_out["parts"], of)
+        steps = said("some-of-steps", common - lacking, common)
+        shares.append(said("share-comparable", steps if lacking else parts))
     if summary.get("steps_of_one_side"):
         common = summary["steps_in_common"]
-        shares.append(Wording("the {} of {} steps that both have", common, common + summary["steps_of_one_side"]))
+        shares.append(said("share-of-steps", common, common + summary["steps_of_one_side"]))
     if summary.get("ranks_of_one_side"):
         ranks = summary["ranks"]
-        shares.append(Wording("the {} of {} ranks that both have", ranks, ranks + summary["ranks_of_one_side"]))
+        shares.append(said("share-of-ranks", ranks, ranks + summary["ranks_of_one_side"]))
     elif summary.get("parts_of_one_side"):
         shares.append("the ranks that both have in each step")
     little = summary.get("little_in_common")
     if isinstance(little, dict):
-        shares.append(Wording("the {} of {} calls that answer to each other", little["pairs"], little["of"]))
+        shares.append(said("calls-that-match", little["pairs"], little["of"]))
     elif summary.get("levels_differ") and not shares:
         shares.append("the calls that both record")
     lacking = tensors_not_compared(summary)
     if lacking is not None:
         done, of = lacking
-        shares.append(Wording("{} of {} tensors", done, of))
-    return Wording(" in {}", joined(", ", shares)) if shares else ""
+        shares.append(said("some-of-tensors", done, of))
+    return said("inside", joined(", ", shares)) if shares else ""
 
 
 def tensors_not_compared(summary: dict[str, Any]) -> tuple[int, int] | None:
@@ -194,11 +190,11 @@ def settings_apart(verdict: Verdict) -> list[str]:
     if not isinstance(found, dict):
         return sentences
     texts = [
-        Wording("{}: {}, in the reference {}", clean(name), _set(one["candidate"]), _set(one["reference"]))
+        said("setting-in-reference", clean(name), _set(one["candidate"]), _set(one["reference"]))
         for name, one in found.items()
     ]
     more = len(texts) - _MOST_SETTINGS
-    return [*sentences, *texts[:_MOST_SETTINGS], *([Wording("and {} more, in verdict.json", more)] if more > 0 else [])]
+    return [*sentences, *texts[:_MOST_SETTINGS], *([said("and-more-in-verdict-json", more)] if more > 0 else [])]
 
 
 def _set(value: object) -> str:
@@ -215,9 +211,9 @@ def _as_far(summary: dict[str, Any]) -> str:
         "reference_only",
     ]
     whole = pairs + max(summary.get(other, 0) for other in others)
-    return Wording(
-        "{} of {} records were compared, as {} ", pairs, whole, joined(" and ", [f"the {side}" for side in sides])
-    ) + ("was interrupted" if len(sides) == 1 else "were interrupted")
+    return said("records-compared-as", pairs, whole, joined(" and ", [f"the {side}" for side in sides])) + (
+        "was interrupted" if len(sides) == 1 else "were interrupted"
+    )
 
 
 def further_notes(verdict: Verdict) -> list[str]:
@@ -237,9 +233,9 @@ def place(finding: Finding) -> str:
     """Step, rank and part of the step: ``step 0, rank 1, backward pass``."""
     parts: list[str] = []
     if finding.step is not None:
-        parts.append(Wording("step {}", finding.step))
+        parts.append(said("step", finding.step))
     if finding.rank is not None and str(finding.rank) not in _NO_RANK:
-        parts.append(Wording("rank {}", finding.rank) if isinstance(finding.rank, int) else clean(finding.rank))
+        parts.append(said("rank", finding.rank) if isinstance(finding.rank, int) else clean(finding.rank))
     # What is called like a forward call outside of all modules may as well be work on gradients, after backward.
     phase = finding.evidence.get("phase")
     if isinstance(phase, str) and phase in _PHASES:
@@ -255,11 +251,11 @@ def whereabouts(finding: Finding) -> list[tuple[str, str]]:
     if finding.entry and not finding.where.startswith(finding.entry):
         found.append(("call", clean(finding.entry)))
     if finding.evidence.get("side") == "reference":
-        found[-1] = (found[-1][0], Wording("{}  (a call of the reference)", found[-1][1]))
+        found[-1] = (found[-1][0], said("call-of-reference", found[-1][1]))
     if finding.module and clean(finding.module) != found[0][1]:
         found.append(("module", clean(finding.module)))
     if finding.order is not None:
-        found.append(("order", Wording("record {} of the step", finding.order)))
+        found.append(("order", said("record-of-step", finding.order)))
     return found
 
 
@@ -387,7 +383,7 @@ def evidence_lines(finding: Finding) -> list[str]:
         if key not in _TOLD and value not in (None, [], "")
     ]
     if finding.alternatives:
-        lines.append(Wording("look also at: {}", listed(finding.alternatives)))
+        lines.append(said("look-also-at", listed(finding.alternatives)))
     return lines
 
 
@@ -412,22 +408,22 @@ def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
     if not math.isfinite(found) and not ("candidate" in evidence or "reference" in evidence):
         return []  # nothing was measured: it is led back from a call that comes later
     if not math.isfinite(found):
-        return ["the difference has no size: NaN or infinities stand elsewhere, or the shapes differ"]
+        return ["the difference cannot be measured: NaN or infinities at other places, or different shapes"]
     if found == 0.0:
-        return ["all statistics are equal; the digests say that the values are not"] if explained is None else []
-    text = Wording("the result differs by {} (relative)", short(found)) if result is not None else ""
-    text = text or Wording("relative difference {}{}", "at least " if evidence.get("lower_bound") else "", short(found))
+        return ["all statistics are equal, but the values differ"] if explained is None else []
+    text = said("result-differs-by", short(found)) if result is not None else ""
+    text = text or said(
+        "relative-difference-at-least", "at least " if evidence.get("lower_bound") else "", short(found)
+    )
     if isinstance(explained, (int, float)):
-        came = " and what came in" if isinstance(arrived, (int, float)) and arrived else ""
-        text += Wording("; rounding{} may do {}", came, short(explained))
+        came = " and the inputs" if isinstance(arrived, (int, float)) and arrived else ""
+        text += said("rounding-explains", came, short(explained))
         if 0 < explained < found:
-            text += Wording(", it is {} that", _times(found / explained))
+            text += said("times-the-limit", _times(found / explained))
     lines = [text]
     if isinstance(arrived, (int, float)) and "arguments" not in evidence:
         same = "all statistics of its inputs are" if "inputs_agree_by" in evidence else "its inputs are"
-        lines.append(
-            Wording("{} the same", same) if not arrived else Wording("its inputs differ by {}", short(arrived))
-        )
+        lines.append(said("count-the-same", same) if not arrived else said("its-inputs-differ-by", short(arrived)))
     return lines
 
 
@@ -444,11 +440,11 @@ def short(value: float) -> str:
 
 def _times(ratio: float) -> str:
     return (
-        Wording("{:.1f} times", ratio)
+        said("times-precise", ratio)
         if ratio < 10
-        else Wording("{:,.0f} times", ratio)
+        else said("times-in-thousands", ratio)
         if ratio < 1e6
-        else Wording("{:.0e} times", ratio)
+        else said("times-scientific", ratio)
     )
 
 
@@ -510,7 +506,7 @@ def listed(value: Any, most: int = SHOWN) -> str:
     if not isinstance(value, (list, tuple)):
         return number(value) if isinstance(value, float) else clean(value)
     shown = joined(", ", [clean(item) for item in value[:most]])
-    return shown + (Wording(" and {} more", len(value) - most) if len(value) > most else "")
+    return shown + (said("and-more", len(value) - most) if len(value) > most else "")
 
 
 def kinds_in_words(findings: Sequence[Finding]) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.evidence import Because
 from msprobe.diagnose.findings import Finding, Verdict
-from msprobe.diagnose.wording import Wording
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.precheck.pool import Pool
 from msprobe.second_look.checking import Checked, check_calls, workers
@@ -27,7 +27,7 @@ SIDES = ("candidate", "reference")
 @dataclass(frozen=True)
 class Settled:
     """One record that both sides computed again. ``answer``: ``wrong`` (on the candidate's side alone), ``right`` (on
-    both), ``reference`` (wrong there alone), ``both`` (wrong on both sides), ``unsure`` or ``skipped``.
+    both), ``reference`` (wrong there alone), ``both`` (both sides are doubtful), ``unsure`` or ``skipped``.
     """
 
     entry: str
@@ -65,9 +65,8 @@ def second_look(
 
 def _with_configurations(verdict: Verdict, doubtful: Doubtful, folder: Path) -> Verdict:
     files = write_configurations(doubtful, folder)
-    note = Wording(
-        "second look: record both runs once more, with {} and {} ({} calls of step {}, with their tensors), and give "
-        "the same command again",
+    note = said(
+        "second-look-configurations",
         files["candidate"],
         files["reference"],
         len(doubtful.calls),
@@ -115,18 +114,16 @@ def _answer(mine: Checked, other: Checked) -> str:
     if "skipped" in (mine.answered, other.answered):
         return "skipped"
     if "wrong" in (mine.answered, other.answered):
-        return {("wrong", "wrong"): "both", ("wrong", "right"): "wrong", ("right", "wrong"): "reference"}.get(
-            (mine.answered, other.answered), "wrong" if mine.answered == "wrong" else "reference"
-        )
+        alone = {("wrong", "right"): "wrong", ("right", "wrong"): "reference"}
+        return alone.get((mine.answered, other.answered), "both")
     return "unsure" if "unsure" in (mine.answered, other.answered) else "right"
 
 
 def with_settled(verdict: Verdict, settled: list[Settled], place: Place) -> Verdict:
     """The verdict with what a second look settled: the first call that is wrong on one side alone is named first."""
     counts = Counter(one.answer for one in settled)
-    note = Wording(
-        "second look: of {} results computed again from their own inputs {} are right on both sides, {} wrong on one "
-        "side, {} not settled",
+    note = said(
+        "second-look-settled",
         len(settled),
         counts["right"],
         counts["wrong"] + counts["reference"],
@@ -144,13 +141,7 @@ def with_settled(verdict: Verdict, settled: list[Settled], place: Place) -> Verd
 
 def _finding(wrong: Settled, place: Place, same: Finding | None) -> Finding:
     side, checked = ("candidate", wrong.candidate) if wrong.answer == "wrong" else ("reference", wrong.reference)
-    message = Wording(
-        "{}: computed again from its own inputs in double precision, the result of the {} is wrong, and that of the "
-        "other side is right. {}",
-        wrong.entry,
-        side,
-        checked.why,
-    )
+    message = said("kernel-wrong-on-one-side", wrong.entry, side, checked.why)
     fact = Because("wrong_alone")
     if same is not None:
         return replace(same, message=message, harmless=False, facts=(fact, *same.facts)).with_fact(message, fact)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from msprobe.diagnose.pairing.match import Pairing, pair_inside
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.report.phrases import clean
 
 
@@ -20,9 +20,9 @@ def put_in(pairs: Mapping[str, str], pairing: Pairing) -> list[str]:
             missing += 1
         else:
             pairing.replace(left, right)
-    notes: list[str] = [Wording("{} pairs were made by hand", len(pairs) - missing)] if len(pairs) > missing else []
+    notes: list[str] = [said("hand-pairs", len(pairs) - missing)] if len(pairs) > missing else []
     if missing:
-        notes.append(Wording("{} pairs made by hand name calls that are not recorded here", missing))
+        notes.append(said("hand-pairs-unknown", missing))
     return notes
 
 

@@ -11,7 +11,7 @@ from msprobe.diagnose.differences.records import is_floating, not_finite, number
 from msprobe.diagnose.steps.tensor_info import TensorInfo
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.report.chinese import in_both
+from msprobe.messages import in_both
 from msprobe.view.judged import JudgedStep
 from msprobe.view.rows import CANDIDATE_ONLY, REFERENCE_ONLY, Row
 

@@ -23,8 +23,7 @@ from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording, joined
-from msprobe.report.chinese import in_both
+from msprobe.messages import Wording, in_both, joined, said
 from msprobe.report.phrases import clean, frames
 from msprobe.statistics_table import USUAL_KEYS, USUAL_WORDS
 from msprobe.view.columns import (
@@ -47,11 +46,11 @@ _MOST_TEXT = 2000
 _MOST_FRAMES = 60
 _LARGEST = sys.float_info.max
 _WORDS = {
-    "dtype": "another dtype",
-    "shape": "another shape",
-    "layout": "other strides",
+    "dtype": "different dtype",
+    "shape": "different shape",
+    "layout": "different strides",
     "requires_grad": "requires a gradient on one side only",
-    "argument": "another value",
+    "argument": "different value",
 }
 
 
@@ -88,29 +87,29 @@ def why_unmatched(step: JudgedStep, row: Row) -> str | None:
     side, other = ("candidate", "reference") if row.side == CANDIDATE_ONLY else ("reference", "candidate")
     timeline = step.reference if row.side == CANDIDATE_ONLY else step.candidate
     if timeline is None:
-        return Wording("only the {} has this step and rank", side)
+        return said("only-side-with-step", side)
     if row.above is not None and row.above.side == row.side:
-        return Wording("it runs inside {}, which only the {} runs", clean(row.above.name), side)
+        return said("runs-inside-extra-module", clean(row.above.name), side)
     own = step.candidate if row.side == CANDIDATE_ONLY else step.reference
     if event.direction == "backward" and own is not None and (forward := own.forward_of(event)) is not None:
         lone = step.row_of.get(forward)
         if lone is not None and lone.side == row.side:
-            return Wording("its forward call {} is made by the {} only", clean(forward.name), side)
-        return Wording("the {} recorded no backward call for the forward call that it belongs to", other)
+            return said("forward-on-one-side", clean(forward.name), side)
+        return said("no-backward-recorded", other)
     if not timeline.part.complete and event.index >= len(timeline.events):
-        return Wording("the {} was interrupted before it came to this call", other)
+        return said("interrupted-before-call", other)
     siblings = row.above.below if row.above is not None else [one for one in step.rows if one.above is None]
     alike = [one for one in siblings if one.event is not None and one.event.stem == event.stem and one is not row]
     facing = [one for one in alike if one.side not in (row.side, 0)]
     if facing:
-        return Wording(
-            "the {} has {} here, which stands elsewhere in the order of calls or takes other shapes",
+        return said(
+            "stands-elsewhere",
             other,
             clean(facing[0].name),
         )
     if alike:
-        return Wording("the {} makes one more call of {} here than the {}", side, clean(event.stem), other)
-    return Wording("the {} does not call {} here", other, clean(event.stem))
+        return said("one-more-call", side, clean(event.stem), other)
+    return said("side-does-not-call", other, clean(event.stem))
 
 
 def slots_of(step: JudgedStep, row: Row) -> list[tuple[str, str, Any, Any]]:
@@ -221,7 +220,7 @@ def _in_words(found: list[Difference], comparer: Comparer | None) -> str:
         elif one.what == "missing":
             words.append("only in the candidate" if one.right is None else "only in the reference")
         elif one.what in _WORDS:
-            extra = Wording(" ({}, in the reference {})", described(one.left), described(one.right))
+            extra = said("values-in-brackets", described(one.left), described(one.right))
             words.append(Wording(_WORDS[one.what]) + (extra if one.what in ("argument", "dtype") else ""))
     return clean(joined("; ", dict.fromkeys(filter(None, words))))
 
@@ -350,12 +349,12 @@ def _notes(step: JudgedStep, row: Row, judged: Judged | None) -> list[str]:
     notes: list[str] = []
     event = row.event
     if event is not None and (value := step.born.get(event)) is not None:
-        name = {"nan": "NaN", "inf": Wording("infinity"), "-inf": "minus infinity"}[value]
-        notes.append(Wording("{} is born here: what goes in does not hold it", name))
+        name = {"nan": "NaN", "inf": said("infinity"), "-inf": "minus infinity"}[value]
+        notes.append(said("first-appears-here", name))
     if judged is not None and judged.chosen:
-        notes.append("what it gives follows from a choice that rounding may decide otherwise")
+        notes.append("its result depends on a choice that rounding may change")
     if judged is not None and judged.vanishing:
-        notes.append("gradients that cancel to nothing but rounding are not measured")
+        notes.append("gradients that cancel down to rounding are not measured")
     if event is None and row.kind == MODULE:
         notes.append("its end was not recorded: the recording was interrupted inside it")
     if row.kind == CALL and step.pairing is not None and row.candidate in step.pairing.loose:

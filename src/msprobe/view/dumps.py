@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Of longer runs, the curve shows so many steps, evenly spread.
 _MOST_CURVE = 300
-_ALONE = "no step and rank of one run answers to one of the other: each is shown by itself"
+_ALONE = "the runs have no step and rank in common: each is shown by itself"
 
 
 class Dumps(StepsSource):

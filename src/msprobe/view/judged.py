@@ -17,7 +17,7 @@ from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.calibration import Calibration
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 from msprobe.store.reader import Dump
 from msprobe.view.by_hand import put_in
 from msprobe.view.rows import Row, rows_of
@@ -161,11 +161,11 @@ def _finish(found: JudgedStep, rows: list[Row]) -> None:
         timeline.part.stack("")
     sides = (found.candidate, "candidate"), (found.reference, "reference")
     for timeline, side in [(one, side) for one, side in sides if one is not None]:
-        whose = Wording("the {}", side) if len(found.timelines) > 1 else "the recording"
+        whose = said("the-side", side) if len(found.timelines) > 1 else "the recording"
         if not timeline.part.complete:
-            found.notes.append(Wording("{} was interrupted in this step: what it recorded until then is shown", whose))
+            found.notes.append(said("interrupted-shown", whose))
         if not timeline.events:
-            found.notes.append(Wording("{} holds no record of this step", whose))
+            found.notes.append(said("no-record-of-step", whose))
 
 
 def _read(*dumps: Dump) -> list[Timeline]:

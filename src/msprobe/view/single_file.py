@@ -11,9 +11,8 @@ from typing import Any
 
 import orjson
 
-from msprobe.diagnose.wording import Wording
 from msprobe.errors import MsprobeError, NotAvailableError
-from msprobe.report.chinese import in_both
+from msprobe.messages import in_both, said
 from msprobe.view.page_files import Page
 from msprobe.view.source import Json, Source
 
@@ -59,11 +58,7 @@ def embedded(source: Source) -> Json:
         rows += len(place["names"])
         places[str(number)] = place
     if left_out:
-        text = (
-            Wording("1 step or rank is not in this file; msprobe view shows all")
-            if left_out == 1
-            else Wording("{} steps or ranks are not in this file; msprobe view shows all", left_out)
-        )
+        text = said("one-step-not-in-file") if left_out == 1 else said("steps-not-in-file", left_out)
         overview["notes"] = [*overview["notes"], in_both(text)]
     wanted: dict[str, list[int]] = {}
     for place_number, row in _worst(places):

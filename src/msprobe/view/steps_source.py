@@ -15,7 +15,7 @@ from typing import Any
 from msprobe import __version__
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.report.chinese import in_both
+from msprobe.messages import in_both
 from msprobe.report.phrases import clean
 from msprobe.view.by_hand import changes
 from msprobe.view.columns import columns_of, named_rows

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.findings import Finding, Verdict
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Said, Wording, in_both, said
 from msprobe.report import check_text, phrases
 from msprobe.report.blocks import Block, Field, Table, finding_blocks
-from msprobe.report.chinese import Said, in_both
 from msprobe.report.counts import counts
 from msprobe.report.phrases import clean
 
@@ -68,9 +67,9 @@ def _finding(group: phrases.Alike, blocks: Sequence[Sequence[Block]], place: int
     message = clean(finding.message)
     title = message
     if group.on_ranks:
-        title = Wording("{} (on {})", message, group.on_ranks)
+        title = said("on-those-ranks", message, group.on_ranks)
     elif group.count > 1:
-        title = Wording("{} ({} alike)", message, group.count)
+        title = said("alike", message, group.count)
     source = phrases.source_of(finding)
     of_reference = finding.evidence.get("side") == "reference"
     return {

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from msprobe.cli import main, summary
+from msprobe.messages import said
 
 NAN, INF = float("nan"), float("inf")
 
@@ -232,4 +233,4 @@ def test_what_is_gone_or_missing_is_said(tmp_path: Path, capsys: pytest.CaptureF
     assert "step 2: rank 1 is missing, which other steps have" in capsys.readouterr().out
     (tmp_path / "step1" / "rank0" / "dump.json").unlink()
     assert main(["summary", str(tmp_path)]) == 1
-    assert "step 1, rank 0 cannot be read: it has no dump.json" in capsys.readouterr().out
+    assert said("cannot-be-read", "step 1, rank 0", "it has no dump.json") in capsys.readouterr().out

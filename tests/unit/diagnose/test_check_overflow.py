@@ -13,6 +13,7 @@ from unit.diagnose.overflow_ranks import CASES, Ranks, c03, c05, c15, leaf
 from msprobe.diagnose.check import check_run
 from msprobe.diagnose.check.registry import CHECKS
 from msprobe.diagnose.findings import Finding
+from msprobe.messages import said
 
 _OVERFLOW = [check for check in CHECKS if check.name == "overflow"]
 
@@ -82,7 +83,7 @@ def test_a_wholly_masked_row_is_born_in_the_softmax(tmp_path: Path) -> None:
     }
     (found,) = one_rank(tmp_path, data)
     assert found.entry == "Torch.softmax.0.forward"
-    assert "2 rows hold minus infinity only" in found.message
+    assert found.arguments["reason"] == said("rows-fully-masked", 2)
 
 
 def test_memory_that_is_not_filled_yet_is_no_overflow(tmp_path: Path) -> None:

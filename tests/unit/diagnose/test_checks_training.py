@@ -14,6 +14,7 @@ from hand_made import backward, tensor, write_part
 from msprobe.diagnose.check import CHECKS, check_run
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.engine import Workers
+from msprobe.messages import explained, said
 from msprobe.report.check_text import check_text
 
 # ---------------------------------------------------------------- errors
@@ -233,7 +234,7 @@ def test_ranks_that_get_the_same_batch(tmp_path: Path) -> None:
     finding = one(tmp_path, "replicas")
     assert "ranks 0, 1, 2 get the same batch" in finding.message
     assert finding.entry == "Module.m.Linear.forward.0"
-    assert "Give each rank a share of the data" in check_text(check_run(tmp_path))
+    assert explained("check-cause:same_batch", "advice")[:30] in check_text(check_run(tmp_path))
 
 
 def test_ranks_with_batches_of_their_own(tmp_path: Path) -> None:
@@ -253,7 +254,8 @@ def test_one_rank_with_another_learning_rate(tmp_path: Path) -> None:
     of_ranks(tmp_path, lambda rank: replica(rank, batch=9 + rank, lr=0.2 if rank == 1 else 0.1))
     finding = one(tmp_path, "replicas")
     assert (finding.rank, finding.evidence["setting"]) == (1, "lr")
-    assert "the optimizer of rank 1 has lr 0.2 where that of the other ranks has 0.1" in finding.message
+    assert finding.code == "C506"
+    assert [finding.arguments[name] for name in ("rank", "value", "usual")] == [1, "0.2", "0.1"]
 
 
 def test_settings_that_choose_how_a_step_is_computed_may_differ(tmp_path: Path) -> None:
@@ -281,7 +283,7 @@ def test_a_step_without_records_lacks_records_and_nothing_else(tmp_path: Path) -
 
 def test_values_that_were_saved_by_hand_are_no_modules(tmp_path: Path) -> None:
     write_part(tmp_path / "step0" / "rank", {"loss.0.debug": {"loss": tensor(1)}}, kind="debug")
-    assert notes(tmp_path).startswith("level debug: values that were saved by hand")
+    assert notes(tmp_path).startswith(said("level-debug"))
 
 
 @pytest.mark.parametrize(("more", "why"), [({"md5": "a"}, " (summary_mode md5)"), ({}, "")])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msprobe.diagnose.findings import KINDS, Finding, Kind, Status, Verdict, plain
+from msprobe.messages import explained
 
 
 @pytest.mark.parametrize(("status", "code"), [("agree", 0), ("harmless", 0), ("diverged", 1), ("incomparable", 2)])
@@ -19,17 +20,18 @@ def test_exit_codes(status: Status, code: int) -> None:
 
 def test_every_kind_is_explained() -> None:
     assert set(KINDS) == set(get_args(Kind))
-    assert all(text and not text.endswith(".") for text in KINDS.values())
+    meanings = [explained(f"kind:{kind}", "meaning") for kind in KINDS]
+    assert all(text and not text.endswith(".") for text in meanings)
 
 
 def test_the_form_of_a_verdict() -> None:
     finding = Finding("argument", "x is 1", where="x", entry="Torch.x.0.forward", stack=("f",), alternatives=("y",))
     found = Verdict("diverged", "a", "b", (finding, finding), ("note",), {"pairs": 3}).to_json()
-    assert [*found] == ["version", "status", "candidate", "reference", "summary", "coverage", "notes", "findings"]
+    assert [*found] == [*"version status candidate reference summary coverage notes messages findings".split()]
     assert found["summary"] == {"pairs": 3, "kinds": {"argument": 2}}
     assert [*found["findings"][0]] == [
-        "rank", "step", "direction", "kind", "harmless", "where", "entry", "module", "order", "message", "evidence",
-        "stack", "alternatives",
+        "rank", "step", "direction", "kind", "harmless", "where", "entry", "module", "order",
+        "code", "name", "message", "arguments", "evidence", "stack", "alternatives",
     ]  # fmt: skip
     assert found["findings"][0]["stack"] == ["f"]
 

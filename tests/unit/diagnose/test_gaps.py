@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import names_of
 from unit.diagnose.dumps import Recording, Value, drawn
 from unit.diagnose.training import Plan, train
 
 from msprobe.cli import main
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Verdict
+from msprobe.messages import said
 from msprobe.report.phrases import headline
 
 
@@ -53,9 +55,7 @@ class TestSteps:
         verdict = compare_runs(one, other)
         assert (verdict.status, verdict.exit_code) == ("agree", 2)
         assert headline(verdict).startswith("AGREE in the 3 of 4 steps that could be compared: nothing")
-        assert verdict.notes[0].startswith(
-            "step 1 is not compared: no comparison of level L0 in the candidate with level L1 in the reference: "
-        )
+        assert names_of(verdict.notes[:1]) == ["not-compared"]
         assert verdict.summary["steps_compared"] == 3
         assert verdict.summary["not_compared"] == {"steps": 1, "parts": 1, "of_parts": 4}
         assert status(verdict, tmp_path, capsys) == 2
@@ -68,7 +68,7 @@ class TestSteps:
         renew(one, 3, Plan(steps=4, arguments={"blocks.1.mul": {1: 0.25}}))
         verdict = compare_runs(one, other)
         assert (verdict.status, verdict.findings[0].step) == ("diverged", 3)
-        assert verdict.notes[0].startswith("step 1 is not compared: no comparison of level L0")
+        assert names_of(verdict.notes[:1]) == ["not-compared"]
 
     def test_a_level_by_which_the_rest_can_be_compared(self, tmp_path: Path) -> None:
         one, other = pair(tmp_path, Plan(steps=3))
@@ -86,7 +86,7 @@ class TestSteps:
             write(rec, tmp_path / name / "step1" / "rank")
         verdict = compare_runs(tmp_path / "one", tmp_path / "other")
         assert headline(verdict).startswith("AGREE in the 2 of 3 steps that could be compared: ")
-        assert "step 1 is not compared: no call of one side answers to any of the other" in verdict.notes
+        assert said("not-compared", "step 1 is", said("no-calls-match")) in verdict.notes
         assert status(verdict, tmp_path, capsys) == 2
 
     def test_steps_in_which_nothing_was_recorded(self, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ class TestSteps:
         verdict = compare_runs(one, other)
         assert headline(verdict).startswith("AGREE in the 4 of 12 steps that could be compared: ")
         assert verdict.notes == (
-            "step 2; step 3; step 4; step 5; step 6 and 3 more are not compared: nothing was recorded on either side",
+            said("not-compared", "step 2; step 3; step 4; step 5; step 6 and 3 more are", said("nothing-recorded")),
         )
 
     def test_a_rank_without_any_pair(self, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ class TestSteps:
             write(Recording(), side / "step1" / "rank1")
         verdict = compare_runs(one, other)
         assert headline(verdict).startswith("AGREE in the 3 of 4 ranks of steps that could be compared: ")
-        assert "step 1, rank 1 is not compared: nothing was recorded on either side" in verdict.notes
+        assert said("not-compared", "step 1, rank 1 is", said("nothing-recorded")) in verdict.notes
 
     def test_what_is_harmless_says_its_share(self, tmp_path: Path) -> None:
         one, other = pair(tmp_path, Plan(steps=3))
@@ -125,7 +125,7 @@ class TestRanks:
             shutil.rmtree(one / f"step{step}" / "rank1")
         verdict = compare_runs(one, tmp_path / "other")
         assert headline(verdict).startswith("AGREE in the 2 of 3 ranks that both have: ")
-        assert verdict.notes == ("rank 1 only in the reference",)
+        assert verdict.notes == (said("ranks-on-one-side", "1", "", "reference"),)
         assert status(verdict, tmp_path, capsys) == 2
         assert status(verdict, tmp_path, capsys, "--fail-on", "never") == 0
         assert status(verdict, tmp_path, capsys, "--fail-on", "step_count") == 1
@@ -135,7 +135,7 @@ class TestRanks:
         shutil.rmtree(one / "step2" / "rank0")
         verdict = compare_runs(one, other)
         assert headline(verdict).startswith("AGREE in the ranks that both have in each step: ")
-        assert verdict.notes == ("rank 0 only in the reference in step 2",)
+        assert verdict.notes == (said("ranks-on-one-side", "0", "", "reference in step 2"),)
         assert [(found.kind, found.step) for found in verdict.findings] == [("step_count", 2)]
 
     def test_a_step_in_which_no_rank_answers_is_no_other_layout(self, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ class TestRanks:
         verdict = compare_runs(one, other)
         assert (verdict.status, verdict.exit_code) == ("agree", 2)
         assert headline(verdict).startswith("AGREE in the 2 of 3 steps that could be compared: ")
-        assert "step 1 is not compared: no rank of one side is in the other" in verdict.notes
+        assert said("not-compared", "step 1 is", said("no-rank-in-common")) in verdict.notes
 
 
 class TestTensorFiles:
@@ -193,7 +193,7 @@ class TestTensorFiles:
         file.write_text(json.dumps(content))
         self.files(one, "Torch.tanh.1.forward.output.0")[0].unlink()
         verdict = compare_runs(one, other)
-        assert headline(verdict).startswith("AGREE as far as they go: ")
+        assert headline(verdict).startswith(said("agree-as-far", "AGREE", ""))
         assert "unread_files" not in verdict.summary
 
 
@@ -201,4 +201,4 @@ def test_a_second_healthy_run_that_lacks_steps_is_told(tmp_path: Path) -> None:
     one, other = pair(tmp_path, Plan(steps=3))
     healthy = train(tmp_path / "healthy", Plan(noise=2e-7))
     verdict = compare_runs(one, other, noise=healthy)
-    assert verdict.notes == ("the second healthy run lacks 2 of 3 ranks of steps: there rounding is not measured",)
+    assert verdict.notes == (said("healthy-run-lacks-ranks", "2", "3"),)

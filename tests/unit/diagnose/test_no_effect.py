@@ -13,6 +13,7 @@ from unit.diagnose.real_pairs import Training, compare_trainings, record_trainin
 
 from msprobe.cli import main
 from msprobe.diagnose import compare_runs
+from msprobe.messages import said
 from msprobe.report.advice import advice_on
 from msprobe.report.phrases import headline, leading
 
@@ -72,10 +73,10 @@ def evaluation(eps: float, grows_from: int = 0) -> Callable[[], Training]:
 def test_an_argument_without_effect_is_told_with_the_steps_that_were_measured(tmp_path: Path, mode: str) -> None:
     verdict = compare_trainings(tmp_path, training(1e-6), training(1e-5), steps=3, mode=mode)
     assert verdict.status == "harmless"
-    assert headline(verdict) == "HARMLESS: they differ; no effect measured in 3 steps"
+    assert headline(verdict) == said("they-differ", "", "HARMLESS", said("no-effect-measured-in", "", "3 steps"))
     (found, *_) = verdict.findings
     assert (found.kind, found.evidence["no_effect_in_steps"]) == ("argument", 3)
-    assert advice_on(found).startswith("It differs; no effect measured in 3 steps.")
+    assert advice_on(found) == said("harmless-advice", said("no-effect-measured-in", "", said("count-of-steps", 3)))
 
 
 def test_another_limit_of_clipping_that_no_gradient_reaches_has_no_effect(tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_a_dump_agrees_with_itself_and_a_note_says_so(tmp_path: Path, capsys: py
     for other, status in ((dump, 0), (dump / "step1", 2)):
         verdict = compare_runs(dump, other)
         assert (verdict.status, verdict.exit_code) == ("agree", status)
-        assert "candidate and reference are the same dump: this says nothing of another run" in verdict.notes
+        assert said("same-dump") in verdict.notes
     assert main(["compare", str(dump), str(dump)]) == 0
     assert "the same dump" in capsys.readouterr().out
     assert not any("same dump" in note for note in compare_runs(dump / "step0", dump / "step1").notes)
@@ -144,12 +145,12 @@ def test_agreement_in_a_few_calls_says_how_few(tmp_path: Path) -> None:
     verdict = compare_trainings(tmp_path, calls(*mine), calls(*theirs))
     assert verdict.status == "agree"
     little = verdict.summary["little_in_common"]
-    assert headline(verdict).startswith(f"AGREE in the {little['pairs']} of {little['of']} calls that answer")
+    assert headline(verdict).startswith(f"AGREE in {said('calls-that-match', little['pairs'], little['of'])}")
     assert verdict.exit_code == 2
 
 
 def test_agreement_with_a_part_of_the_calls_says_how_few(tmp_path: Path) -> None:
     verdict = compare_trainings(tmp_path, calls(), calls(*["exp", "sqrt", "log", "neg"] * 4))
     little = verdict.summary["little_in_common"]
-    assert headline(verdict).startswith(f"AGREE in the {little['pairs']} of {little['of']} calls that answer")
+    assert headline(verdict).startswith(f"AGREE in {said('calls-that-match', little['pairs'], little['of'])}")
     assert verdict.exit_code == 0

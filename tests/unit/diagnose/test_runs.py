@@ -14,6 +14,7 @@ from unit.diagnose.training import Plan, train
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.runs import parts_in_common
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.report.phrases import headline
 
 TANH = "blocks.1.tanh"
@@ -98,7 +99,7 @@ class TestRanks:
         shutil.rmtree(tmp_path / "other" / "step0" / "rank1")
         verdict = compare_runs(tmp_path / "one", tmp_path / "other")
         assert verdict.status == "agree"
-        assert verdict.notes == ("rank 1 only in the candidate",)
+        assert verdict.notes == (said("ranks-on-one-side", "1", "", "candidate"),)
         assert [(one.kind, one.harmless) for one in verdict.findings] == [("step_count", True)]
 
 
@@ -138,13 +139,17 @@ class TestSteps:
         verdict = compare(tmp_path, Plan(steps=3), Plan(steps=2))
         assert (verdict.status, verdict.exit_code) == ("agree", 2)
         (found,) = verdict.findings
-        assert (found.kind, found.message, found.harmless) == ("step_count", "step 2 is only in the candidate", True)
+        assert (found.kind, found.message, found.harmless) == (
+            "step_count",
+            said("steps-on-one-side", "step", "2 is", "candidate"),
+            True,
+        )
         assert headline(verdict) == "AGREE in the 2 of 3 steps that both have: nothing that was recorded differs"
 
     def test_none_in_common(self, tmp_path: Path) -> None:
         verdict = compare(tmp_path, Plan(steps=2, first_step=5), Plan(steps=2))
         assert (verdict.status, verdict.exit_code) == ("incomparable", 2)
-        assert verdict.notes[-1] == "no step of one dump is in the other"
+        assert verdict.notes[-1] == said("no-step-in-common")
 
     def test_a_single_one_answers_to_a_single_one(self, tmp_path: Path) -> None:
         def same(data: dict[str, Any]) -> Any:
@@ -153,7 +158,7 @@ class TestSteps:
         train(tmp_path / "same")
         verdict = compare(tmp_path, Plan(first_step=7, edit=same))
         assert (verdict.status, verdict.findings) == ("agree", ())
-        assert verdict.notes == ("step 7 of the candidate is compared with step 0 of the reference",)
+        assert verdict.notes == (said("steps-renumbered", "7", "0"),)
 
 
 def test_no_call_in_common(tmp_path: Path) -> None:
@@ -163,7 +168,7 @@ def test_no_call_in_common(tmp_path: Path) -> None:
         rec.write(tmp_path / name / "step0" / "rank")
     verdict = compare_runs(tmp_path / "one", tmp_path / "other")
     assert (verdict.status, verdict.exit_code) == ("incomparable", 2)
-    assert verdict.notes == ("no call of one dump answers to any of the other",)
+    assert verdict.notes == (said("no-call-in-common"),)
 
 
 def test_an_empty_step(tmp_path: Path) -> None:
@@ -186,7 +191,7 @@ def test_an_interrupted_dump_is_compared_as_far_as_it_goes(tmp_path: Path) -> No
     file.write_text(json.dumps(whole))
     verdict = compare_runs(one, other)
     assert first(verdict).entry == "Torch.tanh.1.forward"
-    assert verdict.notes == ("the candidate was interrupted in step 0: what it recorded until then is compared",)
+    assert verdict.notes == (said("interrupted-in-step", "candidate", "0"),)
 
 
 def interrupt(folder: Path, kept: int) -> int:
@@ -214,7 +219,7 @@ def test_an_interrupted_healthy_dump_agrees_as_far_as_it_goes(tmp_path: Path, tu
         assert verdict.summary["pairs"] == kept
     assert count == 2
     interrupt(one, 1)
-    text = f"AGREE as far as they go: 1 of 43 records were compared, as the {side} was interrupted"
+    text = said("agree-as-far", "AGREE", f"{said('records-compared-as', 1, 43, f'the {side}')}was interrupted")
     assert headline(compare_runs(*((other, one) if turned else (one, other)))) == text
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+from coded_texts import pieces_of
 from torch import nn
 from torch.nn import functional as F
 
 from msprobe.lockstep.confirm import Named, confirmed
+from msprobe.messages import said
 from msprobe.pytorch import PrecisionDebugger
 
 from .trainings import entries, in_lockstep, record
@@ -143,9 +145,11 @@ def test_running_averages_are_put_right_for_good_and_named_once(tmp_path: Path) 
 def test_calls_of_one_name_that_answer_to_others_are_told_apart(reference: Path, tmp_path: Path) -> None:
     verdict = in_lockstep(partial(train, ("reversed", "next")), reference, tmp_path / "own")
 
-    told = [one.message for one in verdict.findings if "which answers to Tensor.index_add.0.forward" in one.message]
-    assert len(told) == 1
-    assert told[0].startswith("input.0 of Functional.gelu.0.forward is the result of Tensor.index_add.3.forward; in")
+    told = [one for one in verdict.findings if "counterpart-of" in pieces_of(one.message)]
+    assert [(one.code, one.arguments["slot"], one.arguments["call"]) for one in told] == [
+        ("D213", "input.0", "Functional.gelu.0.forward")
+    ]
+    assert told[0].arguments["candidate"] == said("result-of", "Tensor.index_add.3.forward")
 
 
 def test_other_running_averages_are_no_harmless_difference(reference: Path, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from unit.report.verdicts import STACK, finding, leaf, verdict
 
 from msprobe.diagnose.findings import KINDS, Verdict
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS
-from msprobe.report import advice, phrases
+from msprobe.messages import TOPICS, explained, said
+from msprobe.report import phrases
 from msprobe.report.console import code_lines, finding_lines, print_lines, verdict_lines, verdict_text
 
 
@@ -28,12 +29,12 @@ def test_the_first_line_says_what_came_out_and_where() -> None:
     ("status", "first"),
     [
         ("agree", "AGREE: no difference beyond rounding"),
-        ("harmless", "HARMLESS: they differ; no effect measured"),
-        ("incomparable", "CANNOT BE COMPARED: no step of one dump is in the other"),
+        ("harmless", said("they-differ", "", "HARMLESS", "no effect measured")),
+        ("incomparable", f"CANNOT BE COMPARED: {said('no-step-in-common')}"),
     ],
 )
 def test_each_outcome_has_its_word(status: str, first: str) -> None:
-    reason = "no step of one dump is in the other"
+    reason = said("no-step-in-common")
     text = verdict_text(verdict(status=status, notes=("no news", reason), reason=reason))
     assert text.splitlines()[0] == first
 
@@ -84,9 +85,10 @@ def test_a_finding_says_where_and_shows_both_sides() -> None:
     assert "scores = scores * self.scale" in text
     assert "called by  /home/me/train.py:131 in step" in text
     assert "site-packages" not in text, "frames of libraries are not the user's"
-    assert "record 609 of the step" in text
-    assert "the result differs by 0.004 (relative); rounding may do 8e-06, it is 500 times that" in words(text)
-    assert "its inputs are the same" in text
+    assert said("record-of-step", "609") in text
+    size = said("result-differs-by", "0.004") + said("rounding-explains", "", "8e-06")
+    assert size + said("times-the-limit", "500 times") in words(text)
+    assert said("count-the-same", "its inputs are") in text
 
 
 def test_digits_are_as_many_as_tell_the_sides_apart() -> None:
@@ -156,7 +158,7 @@ def test_further_findings_of_other_steps_have_their_number() -> None:
 def test_agreement_says_how_far_it_is_apart() -> None:
     summary = {"pairs": 7, "victim": 7, "steps_in_common": 1, "steps_compared": 1}
     found = Verdict("agree", "a", "b", summary={**summary, "largest_effect": 0.0069, "rounding_tolerance": 0.125})
-    text = "loss, gradients and weights differ by at most 0.0069 (relative); rounding may do 0.12"
+    text = said("effect-at-most", "0.0069", "0.12")
     assert text in words(verdict_text(found))
     nothing = Verdict("agree", "a", "b", summary={**summary, "largest_effect": 0.0, "rounding_tolerance": 0.125})
     assert "loss, gradients and weights" not in verdict_text(nothing)
@@ -166,15 +168,17 @@ def test_more_that_is_apart_than_findings_is_explained() -> None:
     summary = {"pairs": 7, "guilty": 4, "steps_in_common": 1, "steps_compared": 1}
     text = words(verdict_text(Verdict("diverged", "a", "b", findings=(finding(),), summary=summary)))
     assert "4 unexplained" in text
-    assert "findings tell where a difference begins" in text
+    assert said("calls-without-finding") in text
     one = {**summary, "guilty": 1}
-    assert "begins" not in verdict_text(Verdict("diverged", "a", "b", findings=(finding(),), summary=one))
+    assert said("calls-without-finding") not in words(
+        verdict_text(Verdict("diverged", "a", "b", findings=(finding(),), summary=one))
+    )
 
 
 def test_weights_known_by_statistics_are_apart_by_that_at_least() -> None:
     evidence = {"relative_difference": 0.0079, "lower_bound": True, "candidate": leaf(), "reference": leaf()}
     text = verdict_text(verdict(finding(kind="initial_weights", evidence=evidence)))
-    assert "relative difference at least 0.0079" in text
+    assert said("relative-difference", "at least 0.0079") in text
     assert "lower bound" not in text
 
 
@@ -233,20 +237,20 @@ def test_files_to_open_are_named() -> None:
 
 
 def test_every_kind_has_advice() -> None:
-    assert set(advice.ADVICE) == set(KINDS)
+    assert all(explained(f"kind:{kind}", "advice") for kind in KINDS)
 
 
-@pytest.mark.parametrize("cause", sorted(advice.BY_CAUSE))
+@pytest.mark.parametrize("cause", [name[6:] for name in TOPICS if name.startswith("cause:")])
 def test_a_known_cause_has_advice_of_its_own(cause: str) -> None:
     text = " ".join(verdict_text(verdict(finding(evidence={"cause": cause}))).split())
-    assert f"to do {advice.BY_CAUSE[cause]}" in text
+    assert f"to do {explained(f'cause:{cause}', 'advice')}" in text
     assert "cause:" not in text
 
 
 @pytest.mark.parametrize("cause", ["of another version", 3, ["clipping"], None])
 def test_an_unknown_cause_gets_the_advice_of_its_kind(cause: Any) -> None:
     text = " ".join(verdict_text(verdict(finding(evidence={"cause": cause}))).split())
-    assert f"to do {advice.ADVICE['computation']}" in text
+    assert f"to do {explained('kind:computation', 'advice')}" in text
 
 
 EVIL = "a\x1b]0;owned\x07b\x9b31m\u202ec\r\nd"

@@ -14,12 +14,12 @@ from msprobe.report.verdict_file import verdict_bytes, write_verdict
 
 def test_the_form_is_the_documented_one() -> None:
     found = json.loads(verdict_bytes(verdict(finding(), apart=(3,), reason="none")))
-    assert list(found) == ["version", "status", "candidate", "reference", "summary", "coverage", "notes", "findings"]
+    assert list(found) == "version status candidate reference summary coverage notes messages findings".split()
     assert found["version"] == 1
     assert found["summary"]["kinds"] == {"computation": 1}
     assert list(found["findings"][0]) == [
         "rank", "step", "direction", "kind", "harmless", "where", "entry", "module", "order",
-        "message", "evidence", "stack", "alternatives",
+        "code", "name", "message", "arguments", "evidence", "stack", "alternatives",
     ]  # fmt: skip
 
 

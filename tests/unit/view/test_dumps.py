@@ -15,6 +15,7 @@ from unit.view.pages import LARGER, english, opened, pair, row
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.check import check_run
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 from msprobe.report.check_text import check_lines
 from msprobe.report.console import verdict_lines
 from msprobe.view import steps_source
@@ -235,7 +236,7 @@ def test_a_step_of_one_side_alone_can_be_looked_at(tmp_path: Path) -> None:
         place = shown.place(2)
         assert set(place["status"]) == {0, 5} or set(place["status"]) == {5}
         told = shown.node(2, 1)
-    assert english(told["why_unmatched"]) == "only the candidate has this step and rank"
+    assert english(told["why_unmatched"]) == said("only-side-with-step", "candidate")
 
 
 def test_the_curve_has_the_loss_and_the_norms_of_every_step(tmp_path: Path) -> None:
@@ -331,9 +332,7 @@ def test_an_interrupted_dump_says_so(tmp_path: Path) -> None:
     file.write_text(json.dumps(content))
     with opened(*runs) as shown:
         assert [side["interrupted"] for side in shown.overview()["sides"]] == [True, False]
-        assert "the candidate was interrupted in this step: what it recorded until then is shown" in map(
-            english, shown.place(0)["notes"]
-        )
+        assert said("interrupted-shown", "the candidate") in map(english, shown.place(0)["notes"])
 
 
 def test_a_run_that_is_about_to_take_its_journals_away_is_not_interrupted(tmp_path: Path) -> None:
@@ -449,7 +448,7 @@ def test_runs_without_a_step_in_common_are_shown_side_by_side(tmp_path: Path) ->
         overview = shown.overview()
         assert [(one["step"], one["sides"]) for one in overview["places"]] == [(0, 1), (1, 1), (5, 2), (6, 2)]
         assert list(map(english, overview["notes"])) == [
-            "no step and rank of one run answers to one of the other: each is shown by itself"
+            "the runs have no step and rank in common: each is shown by itself"
         ]
         for number in range(4):
             assert shown.place(number)["first"] == -1

@@ -14,6 +14,7 @@ from unit.diagnose.training import Plan
 from unit.view.pages import english, opened, page, pair
 
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 from msprobe.view import single_file as made
 from msprobe.view.page_files import Page
 from msprobe.view.single_file import embedded, single_file, with_data
@@ -133,5 +134,5 @@ def test_the_worst_rows_keep_their_details_and_places_stay_bounded(
     assert set(data["places"]) == {"0", "1"}
     assert sum(map(len, data["nodes"].values())) == 3
     assert str(first) in data["nodes"]["0"]
-    assert "2 steps or ranks are not in this file; msprobe view shows all" in map(english, data["overview"]["notes"])
+    assert said("steps-not-in-file", "2") in map(english, data["overview"]["notes"])
     assert set(data["ranks"]) == {"0", "1"}

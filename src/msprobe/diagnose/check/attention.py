@@ -19,7 +19,7 @@ from msprobe.diagnose.check.values import argument, floats, has_values, measured
 from msprobe.diagnose.differences.records import is_floating, numbers, numel
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: Smaller numbers in the scores stand for minus infinity.
 _MASKED = -1e4
@@ -41,7 +41,7 @@ def check(moment: Moment) -> Iterable[Finding]:
                         timeline,
                         event,
                         "computation",
-                        Wording("attention looks ahead: {}, although the labels are the next tokens", seen),
+                        said("attention-looks-ahead", seen),
                         evidence={
                             "certain": certain,
                             "probabilities": [measured(leaf) for leaf in floats(event.outputs())],
@@ -62,14 +62,14 @@ def _looks_ahead(timeline: Timeline, event: Event, text: Text) -> tuple[str, boo
         other = given[1].get("shape", [0, 0])[-2] if len(given) > 1 else 0
         mask, causal = argument(event, 3, "attn_mask"), argument(event, 5, "is_causal")
         if length == other == text.length and not causal and (mask is None or _masks_nothing(mask)):
-            return Wording("{} and is_causal=False", "no mask" if mask is None else "a mask that hides nothing"), True
+            return said("and-is-causal-false", "no mask" if mask is None else "a mask that hides nothing"), True
         return None
     shape = results[0].get("shape")
     if word != "softmax" or not isinstance(shape, list) or len(shape) < 3 or shape[-2:] != [text.length] * 2:
         return None
     above = _above_diagonal(timeline, results[0])
     if above is not None:
-        return (Wording("{} of the probabilities of later positions are not zero", above), True) if above else None
+        return (said("later-probabilities", above), True) if above else None
     scores = numbers(floats(event.inputs())[0]) if floats(event.inputs()) else None
     if scores is not None and math.isfinite(scores[1]) and scores[1] < _MASKED:
         return None  # A row masked wholly by a large negative number is uniform, which is no fault of the mask.
@@ -78,7 +78,7 @@ def _looks_ahead(timeline: Timeline, event: Event, text: Text) -> tuple[str, boo
     zeros = int(results[0].get("zero") or 0)
     if zeros >= needed:
         return None
-    return Wording("{} probabilities are zero, a causal mask alone makes {}", zeros, needed), False
+    return said("few-probabilities-zero", zeros, needed), False
 
 
 def _masks_nothing(mask: object) -> bool:

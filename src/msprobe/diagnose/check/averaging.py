@@ -14,7 +14,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, tensors
 from msprobe.diagnose.differences.records import numel
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -35,9 +35,8 @@ def check(moment: Moment) -> Iterable[Finding]:
             timeline,
             passes[0].loss,
             "argument",
-            Wording(
-                "each of {} micro-batches averages its loss over its own labels ({} to {} "
-                "of them): the step is a mean of means. Sum, and divide by the number of labels of the whole step",
+            said(
+                "mean-of-means",
                 len(passes),
                 min(known),
                 max(known),

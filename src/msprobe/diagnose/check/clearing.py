@@ -22,7 +22,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.of_check import counts_in_a_sum, is_explained, is_explained_closely
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 _LEAST = 4
 
@@ -68,9 +68,8 @@ def _kept(moment: Moment, timeline: Timeline, step: Event, wanted: set[str]) -> 
             timeline,
             step,
             "parameter_gradient",
-            Wording(
-                "the gradients hold those of the step before too: they were not cleared (no zero_grad between the "
-                "steps); shown by the means of {} parameters",
+            said(
+                "gradients-not-cleared",
                 len(names),
             ),
             evidence={
@@ -110,9 +109,8 @@ def _within(moment: Moment, timeline: Timeline, step: Event) -> Iterable[Finding
             timeline,
             step,
             "parameter_gradient",
-            Wording(
-                "the optimizer gets the gradient of the last of {} backward passes alone: gradients were cleared "
-                "between the passes (micro-batches) of one step",
+            said(
+                "gradients-cleared-between-passes",
                 count,
             ),
             evidence={"passes": count, "misfit_of_the_sum": alone, "misfit_of_the_last": last, "parameters": len(rows)},

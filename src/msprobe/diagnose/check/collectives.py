@@ -14,7 +14,7 @@ from msprobe.diagnose.check.values import has_values, measured
 from msprobe.diagnose.differences.records import fingerprint, of_statistics
 from msprobe.diagnose.differences.words import NO_RELATION, Relation
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(across: Across) -> Iterable[Finding]:
@@ -52,13 +52,11 @@ def _unlike(across: Across, names: dict[Rank, str], word: str, found: dict[Rank,
         other = odd[0] if rank == usual else usual
         relation = NO_RELATION
         if len(shapes) > 1:
-            message = Wording("the ranks get results of different shapes from {}: {}", name, ", ".join(sorted(shapes)))
+            message = said("collective-shapes-differ", name, ", ".join(sorted(shapes)))
         else:
             relation = Relation(f"{of_statistics(leaves[rank], leaves[other]):.2g}", is_distance=True)
-            message = Wording(
-                "{} gives rank {} another result than rank {} "
-                "({}): data was lost or changed on "
-                "its way, or the ranks are at different calls",
+            message = said(
+                "collective-results-differ",
                 word,
                 rank,
                 other,

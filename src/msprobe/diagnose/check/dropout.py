@@ -14,7 +14,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 _ATTENTION = "scaled_dot_product_attention"
 
@@ -40,9 +40,8 @@ def check(moment: Moment) -> Iterable[Finding]:
                     timeline,
                     event,
                     "argument",
-                    Wording(
-                        "{} with rate {:g} is called with training=False while its module "
-                        '"{}" is in training mode: nothing is dropped',
+                    said(
+                        "dropout-called-without-training",
                         name,
                         rate,
                         module.parts.path,
@@ -54,8 +53,8 @@ def check(moment: Moment) -> Iterable[Finding]:
                     timeline,
                     event,
                     "argument",
-                    Wording(
-                        '{} with rate {:g} drops values although its module "{}" is in eval mode',
+                    said(
+                        "dropout-active-in-eval",
                         name,
                         rate,
                         module.parts.path,
@@ -87,7 +86,7 @@ def _learns(event: Event) -> bool:
 
 def _left_in_eval(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
     """Modules in eval mode that hold inactive dropouts, in a parent that trains and has siblings that train."""
-    said: set[str] = set()
+    known: set[str] = set()
     training = {
         event.parts.owner
         for event in timeline
@@ -100,16 +99,15 @@ def _left_in_eval(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
         if active is not False or not rate or not _learns(event):
             continue
         module = _outermost_in_eval(event)
-        if module is None or module.parts.path in said or module.parts.owner not in training:
+        if module is None or module.parts.path in known or module.parts.owner not in training:
             continue
-        said.add(module.parts.path)
+        known.add(module.parts.path)
         yield moment.finding(
             timeline,
             event,
             "argument",
-            Wording(
-                'module "{}" was left in eval mode while the modules around it train: its '
-                "dropout with rate {:g} drops nothing",
+            said(
+                "dropout-left-in-eval",
                 plain_path(module.parts.path),
                 rate,
             ),

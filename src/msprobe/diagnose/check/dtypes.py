@@ -20,7 +20,7 @@ from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.operators import CASTS
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 _HALF = frozenset(("float16", "bfloat16"))
 #: A tensor that was cast is looked for behind so many calls that give it another shape.
@@ -30,10 +30,10 @@ _RESHAPED = 8
 def check(moment: Moment) -> Iterable[Finding]:
     """Casts around sensitive calls, layers unlike their siblings, and double precision by accident."""
     for timeline in moment.timelines.values():
-        said: set[Event] = set()
+        known: set[Event] = set()
         for found, event in (*_squeezed(moment, timeline), *_doubles(moment, timeline), *_unlike(moment, timeline)):
-            if event not in said:
-                said.add(event)
+            if event not in known:
+                known.add(event)
                 yield found
 
 
@@ -59,8 +59,8 @@ def _squeezed(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]
         if not sources or dtype_word(sources[0]) != "float32" or fingerprint(results[0]) not in raised:
             continue
         word = operation(event.stem)
-        message = Wording(
-            "{} computes in {}: its input is cast down from float32 for this call and its result is cast up again",
+        message = said(
+            "cast-down-for-one-call",
             word,
             dtype_word(given[0]),
         )
@@ -104,9 +104,8 @@ def _doubles(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
     event = first[0]
     given = floats(event.inputs())
     doubled = [leaf for leaf in given if dtype_word(leaf) == "float64"]
-    message = Wording(
-        "{} computes in float64: one of its arguments, of shape {}, is "
-        "float64 and raises the others from lower precision",
+    message = said(
+        "computes-in-float64",
         operation(event.stem),
         doubled[0].get("shape"),
     )
@@ -131,22 +130,22 @@ def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
         (operation(event.stem), _types(event)[1]) for calls in places.values() for event in calls.values()
     )
     odd: list[tuple[Finding, Event]] = []
-    said: set[str] = set()
+    known: set[str] = set()
     for calls in sorted(places.values(), key=lambda calls: min(event.index for event in calls.values())):
         counts = Counter(_types(event)[1] for event in calls.values())
         if len(counts) < 2 or len(calls) < 2:
             continue
         usual = max(counts, key=lambda one: (counts[one], _common(overall, one, calls)))
         alone = [path for path, event in calls.items() if _types(event)[1] != usual]
-        if len(alone) != 1 or alone[0] in said:
+        if len(alone) != 1 or alone[0] in known:
             continue
         path = alone[0]
         event = calls[path]
         if _follows_its_input(moment, timeline, event, calls):
             continue
-        said.add(path)
-        message = Wording(
-            '{} in "{}" gives {}; in the other layers of this class it gives {}',
+        known.add(path)
+        message = said(
+            "dtype-differs-from-other-layers",
             operation(event.stem),
             path,
             _types(event)[1],

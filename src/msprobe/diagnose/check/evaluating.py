@@ -10,7 +10,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument, floats
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import Wording, joined, said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -39,8 +39,8 @@ def check(moment: Moment) -> Iterable[Finding]:
             timeline,
             first,
             "argument",
-            Wording(
-                "{} is in eval mode in a step that trains it{}: {} (model.train() was not called)",
+            said(
+                "trained-in-eval-mode",
                 _whose(timeline, root),
                 ", and was in training mode before" if trained else "",
                 what,
@@ -99,7 +99,7 @@ def _whose(timeline: Timeline, root: Event) -> str:
     paths = {plain_path(one.parts.path) for one in outermost}
     if len(paths) > 1 and all(one.record.get("training") is False for one in outermost):
         return "the model"  # Itself it was not recorded: it was given to start(), or has no name.
-    return Wording('the model "{}"', plain_path(root.parts.path))
+    return said("the-model", plain_path(root.parts.path))
 
 
 def _root(event: Event) -> Event:

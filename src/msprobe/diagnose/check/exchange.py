@@ -18,7 +18,7 @@ from typing import Any, Literal
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.communication import Key, Rank
 from msprobe.diagnose.places import ranks_in_words
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: The tensors that a call makes.
 Results = tuple[dict[str, Any], ...] | None
@@ -303,7 +303,7 @@ class Exchange:
             if len(forms) > 1:
                 told = ", ".join(f"{form} (rank {ranks_in_words(ranks)})" for form, ranks in forms.items())
                 first = self.calls[node.sides[0]].names[node.numbers[0]]
-                return Wording("the ranks take part in {} with different tensors: {}", first, told)
+                return said("collective-tensors-differ", first, told)
         return None
 
     def missing(self, node: Node) -> list[Rank]:
@@ -318,13 +318,13 @@ class Exchange:
         absent = sorted(set[int]().union(*self._groups) - numbered)
         if absent and numbered:
             told = ranks_in_words(absent)
-            found.append(Wording("groups name ranks that are not in the dump: {}; what they did is not known", told))
+            found.append(said("ranks-not-in-dump", told))
         for node in self.nodes:
             missing = [] if node.whole else self.missing(node)
             if missing:
                 found.append(
-                    Wording(
-                        "{} has no answer on rank {}: the ranks made or recorded different numbers of {} calls",
+                    said(
+                        "collective-without-counterpart",
                         self.calls[node.sides[0]].names[node.numbers[0]],
                         ranks_in_words(missing),
                         self.word(node),

@@ -29,9 +29,9 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.places import Places
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
 from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.store import layout
 from msprobe.store.damage import in_words, missing_ranks, place_in_words
@@ -177,7 +177,7 @@ def _look_at(job: _Job) -> _Seen:
             seen.records = len(part)
             if not part.complete:
                 place = place_in_words(part.step, part.rank)
-                seen.notes.append(Wording("{} was interrupted; its whole records are looked at", place))
+                seen.notes.append(said("interrupted-records", place))
             names = _wanted(part, seen)
             timeline = Timeline(part, only=names if job.asked.limits.by_words else None)
             try:
@@ -334,7 +334,7 @@ def _dismissed(step: int | None, exchange: Exchange) -> Iterator[str]:
         for name in one.dismissed:
             places.add(f"{place_in_words(step, one.rank)}: {name}")
     if places.count:
-        yield Wording("infinities that are masked away again, and so do not count, are made in {}", places)
+        yield said("infinities-masked", places)
 
 
 def _node(timeline: Timeline, step: int | None, origin: Origin, matters: bool) -> FirstNode:

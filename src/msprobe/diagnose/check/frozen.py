@@ -10,7 +10,7 @@ from msprobe.diagnose.check.values import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -37,13 +37,13 @@ def _frozen(event: Event) -> list[str]:
 
 
 def _told(moment: Moment, timeline: Timeline, event: Event, names: list[str], lost: bool) -> Finding:
-    held = Wording("{} holds {} parameters that", event.name, len(names))
+    held = said("optimizer-holds-frozen", event.name, len(names))
     how = "got gradients before and are frozen now" if lost else "are frozen"
     return moment.finding(
         timeline,
         event,
         "missing_gradient",
-        Wording("{} {} (requires_grad=False), so that they are not trained: {}", held, how, listed(names)),
+        said("frozen-so-not-trained", held, how, listed(names)),
         where=f"{event.name}: {names[0]}",
         evidence={"parameters": names[:50], "count": len(names), "trained_before": lost},
         harmless=not lost,

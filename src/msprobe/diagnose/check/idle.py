@@ -13,7 +13,7 @@ from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: How the recorder names what no module of the recorded models has.
 _OF_NO_MODULE = re.compile(r"(^|\.)g\d+\.p\d+$")
@@ -32,10 +32,8 @@ def cleared_before_step(moment: Moment, timeline: Timeline) -> Iterable[Finding]
                 timeline,
                 event,
                 "missing_gradient",
-                Wording(
-                    "none of the {} parameters has a gradient when {} takes its step, though the "
-                    "backward pass made some for {} of them: they were cleared in between, and nothing is "
-                    "updated",
+                said(
+                    "gradients-cleared-before-step",
                     len(held),
                     event.name,
                     len(made),
@@ -72,18 +70,18 @@ def never_called(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
 def _told(moment: Moment, timeline: Timeline, event: Event, modules: dict[str, list[str]], harmless: bool) -> Finding:
     names = [name for found in modules.values() for name in found]
     steps = len(moment.history.called)
-    count = Wording("{} parameters", len(names)) if len(names) > 1 else "1 parameter"
+    count = said("parameters", len(names)) if len(names) > 1 else "1 parameter"
     how = "was" if len(modules) == 1 else "were"
     why = "" if harmless else ", while the layers before and after it in the same stack were"
     return moment.finding(
         timeline,
         event,
         "missing_gradient",
-        Wording(
-            "{} {} not called in {}{}: the optimizer holds {} of {} that no gradient reaches",
+        said(
+            "modules-never-called",
             listed(list(modules)),
             how,
-            "the recorded step" if steps == 1 else Wording("any of {} steps", steps),
+            "the recorded step" if steps == 1 else said("any-of-steps", steps),
             why,
             count,
             "it" if len(modules) == 1 else "them",

@@ -17,7 +17,7 @@ from msprobe.diagnose.check.values import argument, floats, measured, tensors
 from msprobe.diagnose.differences.records import is_integer, numel
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: Where prompts are left out, nine of ten labels may well be ignored.
 _MANY = 0.95
@@ -37,12 +37,12 @@ def check(moment: Moment) -> Iterable[Finding]:
                 continue
             total = numel(labels)
             everything = ignored == total
-            share = Wording("all") if everything else Wording("{} of", ignored)
+            share = said("all-of") if everything else said("some-of", ignored)
             yield moment.finding(
                 timeline,
                 event,
                 "data",
-                Wording("{} {} labels of {} are ignored ({}): ", share, total, event.name, _index(event))
+                said("labels-ignored", share, total, event.name, _index(event))
                 + ("nothing is learned from them" if everything else "few are learned from"),
                 evidence={"ignored": ignored, "labels": measured(labels)},
                 harmless=not everything,

@@ -9,7 +9,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -28,9 +28,8 @@ def check(moment: Moment) -> Iterable[Finding]:
                 timeline,
                 made,
                 "data",
-                Wording(
-                    "the labels of {} are the tokens that the model is given ({}), not "
-                    "the next ones: the loss rewards copying the input",
+                said(
+                    "labels-not-shifted",
                     text.loss.name,
                     text.embedding.name,
                 ),
@@ -53,9 +52,8 @@ def _shifted_twice(moment: Moment, timeline: Timeline, text: Text) -> Finding:
         timeline,
         text.chain[-1],
         "data",
-        Wording(
-            "the labels of {} are {} positions ahead of the tokens that the model is given "
-            "({}): they are shifted more than once, by the data and by the model",
+        said(
+            "labels-shifted-twice",
             text.loss.name,
             text.ahead,
             text.embedding.name,

@@ -16,7 +16,7 @@ from msprobe.diagnose.check.values import distinct, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -36,9 +36,8 @@ def check(moment: Moment) -> Iterable[Finding]:
                 timeline,
                 event,
                 "mutation",
-                Wording(
-                    "{} writes to a tensor that {} still needs as it was in {}; autograd "
-                    "cannot see it, the gradient is computed from the changed values",
+                said(
+                    "write-unseen-by-autograd",
                     event.name,
                     later.name,
                     forward.name,

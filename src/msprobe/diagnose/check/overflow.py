@@ -13,7 +13,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.steps.unwritten import reads_unwritten
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 
 
 def check(across: Across) -> Iterable[Finding]:
@@ -33,7 +33,7 @@ def finding_of(timeline: Timeline, step: int | None, origin: Origin, matters: bo
     skipped = any(one.record.get("skipped") for one in timeline.optimizers)
     message = _message(timeline, event, origin)
     if skipped:
-        message += "; the gradient scaler left this step out"
+        message += "; the gradient scaler skipped this step"
     return finding_at(
         timeline,
         event,
@@ -61,15 +61,15 @@ def in_order_of_ranks(calls: Mapping[Rank, str]) -> list[tuple[Rank, str]]:
 def _message(timeline: Timeline, event: Event, origin: Origin) -> Wording:
     name = {
         "nan": "NaN",
-        "inf": Wording("infinity"),
+        "inf": said("infinity"),
         "-inf": "minus infinity",
-        "large": Wording("a number beyond the limit"),
+        "large": said("a-number-beyond-the-limit"),
     }[origin.value]
     if origin.how == "bad_input":
         if reads_unwritten(event):
-            return Wording("{} comes out of {}, which reads memory that nobody has written", name, event.name)
-        return Wording("{} is in the input of {} already, and no recorded call made it", name, event.name)
+            return said("bad-value-from-memory", name, event.name)
+        return said("bad-value-in-input", name, event.name)
     if origin.how == "communication":
-        return Wording("{} is born in {}: what the ranks gave was finite, the result is not", name, event.name)
+        return said("bad-value-from-communication", name, event.name)
     why = reason(timeline, event, origin.value)
-    return Wording("{} is born in {}: {}", name, event.name, why)
+    return said("bad-value-made", name, event.name, why)

@@ -9,7 +9,7 @@ from msprobe.diagnose.check.values import floats, tensors
 from msprobe.diagnose.differences.records import numbers
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: The largest number of each type.
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38}
@@ -33,16 +33,16 @@ def _forward(event: Event, value: str) -> str:
     if word in ("softmax", "log_softmax", "scaled_dot_product_attention") and first is not None:
         rows = _rows(results[0]) if results else 0
         if first[1] == float("-inf"):
-            return Wording("{} rows hold minus infinity only: they are masked wholly", rows or "some")
+            return said("rows-fully-masked", rows or "some")
     if word in ("log", "log2", "log10", "log1p") and first is not None:
         edge = -1.0 if word == "log1p" else 0.0
         if first[1] < edge:
-            return Wording("logarithm of negative numbers (the smallest is {:.6g})", first[1])
+            return said("logarithm-of-negative", first[1])
         if first[1] == edge:
-            return Wording("logarithm of zero ({} of its elements)", given[0].get("zero", "some"))
+            return said("logarithm-of-zero", given[0].get("zero", "some"))
     if word in ("sqrt", "rsqrt") and first is not None:
         if first[1] < 0:
-            return Wording("root of negative numbers (the smallest is {:.6g})", first[1])
+            return said("root-of-negative", first[1])
         if first[1] == 0 and word == "rsqrt":
             return "reciprocal root of zero"
     if word in ("div", "reciprocal") and given:
@@ -50,7 +50,7 @@ def _forward(event: Event, value: str) -> str:
         if below is not None and (given[-1].get("zero") or below[0] == 0.0 or below[1] == 0.0):
             return "division by zero"
     if word == "exp" and first is not None and first[0] > 10:
-        return Wording("exponential of large numbers (the largest is {:.6g})", first[0])
+        return said("exponential-too-large", first[0])
     if any(number and "inf" in str(number[:2]) for number in (numbers(leaf) for leaf in given)):
         return "it is made of infinities in the input (inf - inf, 0 * inf, inf / inf)"
     return _too_large(given, results) if value != "nan" else ""
@@ -63,8 +63,8 @@ def _too_large(given: list[dict[str, Any]], results: list[dict[str, Any]]) -> st
     sizes = [abs(v) for leaf in given if (found := numbers(leaf)) for v in found[:2]]
     if kind not in LARGEST or not sizes:
         return ""
-    return Wording(
-        "the result is beyond the largest number of {} ({:.5g}); the largest of its inputs is {:.5g}",
+    return said(
+        "beyond-largest",
         kind,
         LARGEST[kind],
         max(sizes),
@@ -82,7 +82,7 @@ def _rows(leaf: dict[str, Any]) -> int:
 def _backward(timeline: Timeline, event: Event, value: str) -> str:
     forward = timeline.forward_of(event)
     if forward is None or event.is_module:
-        return "the gradients that arrive are finite, those that leave are not"
+        return "its incoming gradients are finite, its outgoing ones are not"
     word = operation(forward.stem)
     given = tensors(forward.inputs())
     first = numbers(given[0]) if given else None
@@ -90,8 +90,8 @@ def _backward(timeline: Timeline, event: Event, value: str) -> str:
     if word in poles and first is not None and (first[1] == 0.0 or given[0].get("zero") or word == "div"):
         zeros = given[-1].get("zero", "some") if word == "div" else given[0].get("zero", "some")
         return (
-            Wording("the derivative of the {} is infinite at zero, which {} of its elements are", poles[word], zeros)
+            said("derivative-infinite", poles[word], zeros)
             + ("; times a gradient of zero (a where() behind it, say) that is NaN" if value == "nan" else "")
             + ". Keep zero out before the call"
         )
-    return "the gradients that arrive are finite, those that leave are not"
+    return "its incoming gradients are finite, its outgoing ones are not"

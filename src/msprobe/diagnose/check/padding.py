@@ -11,7 +11,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import is_tensor
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -34,8 +34,8 @@ def check(moment: Moment) -> Iterable[Finding]:
                     timeline,
                     event,
                     "gradient",
-                    Wording(
-                        'row {} of the embedding "{}" stands for padding and gets a gradient (norm {:.3g})',
+                    said(
+                        "padding-gets-gradient",
                         row,
                         plain_path(forward.module or ""),
                         float(np.linalg.norm(values[row].astype(np.float64))),

@@ -8,7 +8,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: What the recorder writes of a module whose end nobody told; the call inside it says why.
 _NOT_RETURNED = "the pass did not return"
@@ -30,14 +30,14 @@ def check(moment: Moment) -> Iterable[Finding]:
                 timeline,
                 event,
                 "error",
-                Wording("{} raised {}{}{}", what, " ".join(error.split())[:300], _at(event), end),
+                said("call-raised", what, " ".join(error.split())[:300], _at(event), end),
                 evidence={"error": error, "input": [measured(leaf) for leaf in tensors(event.inputs())]},
                 harmless=goes_on,
             )
 
 
 def _at(event: Event) -> str:
-    return Wording(", at {}", event.source) if event.source else ""
+    return said("at-source", event.source) if event.source else ""
 
 
 def _goes_on(timeline: Timeline, event: Event) -> bool:

@@ -12,7 +12,7 @@ from msprobe.diagnose.pairing.recomputation import repeated
 from msprobe.diagnose.steps.links import is_unset
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.of_check import of_a_module_again, of_a_repeat
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -40,19 +40,17 @@ def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Even
         found = settings[0]
         return _told(
             moment, timeline, comparer, again, first, found,
-            Wording("recomputation calls it with {} for {}, the forward pass with "
-            "{}", described(found.left), found.slot, described(found.right)),
+            said("recompute-argument-differs", described(found.left), found.slot, described(found.right)),
         )  # fmt: skip
     if given:
         return _told(
             moment, timeline, comparer, again, first, given[0],
-            Wording("recomputation begins with another {} than the forward pass: what it works on was changed "
-            "in between", given[0].slot),
+            said("recompute-input-differs", given[0].slot),
         )  # fmt: skip
     if result:
         return _told(
             moment, timeline, comparer, again, first, result[0],
-            "recomputation has the inputs of the forward pass and another result (other random numbers, as a rule)",
+            said("recompute-result-differs"),
         )  # fmt: skip
     return None
 
@@ -62,7 +60,7 @@ def _module(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event
     result = _counting(comparer.between(again.outputs(), first.outputs()), of_a_module_again())
     if not result:
         return None
-    message = "recomputation of the module gives another result than its forward pass"
+    message = said("module-recomputed-differently")
     return _told(moment, timeline, comparer, again, first, result[0], message)
 
 

@@ -34,6 +34,7 @@ from msprobe.diagnose.check.unreached import check as unreached
 from msprobe.diagnose.check.updates import check as updates
 from msprobe.diagnose.check.whole_numbers import check as whole_numbers
 from msprobe.diagnose.findings import Finding
+from msprobe.messages import explained
 
 
 @dataclass(frozen=True)
@@ -46,98 +47,89 @@ class Check:
     """
 
     name: str
-    text: str
     find: Callable[[Moment], Iterable[Finding]] | None = None
     once: bool = False
     needs: tuple[Need, ...] = ()
     across: Callable[[Across], Iterable[Finding]] | None = None
 
+    @property
+    def text(self) -> str:
+        """What it looks for."""
+        return explained(f"check:{self.name}", "meaning")
+
 
 CHECKS: tuple[Check, ...] = (
-    Check("raised", "a call raised an error", raised),
+    Check("raised", raised),
     Check(
         "overflow",
-        "a NaN or an infinity is born, forward or backward, on whichever rank",
         once=True,
         needs=("statistics",),
         across=overflow,
     ),
-    Check("softmax", "rows of a softmax do not sum to one", softmax, needs=("calls", "statistics")),
-    Check("dtypes", "one call computes in another precision than those around it, or than its siblings", dtypes),
+    Check("softmax", softmax, needs=("calls", "statistics")),
+    Check("dtypes", dtypes),
     Check(
         "whole_numbers",
-        "whole numbers, as positions, are cast to a type that cannot hold them",
         whole_numbers,
         needs=("calls", "statistics"),
     ),
     Check(
         "siblings",
-        "a layer calls the same operation with another setting than the other layers",
         siblings,
         needs=("calls", "modules"),
     ),
-    Check("dropout", "dropout is active in eval mode, or inactive in training", dropout, needs=("calls", "modules")),
+    Check("dropout", dropout, needs=("calls", "modules")),
     Check(
         "evaluating",
-        "a model is trained in eval mode: dropouts drop nothing, batch norms keep their averages",
         evaluating,
         needs=("calls", "modules", "optimizer"),
     ),
-    Check("attention", "a causal language model attends to later positions", attention, needs=("calls", "statistics")),
-    Check("labels", "the labels of a language model are not shifted, or shifted twice", labels, needs=("calls",)),
-    Check("ignored", "all labels, or nearly all, are ignored", ignored, needs=("calls",)),
-    Check("repeated", "a step trains on the batch of an earlier one", repeated, True, needs=("modules", "optimizer")),
+    Check("attention", attention, needs=("calls", "statistics")),
+    Check("labels", labels, needs=("calls",)),
+    Check("ignored", ignored, needs=("calls",)),
+    Check("repeated", repeated, True, needs=("modules", "optimizer")),
     Check(
         "averaging",
-        "means over micro-batches with different numbers of labels are averaged",
         averaging,
         needs=("calls",),
     ),
-    Check(
-        "recompute", "recomputation gives other values than the forward pass it repeats", recompute, needs=("backward",)
-    ),
+    Check("recompute", recompute, needs=("backward",)),
     Check(
         "mutation",
-        "a tensor that the backward pass needs is written to behind autograd's back",
         mutation,
         needs=("calls", "backward"),
     ),
-    Check("unreached", "parameters get no gradient", unreached, needs=("modules", "backward")),
-    Check("frozen", "an optimizer holds parameters that ask for no gradient", frozen, True, needs=("optimizer",)),
-    Check("scale", "a scaled loss, and gradients that are not scaled back", scale, needs=("calls", "optimizer")),
+    Check("unreached", unreached, needs=("modules", "backward")),
+    Check("frozen", frozen, True, needs=("optimizer",)),
+    Check("scale", scale, needs=("calls", "optimizer")),
     Check(
         "padding",
-        "the padding row of an embedding gets a gradient (needs recorded tensors)",
         padding,
         needs=("calls", "values", "backward"),
     ),
-    Check("ties", "embedding and head begin as one matrix and are trained as two", ties, needs=("modules", "backward")),
+    Check("ties", ties, needs=("modules", "backward")),
     Check(
         "sequence",
-        "a rank makes other collectives than its group, or gives them other types or shapes",
         once=True,
         needs=("ranks",),
         across=sequence,
     ),
     Check(
         "collectives",
-        "ranks of a group get different results from one collective",
         once=True,
         needs=("ranks",),
         across=collectives,
     ),
     Check(
         "replicas",
-        "what should be the same on all ranks is not, or batches are that should not be",
         once=True,
         needs=("ranks",),
         across=replicas,
     ),
     Check(
         "clearing",
-        "gradients are not cleared between steps, or are cleared between micro-batches",
         clearing,
         needs=("optimizer", "modules", "backward"),
     ),
-    Check("updates", "parameters with a gradient are not updated", updates, needs=("modules", "statistics")),
+    Check("updates", updates, needs=("modules", "statistics")),
 )

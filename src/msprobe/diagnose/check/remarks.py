@@ -6,7 +6,7 @@ from collections import Counter
 
 from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.steps.timeline import Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.damage import place_in_words
 
@@ -38,7 +38,7 @@ class Notes:
         for text, places in self._places.items():
             found += [Wording("{}: {}", place, text) if place else text for place in places]
             if self._more[text]:
-                found.append(Wording("{} more steps or ranks: {}", self._more[text], text))
+                found.append(said("more-steps-or-ranks", self._more[text], text))
         return found
 
 
@@ -48,22 +48,22 @@ def notes_of(timeline: Timeline) -> list[tuple[str, str]]:
     """
     part = timeline.part
     place = place_in_words(part.step, part.rank)
-    found = []
+    found: list[tuple[str, str]] = []
     if not part.complete:
-        found.append((place, "the recording was interrupted; what is there was checked"))
+        found.append((place, said("recording-interrupted")))
     if not len(part):
-        return [*found, (place, "no call was recorded")]
+        return [*found, (place, said("no-calls"))]
     if part.kind == "debug" or part.header.get("level") == "debug":
-        text = "level debug: values that were saved by hand; the checks look at calls, and there are none"
+        text = said("level-debug")
         return [*found, ("", text)]
     results = [leaf for event in timeline for leaf in tensors(event.outputs())]
     if results and not any(key in leaf for leaf in results for key in USUAL_KEYS):
         why = _why(part.header.get("task"), results)
-        found.append(("", Wording("no statistics were recorded{}; most checks need them", why)))
+        found.append(("", said("statistics-not-recorded", why)))
     if not any(event.parts.kind == "api" for event in timeline) and any(event.is_module for event in timeline):
-        found.append(("", "only modules were recorded (L0): checks of single calls see nothing"))
+        found.append(("", said("only-modules")))
     if not any(event.direction == "backward" for event in timeline):
-        found.append((Wording("step {}", part.step), "no backward pass was recorded"))
+        found.append((said("step", part.step), said("no-backward-pass")))
     return found
 
 

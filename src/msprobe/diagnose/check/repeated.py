@@ -11,7 +11,7 @@ from msprobe.diagnose.check.replica import marks, passes
 from msprobe.diagnose.check.values import distinct, measured, tensors
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -30,9 +30,8 @@ def check(moment: Moment) -> Iterable[Finding]:
             timeline,
             event,
             "data",
-            Wording(
-                "{} is given the same batch as in step {}: the data do not move on, or begin again in the "
-                "same order (shuffle, set_epoch), unless they are this small",
+            said(
+                "batch-repeated",
                 event.name,
                 before,
             ),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msprobe.diagnose.check.across import Across
 from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(across: Across, copies: set[str]) -> Iterable[Finding]:
@@ -30,10 +30,8 @@ def check(across: Across, copies: set[str]) -> Iterable[Finding]:
         ranks[-1],
         last.name,
         "replica",
-        Wording(
-            "ranks {}{} get the same batch: all "
-            "tensors that {} takes are the same on them, so that all compute the same gradients; nothing "
-            "divides the data among the ranks (DistributedSampler, or rank and number of ranks for the data set)",
+        said(
+            "batch-same-on-ranks",
             ", ".join(map(str, ranks[:8])),
             " and more" if len(ranks) > 8 else "",
             first.name,

@@ -10,7 +10,7 @@ from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.values import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, value_of
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(across: Across, copies: Sequence[str]) -> Iterable[Finding]:
@@ -48,16 +48,13 @@ def _told(
     least = min(counts.values())
     odd = [place for place, value in enumerate(values) if counts[str(value)] == least][-1]
     usual = next((value for value in values if value != values[odd]), None)
-    more = Wording("; so do {}", listed(list(found)[1:])) if len(found) > 1 else ""
+    more = said("so-do", listed(list(found)[1:])) if len(found) > 1 else ""
     return across.finding(
         ranks[odd],
         steps[odd],
         "replica",
-        Wording(
-            "the optimizer of rank {} has {} {} where that of the other ranks has "
-            "{}, for "
-            "{} parameters that are the same on all ranks ({}): they will part"
-            "{}",
+        said(
+            "optimizer-settings-differ-on-ranks",
             ranks[odd],
             key,
             _shown(values[odd]),

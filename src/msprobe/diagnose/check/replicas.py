@@ -24,7 +24,7 @@ from msprobe.diagnose.differences.records import fingerprint, of_statistics
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.of_check import is_one_factor, may_have_two_values, of_a_repeat, of_copies
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: Tensors by rank and name of the parameter.
 Tables = dict[Rank, dict[str, Leaf]]
@@ -182,14 +182,8 @@ def _weights(across: Across) -> Iterable[Finding]:
             rank,
             across.replicas[rank].shown_by(name),
             "replica",
-            Wording(
-                '"{}" differs between the ranks before the step, although all ranks get the same gradient for it', name
-            )
-            + (
-                Wording("; so do {} other parameters: {}", len(wrong) - 1, listed(list(wrong)[1:]))
-                if len(wrong) > 1
-                else ""
-            ),
+            said("weight-differs-on-ranks", name)
+            + (said("so-do-other-parameters", len(wrong) - 1, listed(list(wrong)[1:])) if len(wrong) > 1 else ""),
             where=name,
             evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
         )
@@ -212,19 +206,17 @@ def _gradients(across: Across) -> Iterable[Finding]:
     rank = _minority(leaves)
     step = across.replicas[rank].optimizers[0][0]
     ratio = _common_ratio(list(wrong.values()))
-    how = Wording(", each by the factor {:.6g}: they were clipped or scaled by another number", ratio) if ratio else ""
-    which = "all" if len(wrong) == len(copies) else Wording("{} of {}", len(wrong), len(copies))
+    how = said("each-by-one-factor", ratio) if ratio else ""
+    which = "all" if len(wrong) == len(copies) else said("of-call", len(wrong), len(copies))
     if left_out:
-        message = Wording(
-            "no collective sums the gradient of {} over the ranks, as is done for the other "
-            "parameters that are the same on all of them; the gradients of {} of these differ at the optimizer",
+        message = said(
+            "gradient-not-reduced",
             listed(left_out),
             which,
         )
     else:
-        message = Wording(
-            "the gradients of {} parameters that are the same on all ranks differ between them at the optimizer"
-            "{}: {}; the weights will part",
+        message = said(
+            "gradients-differ-on-ranks",
             which,
             how,
             listed(list(wrong)),
@@ -234,7 +226,7 @@ def _gradients(across: Across) -> Iterable[Finding]:
         step,
         "replica",
         message,
-        where=Wording("{} at {}", name, step),
+        where=said("named-at", name, step),
         evidence=_by_rank(leaves)
         | {"parameters": left_out[:50] or list(wrong)[:50], "copies": len(copies), "factor": ratio},
     )
@@ -268,8 +260,8 @@ def _parted(across: Across) -> Iterable[Finding]:
         rank,
         across.replicas[rank].shown_by(name),
         "replica",
-        Wording(
-            "{} parameters were the same on all ranks before the last step and are not any more: {}",
+        said(
+            "weights-differ-after-step",
             len(wrong),
             listed(list(wrong)),
         ),
@@ -313,13 +305,13 @@ def _first_of(across: Across, rank: Rank, other: Rank, names: list[str]) -> Find
             why = (
                 "its random numbers are not the same on the ranks"
                 if random
-                else "the machine of one of them, or what the call reads besides its arguments, is at fault"
+                else "the machine of one of them is faulty, or the call reads something besides its arguments"
             )
             return across.finding(
                 other,
                 name,
                 "replica",
-                Wording("{} takes the same tensors on ranks {} and {}, its results differ: {}", name, rank, other, why),
+                said("ranks-compute-differently", name, rank, other, why),
                 evidence={str(rank): measured(found[0]), str(other): measured(found[1])},
             )
     return None

@@ -21,9 +21,9 @@ from msprobe.diagnose.check.sight import Sight
 from msprobe.diagnose.covered import of_dump
 from msprobe.diagnose.findings import Finding, plain
 from msprobe.diagnose.places import Places
-from msprobe.diagnose.wording import Wording
 from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.messages import coded, said
 from msprobe.paths import StrPath
 from msprobe.store.damage import in_words, lost_parts, missing_ranks, place_in_words
 from msprobe.store.reader import Dump, open_dump
@@ -71,6 +71,7 @@ class CheckResult:
             "unread": list(self.unread),
             "coverage": self.coverage.as_json(),
             "notes": list(self.notes),
+            "messages": coded(self.notes),
             "findings": [found.to_json() for found in self.findings],
         }
 
@@ -186,7 +187,7 @@ class _Running:
         if len(across.exchange) > 1:
             self._sight.seen.add("ranks")
             for remark in across.exchange.remarks():
-                self._notes.add(Wording("step {}", step), remark)
+                self._notes.add(said("step", step), remark)
 
     def _keep(self, check: str, found: Finding) -> None:
         """Take in a finding, unless the same line of the program in its module had it before."""
@@ -210,8 +211,8 @@ class _Running:
             raise InvalidInputError(f'"{path}" holds no record; nothing was recorded, or another folder is meant.')
         unread = [*self._broken, *lost_parts(self._dump), *missing_ranks(self._dump)]
         if self._unread.count:
-            number = Wording("{} tensor files", self._unread.count) if self._unread.count > 1 else "a tensor file"
-            unread.append(Wording("{} cannot be read: {}", number, self._unread))
+            number = said("tensor-files", self._unread.count) if self._unread.count > 1 else "a tensor file"
+            unread.append(said("cannot-be-read", number, self._unread))
         return CheckResult(
             status="clean" if not self._count else "harmless" if self._harmless else "found",
             dump=str(path),

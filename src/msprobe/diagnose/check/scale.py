@@ -14,7 +14,7 @@ from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.of_check import is_left_scaled, undoes
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: Smaller powers of two are numbers of ranks or of micro-batches, as a rule.
 _LEAST = 32.0
@@ -40,18 +40,17 @@ def check(moment: Moment) -> Iterable[Finding]:
         if not factors and ratio is not None and undoes(ratio, scale):
             continue  # Undone where no call was recorded.
         if factors:
-            message = Wording(
-                "the loss is multiplied by {:g} and the gradients by {:g} ({}): they "
-                "reach the optimizer {:g} times as large as they are",
+            message = said(
+                "loss-scale-left",
                 scale,
                 factors[1],
                 factors[0].name,
                 rest,
             )
         else:
-            message = Wording(
-                "the loss is multiplied by {:g} before the backward pass and no call divides the gradients by it", scale
-            ) + (" again" if ratio is None or undoes(ratio) else "; what clips them hides it")
+            message = said("loss-scale-not-undone", scale) + (
+                " again" if ratio is None or undoes(ratio) else "; what clips them hides it"
+            )
         yield moment.finding(
             timeline,
             event,

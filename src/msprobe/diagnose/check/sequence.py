@@ -14,7 +14,7 @@ from msprobe.diagnose.check.across import Across
 from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.places import ranks_in_words
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: Names, APIs and forms of what a rank calls over one group, in order.
 Calls = Sequence[tuple[str, str, str]]
@@ -72,28 +72,28 @@ def _told(across: Across, group: tuple[int, ...], calls: Mapping[Rank, Calls], p
     others = ranks_in_words(same if usual in same else [usual])
     members = ranks_in_words(group)
     if not own:
-        message = Wording(
-            "rank {} makes no collective over the ranks {}, where {} is called on rank {}: these wait for it",
+        message = said(
+            "collective-missing-on-rank",
             rank, members, theirs[number][0], others,
         )  # fmt: skip
     elif number >= len(own):
-        message = Wording(
-            "rank {} makes no collective over the ranks {} after {}, where {} is called on rank {}: these wait for it",
+        message = said(
+            "collective-missing-after",
             rank, members, own[-1][0], theirs[number][0], others,
         )  # fmt: skip
     elif number >= len(theirs):
-        message = Wording(
-            "rank {} calls {} over the ranks {}, where rank {} makes no further collective: it waits for them",
+        message = said(
+            "collective-alone",
             rank, own[number][0], members, others,
         )  # fmt: skip
     elif own[number][1] != theirs[number][1]:
-        message = Wording(
-            "rank {} calls {} over the ranks {}, where {} is called on rank {}: they wait for each other",
+        message = said(
+            "collectives-differ",
             rank, own[number][0], members, theirs[number][0], others,
         )  # fmt: skip
     else:
-        message = Wording(
-            "rank {} gives {} to {}, where {} is given on rank {}: these tensors do not belong together",
+        message = said(
+            "collective-inputs-differ",
             rank, own[number][2], own[number][0], theirs[number][2], others,
         )  # fmt: skip
     # Where it makes no further call, its last one is the place to look at; or the first of those that wait for it.

@@ -15,7 +15,7 @@ from msprobe.diagnose.check.moment import Moment
 from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: Operation -> (position, keyword) of each setting.
 _SETTINGS: dict[str, tuple[tuple[int, str], ...]] = {
@@ -97,6 +97,6 @@ def _odd(moment: Moment, timeline: Timeline, calls: dict[str, Event], position: 
         timeline,
         call,
         "argument",
-        Wording('{} in "{}" has {}={!r}; the {} other layers have {}', word, path, keyword, values[path], many, usual),
+        said("layer-setting-differs", word, path, keyword, values[path], many, usual),
         evidence={"argument": keyword, "value": values[path], "others": usual, "layers": len(values)},
     )

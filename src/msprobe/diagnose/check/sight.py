@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check.registry import Check
@@ -66,6 +66,6 @@ class Sight:
             if lacking:
                 need = lacking[0]
                 level = _LEVEL_OF.get(need)
-                told = Wording(" (level {})", level) if level is not None and level in self.levels else ""
+                told = said("level", level) if level is not None and level in self.levels else ""
                 found[check.name] = Wording("{}{}", _WITHOUT[need], told)
         return found

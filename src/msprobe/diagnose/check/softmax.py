@@ -15,7 +15,7 @@ from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.of_check import of_a_sum_of_one
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -31,9 +31,7 @@ def check(moment: Moment) -> Iterable[Finding]:
                     timeline,
                     event,
                     "computation",
-                    Wording(
-                        "the rows of the softmax sum to {:.6g} on average, not to 1 (rounding: {:.1g})", total, allowed
-                    ),
+                    said("softmax-rows-off", total, allowed),
                     evidence={
                         "sum_of_rows": total,
                         "rounding": allowed,

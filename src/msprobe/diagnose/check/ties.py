@@ -10,7 +10,7 @@ from msprobe.diagnose.check.values import distinct, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -34,9 +34,8 @@ def check(moment: Moment) -> Iterable[Finding]:
                     timeline,
                     weight.event,
                     "parameter_gradient",
-                    Wording(
-                        '"{}" and "{}" have equal values, as tied weights have, but gradients of their own: they '
-                        "are two parameters now and will part",
+                    said(
+                        "tie-lost",
                         name,
                         other,
                     ),

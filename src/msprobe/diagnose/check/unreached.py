@@ -13,7 +13,7 @@ from msprobe.diagnose.check.values import floats, in_its_model, listed, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -110,7 +110,7 @@ def _told(
     moment: Moment, timeline: Timeline, lost: dict[str, Event], holder: Event | None, meant: bool
 ) -> Iterable[Finding]:
     names = list(lost)
-    held = Wording(", though {} is to update them", holder.name) if holder is not None else ""
+    held = said("though-optimizer-holds-them", holder.name) if holder is not None else ""
     cut = _cut(timeline, lost)
     if cut is not None:
         how = "is detached" if operation(cut.stem) == "detach" else "loses its gradient"
@@ -119,8 +119,8 @@ def _told(
             timeline,
             cut,
             "missing_gradient",
-            Wording(
-                "{} parameters get no gradient ({}): what they lead to {} in {}{}",
+            said(
+                "graph-cut",
                 len(names),
                 listed(names),
                 how,
@@ -139,7 +139,7 @@ def _told(
         timeline,
         first,
         "missing_gradient",
-        Wording("{} parameters get no gradient ({}){}{}", len(names), listed(names), why, held),
+        said("no-gradient", len(names), listed(names), why, held),
         where=f"{plain_path(first.parts.path)}",
         evidence={"parameters": names[:50], "count": len(names)},
         harmless=meant,

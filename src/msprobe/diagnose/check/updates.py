@@ -14,7 +14,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.of_check import is_lost_in_rounding
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def check(moment: Moment) -> Iterable[Finding]:
@@ -65,9 +65,8 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
             timeline,
             event,
             "weights",
-            Wording(
-                "{} of {} parameters in {} are the same after the step: their update is "
-                "smaller than {} can hold beside the weight ({})",
+            said(
+                "update-lost-to-dtype",
                 len(half),
                 len(half) + moved,
                 kind,
@@ -90,9 +89,8 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
             timeline,
             event,
             "weights",
-            Wording(
-                "{} of {} parameters are the same after the step, although their gradient and "
-                "learning rate are not zero: {}",
+            said(
+                "weights-unchanged",
                 len(stuck),
                 len(stuck) + moved,
                 listed(stuck),
@@ -168,13 +166,13 @@ def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> 
         yield _without_neighbours(moment, timeline, steps[-1], apart, known & set(weights))
     if missing:
         stale = [name for event in steps for name in parameters_of(event) if plain_path(name) not in weights]
-        hint = Wording("; it holds {} instead, which no module uses", listed(stale)) if stale else ""
+        hint = said("holds-unused-instead", listed(stale)) if stale else ""
         yield moment.finding(
             timeline,
             steps[-1],
             "weights",
-            Wording(
-                "{} a gradient and {} in no optimizer: {}{}",
+            said(
+                "parameters-in-no-optimizer",
                 _counted(missing),
                 "is" if len(missing) == 1 else "are",
                 listed(missing),
@@ -194,12 +192,9 @@ def _without_neighbours(moment: Moment, timeline: Timeline, event: Event, names:
     two = all(top.isdigit() for top in tops | others) and len(tops) == len(others) == 1 and tops != others
     meant = two or len(held) <= len(names)
     one = len(names) == 1
-    text = Wording("{} a gradient, and no optimizer that was ", _counted(names))
-    text += Wording(
-        "recorded has {}, while {} others are in one: {}", "it" if one else "them", len(held), listed(names)
-    )
+    text = said("module-in-no-optimizer", _counted(names), "it" if one else "them", len(held), listed(names))
     if meant:
-        text += "; where only a part is to be trained, requires_grad_(False) saves the cost of the others' gradients"
+        text += "; where only some are to be trained, requires_grad_(False) saves the cost of the others' gradients"
     return moment.finding(
         timeline,
         event,
@@ -212,7 +207,7 @@ def _without_neighbours(moment: Moment, timeline: Timeline, event: Event, names:
 
 
 def _counted(names: list[str]) -> str:
-    return "1 parameter gets" if len(names) == 1 else Wording("{} parameters get", len(names))
+    return "1 parameter gets" if len(names) == 1 else said("parameters-get", len(names))
 
 
 def _neighbours(name: str, known: set[str]) -> bool:
@@ -251,10 +246,8 @@ def _as_before(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
             timeline,
             weight.event,
             "weights",
-            Wording(
-                "no weight changes in the steps that were recorded, although {} parameters get gradients that "
-                "are not zero, and no step of an optimizer was recorded: optimizer.step() is not called, or the "
-                "recorded steps are micro-batches of one ({})",
+            said(
+                "no-weight-changes",
                 len(stuck),
                 listed(stuck),
             ),
@@ -267,8 +260,8 @@ def _as_before(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
             timeline,
             weight.event,
             "weights",
-            Wording(
-                "{} parameters had a gradient in the step before and are as they were, while {} others changed: {}",
+            said(
+                "weights-unchanged-since",
                 len(stuck),
                 moved,
                 listed(stuck),

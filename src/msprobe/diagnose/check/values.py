@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_floating, numbers
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 from msprobe.statistics_table import KEYS
 
 
@@ -68,4 +68,4 @@ def in_its_model(name: str) -> str:
 def listed(names: list[str], shown: int = 4) -> str:
     """Names, not too many of them."""
     more = len(names) - shown
-    return ", ".join(names[:shown]) + (Wording(" and {} more", more) if more > 0 else "")
+    return ", ".join(names[:shown]) + (said("and-more", more) if more > 0 else "")

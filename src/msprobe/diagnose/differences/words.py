@@ -18,7 +18,7 @@ from msprobe.diagnose.differences.records import (
 )
 from msprobe.diagnose.differences.tensor_pass import Detail, dot
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 from msprobe.statistics_table import KEYS
 
 _SAME_RATIO = 1e-4
@@ -40,11 +40,13 @@ class Relation:
         return bool(self.words)
 
     def __str__(self) -> str:
-        return Wording("relative difference {}", self.words) if self.is_distance else self.words
+        return said("relative-difference", self.words) if self.is_distance else self.words
 
     def brief(self) -> str:
         """For a line that has little room: ``by 2.1e-05``, ``(transposed)``; empty if nothing is known."""
-        return Wording("by {}", self.words) if self.is_distance else Wording("({})", self.words) if self.words else ""
+        return (
+            said("by-distance", self.words) if self.is_distance else Wording("({})", self.words) if self.words else ""
+        )
 
 
 NO_RELATION = Relation()
@@ -82,8 +84,8 @@ def ratio_in_words(left: Any, right: Any) -> str:
     if ratio is None:
         return ""
     if abs(ratio) < 1 and abs(round(1 / ratio) - 1 / ratio) < 1e-3 * abs(1 / ratio):
-        return Wording("1/{} of it", round(1 / ratio)) if ratio > 0 else Wording("-1/{} of it", abs(round(1 / ratio)))
-    return Wording("{:.6g} times as large", ratio)
+        return said("one-nth", round(1 / ratio)) if ratio > 0 else said("minus-one-nth", abs(round(1 / ratio)))
+    return said("times-as-large", ratio)
 
 
 def relation_in_words(difference: Difference, comparer: Comparer, bound: bool = False) -> str:
@@ -108,22 +110,22 @@ def relation_of(difference: Difference, comparer: Comparer, bound: bool = False,
         return Relation(Wording("NaN" if value is None or math.isnan(value[2]) else "infinite"))
     if difference.what == "not_finite":
         return Relation(
-            Wording(
-                "{} NaN, {} infinite of {}",
-                left.get("nan", 0) or Wording("some"),
-                left.get("inf", 0) or Wording("no"),
+            said(
+                "nan-and-infinite",
+                left.get("nan", 0) or said("some-elements"),
+                left.get("inf", 0) or said("no-elements"),
                 numel(left),
             )
         )
     if left.get("shape") != right.get("shape"):
-        return Relation(Wording("shape {}, in the {} {}", left.get("shape"), other, right.get("shape")))
+        return Relation(said("shapes-differ", left.get("shape"), other, right.get("shape")))
     ratio = ratio_in_words(left, right)
     if ratio:
         return Relation(ratio)
     if is_integer(left):
         return Relation("whole numbers differ")
     if difference.delta == 0.0:
-        return Relation("the same statistics, other values: another order of the same elements, or less than rounding")
+        return Relation(said("same-statistics"))
     counted = _counted_in_words(left, right, other)
     if counted or math.isinf(difference.delta):
         return Relation(counted or "not finite")
@@ -150,9 +152,9 @@ def _relation_of_files(left: str, right: str, shape: Any, comparer: Comparer) ->
 
 def _counted_in_words(left: dict[str, Any], right: dict[str, Any], other: str) -> str:
     """How many elements are not finite on each side, where both have some and they were counted."""
-    for key, word in (("nan", "NaN"), ("inf", Wording("infinite"))):
+    for key, word in (("nan", "NaN"), ("inf", said("infinite"))):
         if left.get(key) != right.get(key) and left.get(key) and right.get(key):
-            return Wording("{} of {} elements are {}, in the {} {}", left[key], numel(left), word, other, right[key])
+            return said("elements-not-finite-on-sides", left[key], numel(left), word, other, right[key])
     return ""
 
 
@@ -175,12 +177,12 @@ def relation_of_values(left: Any, right: Any, shape: Any = None) -> Relation:
     size = a.size
     if count <= _FEW and size > 4 * _FEW:
         first = int(np.flatnonzero(other)[0])
-        told = Wording("the first at {}: {:.6g} for {:.6g}", _index(first, shape), a[first], b[first])
-        return Relation(Wording("{} of {} elements, {}", count, size, told))
+        told = said("first-element", _index(first, shape), a[first], b[first])
+        return Relation(said("elements-differ", count, size, told))
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return Relation(Wording("{} of {} elements are not finite", int((~np.isfinite(a)).sum()), size))
+        return Relation(said("elements-not-finite", int((~np.isfinite(a)).sum()), size))
     if (a[other] == 0).all() and count < size:
-        return Relation(Wording("{} of {} elements are zero", count, size))
+        return Relation(said("elements-zero", count, size))
     norm = dot(b, b)
     if norm:
         factor = dot(a, b) / norm
@@ -191,28 +193,28 @@ def relation_of_values(left: Any, right: Any, shape: Any = None) -> Relation:
         ):
             inverse = 1 / factor
             if abs(factor) < 1 and abs(round(inverse) - inverse) < 1e-3 * abs(inverse):
-                return Relation(Wording("1/{} of it", round(inverse)))
-            return Relation(Wording("{:.6g} times as large", factor))
+                return Relation(said("one-nth", round(inverse)))
+            return Relation(said("times-as-large", factor))
     if count > 1 and _sum_of_bits(a) == _sum_of_bits(b) and np.array_equal(np.sort(a), np.sort(b)):
         square = isinstance(shape, list) and len(shape) == 2 and shape[0] == shape[1]
         if square and np.array_equal(a.reshape(shape), b.reshape(shape).T):
-            return Relation(Wording("transposed"))
-        return Relation("the same elements in another order")
+            return Relation(said("transposed"))
+        return Relation(said("same-elements-reordered"))
     places = np.flatnonzero(other)
     if count < size // 2 and places[-1] - places[0] + 1 == count:
-        return Relation(Wording("elements {} to {} of {}", places[0], places[-1], size))
+        return Relation(said("elements-from-to", places[0], places[-1], size))
     distance = math.sqrt(dot(a - b, a - b)) / math.sqrt(max(dot(a, a), norm))
-    return Relation(Wording("{:.2g} in {} of {} elements", distance, count, size), is_distance=True)
+    return Relation(said("distance-in-elements", distance, count, size), is_distance=True)
 
 
 def relation_of_detail(detail: Detail, shape: Any = None) -> Relation | None:
     """The same as :func:`relation_of_values`, from what one pass over both said; None where the values must be seen."""
     count, size = detail.count, detail.size
     if count <= _FEW and size > 4 * _FEW:
-        told = Wording("the first at {}: {:.6g} for {:.6g}", _index(detail.first, shape), *detail.first_values)
-        return Relation(Wording("{} of {} elements, {}", count, size, told))
+        told = said("first-element", _index(detail.first, shape), *detail.first_values)
+        return Relation(said("elements-differ", count, size, told))
     if detail.becomes_zero and count < size:
-        return Relation(Wording("{} of {} elements are zero", count, size))
+        return Relation(said("elements-zero", count, size))
     mine, theirs, apart = detail.squares
     both = (mine + theirs - apart) / 2
     if (
@@ -225,9 +227,9 @@ def relation_of_detail(detail: Detail, shape: Any = None) -> Relation | None:
     if detail.may_be_reordered:
         return None
     if count < size // 2 and detail.last - detail.first + 1 == count:
-        return Relation(Wording("elements {} to {} of {}", detail.first, detail.last, size))
+        return Relation(said("elements-from-to", detail.first, detail.last, size))
     distance = math.sqrt(apart) / math.sqrt(max(mine, theirs))
-    return Relation(Wording("{:.2g} in {} of {} elements", distance, count, size), is_distance=True)
+    return Relation(said("distance-in-elements", distance, count, size), is_distance=True)
 
 
 def _sum_of_bits(values: Any) -> int:
@@ -273,7 +275,7 @@ def dtype_word(leaf: Any) -> str:
 def named(events: Sequence[Event]) -> str:
     """The names of calls, not too many of them."""
     names = [event.name for event in events]
-    return ", ".join(names[:4]) + (Wording(" and {} more", len(names) - 4) if len(names) > 4 else "")
+    return ", ".join(names[:4]) + (said("and-more", len(names) - 4) if len(names) > 4 else "")
 
 
 def settings_in_words(left: object, right: object) -> tuple[str, str]:

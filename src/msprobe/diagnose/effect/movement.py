@@ -9,7 +9,7 @@ from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 Pairs = Iterable[tuple[Event, Event]]
 
@@ -40,7 +40,7 @@ def places_of_weights(event: Event, partner: Event, makers: Producers) -> dict[s
 
 def place_of_weight(event: Event, slot: str) -> str:
     """How what a call takes is called where modules were not recorded."""
-    return Wording("{} of {}", slot, event.name)
+    return said("of-call", slot, event.name)
 
 
 def _in_both(left: Iterable[tuple[str, Any]], right: Iterable[tuple[str, Any]]) -> list[tuple[str, tuple[Any, Any]]]:

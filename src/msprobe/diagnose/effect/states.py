@@ -17,7 +17,7 @@ from msprobe.diagnose.steps.parameter_names import plain_name
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance.effect import of_state
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: Where calls that average (PyTorch and MindSpore) take the averages by position: the functions of the
 #: bare framework take weight and bias before.
@@ -94,7 +94,7 @@ def _written(event: Event, makers: Producers) -> list[State]:
     if fingerprint(target) is None or makers.of(target, event) is not None or makers.parameters(target):
         return []
     word = event.stem.rpartition(".")[2]
-    name = own or Wording("{}, target of {}", _module(event), event.name)
+    name = own or said("target-of", _module(event), event.name)
     found = [State(place, name, False) for place, leaf in event.outputs()[:1] if is_floating(leaf)]
     return found if word in operators.BEGIN else [State(slot, name, False), *found]
 

@@ -15,7 +15,7 @@ from msprobe.diagnose.differences.records import described
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.steps.argument_names import argument_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import joined, said
 
 #: Their arguments say how something is stored, how large it is, or where it lies.
 _QUIET = operators.MOVES | operators.CASTS | operators.IDLE
@@ -35,9 +35,7 @@ def other_arguments(candidate: Side, reference: Side) -> list[str]:
             if name in others and not values.keys() & others[name].keys():
                 module, function = key
                 there = _in_words(others[name])
-                found.append(
-                    Wording("{} in {}: {} is {}, in the reference {}", function, module, name, _in_words(values), there)
-                )
+                found.append(said("argument-differs-in-layout", function, module, name, _in_words(values), there))
     return found
 
 

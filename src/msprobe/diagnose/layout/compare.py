@@ -20,8 +20,8 @@ from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.search import Search
 from msprobe.diagnose.layout.sides import Side, number_both, number_stages
 from msprobe.diagnose.layout.steps import look_at_steps
-from msprobe.diagnose.wording import Wording, joined
 from msprobe.errors import InvalidInputError
+from msprobe.messages import Wording, joined, said
 from msprobe.store.part import DumpPart
 
 _SIDES = ("candidate", "reference")
@@ -32,7 +32,7 @@ _SOURCES = {
 }
 _METHODS = {
     "reassembled": "put together from what ranks hold",
-    "invariants": "by what follows from the statistics of their parts",
+    "invariants": "by what the statistics of their pieces imply",
     "whole": "as they are",
 }
 _SORTS = {"parameter": "parameters", "activation": "inputs and results of modules"}
@@ -141,37 +141,36 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
     for side in _SIDES:
         one = summary[side]
         if one["ranks"] == 1:
-            text = Wording("layout of the {}: one rank", side)
+            text = said("layout-of-one-rank", side)
         else:
             sources = joined(", ", [_SOURCES[key] for key in one["found_from"]]) or "nothing that was recorded"
-            text = Wording("layout of the {}: {} ranks, from {}", side, one["ranks"], sources)
+            text = said("layout-of-ranks", side, one["ranks"], sources)
             if one["mesh"] not in (None, one["ranks"]):
-                text += Wording(" (recorded are {} of the {} that the layout file tells)", one["ranks"], one["mesh"])
+                text += said("recorded-of-layout", one["ranks"], one["mesh"])
         for sort, held in one["held"].items():
             text += Wording(
                 "; {}: {}",
                 _SORTS[sort],
-                joined(", ", [Wording("{} as {}", count, words) for words, count in held.items()]),
+                joined(", ", [said("count-as", count, words) for words, count in held.items()]),
             )
         notes.append(text + (Wording("; {}", one["stages"]) if one["stages"] else ""))
     tensors = summary["tensors"]
     told = [Wording("{} {}", tensors[key], text) for key, text in _METHODS.items() if tensors[key]]
     notes.append(
-        Wording(
-            "the layouts differ: compared are modules, their gradients, parameters and the optimizer, not single "
-            "calls; tensors: {}",
+        said(
+            "layouts-differ",
             joined(", ", told) or "none",
         )
     )
     for side, ranks in summary["interrupted"].items():
         shown = ", ".join(map(str, ranks))
-        notes.append(Wording("the {} was interrupted on rank {}: what it recorded until then is compared", side, shown))
+        notes.append(said("interrupted-on-rank", side, shown))
     for left, right in summary["types"]:
-        notes.append(Wording("precision: {} in the candidate where the reference has {}", left, right))
+        notes.append(said("precision-differs", left, right))
     if summary["of_several_passes"]:
         notes.append(
-            Wording(
-                "{} tensors of the last step were put together from several passes of a module",
+            said(
+                "tensors-of-several-passes",
                 summary["of_several_passes"],
             )
         )
@@ -179,28 +178,21 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
     if left:
         reasons = [Wording("{}: {}", count, why) for why, count in summary["not_comparable"].items()]
         if tensors["without_numbers"]:
-            reasons.append(
-                Wording("{}: no numbers were recorded, or none that ranks can add up", tensors["without_numbers"])
-            )
-        notes.append(Wording("{} tensors could not be compared ({})", left, joined("; ", reasons)))
+            reasons.append(said("values-cannot-be-added", tensors["without_numbers"]))
+        notes.append(said("tensors-not-comparable", left, joined("; ", reasons)))
     for side in _SIDES:
         names = summary[f"only_in_{side}"]
         if names:
-            more = Wording(" and {} more", len(names) - _MOST_TOLD) if len(names) > _MOST_TOLD else ""
-            notes.append(Wording("modules only in the {}: {}{}", side, ", ".join(names[:_MOST_TOLD]), more))
+            more = said("and-more", len(names) - _MOST_TOLD) if len(names) > _MOST_TOLD else ""
+            notes.append(said("modules-on-one-side", side, ", ".join(names[:_MOST_TOLD]), more))
     arguments = summary["arguments"]
     if arguments:
-        more = Wording(" and {} more", len(arguments) - _MOST_TOLD) if len(arguments) > _MOST_TOLD else ""
-        notes.append(
-            Wording(
-                "other arguments of calls, which are not compared: {}{}", joined("; ", arguments[:_MOST_TOLD]), more
-            )
-        )
+        more = said("and-more", len(arguments) - _MOST_TOLD) if len(arguments) > _MOST_TOLD else ""
+        notes.append(said("arguments-not-compared", joined("; ", arguments[:_MOST_TOLD]), more))
     if summary["gradient_factor"] != 1.0:
         notes.append(
-            Wording(
-                "gradients in the backward pass are compared after those of the candidate were multiplied by "
-                "{:g}: ranks take the mean over their own samples",
+            said(
+                "gradients-multiplied",
                 summary["gradient_factor"],
             )
         )
@@ -260,7 +252,7 @@ def _stages(side: Side, numbered: bool) -> str | None:
     groups = "; ".join(", ".join(ranks) for ranks in shares.values())
     told = side.annotation is not None and side.annotation.stage_axis is not None
     source = "the annotation file" if told else "the order of the ranks" if numbered else "the names of the modules"
-    return Wording("{} stages (ranks {}), from {}", len(shares), groups, source)
+    return said("stages-of-ranks", len(shares), groups, source)
 
 
 def _counts(search: Search, alone: Sequence[Sequence[str]], drifted: Mapping[str, float]) -> dict[str, int]:

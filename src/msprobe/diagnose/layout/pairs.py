@@ -46,7 +46,7 @@ class Pairs:
         counts = [{len(events) for events in records.values()} for _, records in (left, right)]
         if any(len(one) > 1 for one in counts):
             self.tally.methods["not_comparable"] += 1
-            self.tally.problems["ranks make another number of passes through the module"] += 1
+            self.tally.problems["ranks make a different number of passes through the module"] += 1
             return
         (mine,), (theirs,) = counts
         together = mine != theirs or (mine > 1 and self._in_other_pieces(place, left, right))
@@ -118,7 +118,7 @@ class Pairs:
         accepted = _accepted((both[0].passes[0][0], both[1].passes[0][0]), unit)
         measured.fit = self.guesses.fit(place, sort, *both, accepted, factor)
         if measured.fit is None:
-            measured.problem = "what the ranks hold makes no tensor of the shape that the other run has"
+            measured.problem = "the values of the ranks do not make up a tensor of the shape that the other run has"
         self.tally.add(measured, both, (_told(splits[0]), _told(splits[1])))
         return measured
 

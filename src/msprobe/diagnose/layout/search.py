@@ -21,7 +21,7 @@ from msprobe.diagnose.layout.rounded import Rounded
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.layout.told import About, Told, limit, limit_of
 from msprobe.diagnose.tolerance import layouts, units
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 
 _DIGITS = re.compile(r"\d+")
 
@@ -112,8 +112,8 @@ class Search(Told):
                         ("gradient", one.name),
                         "parameter_gradient",
                         About("the gradient of ", one.name).then(
-                            Wording(
-                                " differs ({}){}, while what arrives at its module agrees",
+                            said(
+                                "parameter-gradient-differs-in-layout",
                                 words,
                                 statements.on_ranks(ranks),
                             )
@@ -147,10 +147,12 @@ class Search(Told):
         when = "before the first step" if self.first else "at the beginning of this step"
         ranks = statements.at_fault(one, allowed)
         words = statements.how(one.fit.left, one.fit.right, one.apart)
-        text = About("parameter ", one.name, Wording(" differs {}{} ({})", when, statements.on_ranks(ranks), words))
+        text = About(
+            "parameter ", one.name, said("parameter-differs-in-layout", when, statements.on_ranks(ranks), words)
+        )
         if doubled is not None:
             first, second = doubled if not ranks or doubled[0] in ranks else doubled[::-1]
-            text = text.then(Wording(": rank {} holds the same part of it as rank {}", first, second))
+            text = text.then(said("rank-holds-same-block", first, second))
             ranks = ranks or [first]
         # Those that a rank has of another one, and those that a part of the ranks has, tell more than the others.
         mark, telling = ("weight", one.name), bool(ranks) or doubled is not None
@@ -167,7 +169,7 @@ class Search(Told):
             allowed = layouts.of_input(self.limit(one), self._farthest, calls, self.rounded.unit)
             entry = pair.event.name
             if one.copies and not one.is_sum:
-                self.say_copies(pair.events, one, Wording("{} of {}", one.slot, entry), f"{entry}, {one.slot}")
+                self.say_copies(pair.events, one, said("of-call", one.slot, entry), f"{entry}, {one.slot}")
                 self.tainted = True
                 continue
             if one.apart <= allowed:
@@ -180,9 +182,8 @@ class Search(Told):
             if pair.place.direction == "backward":
                 scale = ratio_of(one.fit.left.described(), one.fit.right.described())
                 kind = "loss_scale" if scale is not None else "gradient"
-                text = Wording(
-                    "{} of {}, a gradient that arrives, differs{} ({}), while the forward pass "
-                    "and all that was recorded before agree",
+                text = said(
+                    "incoming-gradient-differs-in-layout",
                     one.slot,
                     entry,
                     place,
@@ -190,17 +191,15 @@ class Search(Told):
                 )
             elif not any(key[0] == "forward" for key in self.known):
                 kind = "data"
-                text = Wording(
-                    "{} of {} comes from outside the recorded modules and differs{} ({})", one.slot, entry, place, words
-                )
+                text = said("data-differs-in-layout", one.slot, entry, place, words)
                 doubled = statements.doubled(one)
                 if doubled is not None:
-                    text += Wording(": rank {} has the same part of it as rank {}", doubled[0], doubled[1])
+                    text += said("rank-has-same-block", doubled[0], doubled[1])
                     ranks = ranks or [doubled[0]]
             elif (received := statements.received_by(self.candidate, pair, one.slot)) is not None:
                 kind = "collective"
-                text = Wording(
-                    "{} of {} differs{} ({}), while all modules before agree: {} brought it from another rank",
+                text = said(
+                    "received-tensor-differs",
                     one.slot,
                     entry,
                     place,
@@ -210,13 +209,13 @@ class Search(Told):
             else:
                 kind = "computation"
                 inside = pair.place.path.rpartition(".")[0]
-                text = Wording(
-                    "{} of {} differs{} ({}), while all modules before agree: it is calculated between them{}",
+                text = said(
+                    "computed-between-modules-in-layout",
                     one.slot,
                     entry,
                     place,
                     words,
-                    Wording(" in {}", inside) if inside else "",
+                    said("inside", inside) if inside else "",
                 )
             self.say(
                 ("input", entry), kind, text, f"{entry}, {one.slot}", pair.events, ranks, one, allowed, relation=words
@@ -289,11 +288,11 @@ class Search(Told):
         )
         backward = pair.place.direction == "backward"
         kind: Kind = "gradient" if backward else "computation"
-        what = Wording("the gradient of {}", _argument(one.slot)) if backward else one.slot
+        what = said("gradient-of-slot", _argument(one.slot)) if backward else one.slot
         self.say(
             ("result", entry),
             kind,
-            Wording("{}: {} differs{} ({}); {}", entry, what, statements.on_ranks(ranks), words, why),
+            said("result-differs-in-layout", entry, what, statements.on_ranks(ranks), words, why),
             entry,
             pair.events,
             ranks,
@@ -307,12 +306,12 @@ class Search(Told):
         """A tensor of which each rank has a term is used before anything has added the terms up."""
         backward = pair.place.direction == "backward"
         entry, slot = pair.event.name, _argument(one.slot) if backward else one.slot
-        what = Wording("the gradient of {}", slot) if backward else slot
+        what = said("gradient-of-slot", slot) if backward else slot
         self.say(
             ("terms", entry),
             "collective",
-            Wording(
-                "{}: each rank has its own term of {}, and nothing adds them up before {}, whose result differs",
+            said(
+                "terms-not-added-up",
                 entry,
                 what,
                 user.event.name,
@@ -338,20 +337,18 @@ class Search(Told):
         usual = self._usual.get((pair.place.direction, _DIGITS.sub("#", pair.place.path)), 0)
         told = []
         if len({len(found) for found in calls.values()}) > 1:
-            told = [Wording("rank {}: {} communications in it", each, len(found)) for each, found in calls.items()]
+            told = [said("communications-on-rank", each, len(found)) for each, found in calls.items()]
         elif len(calls[rank]) < usual:
-            told = [Wording("{} communications in it, {} in the same place of other layers", len(calls[rank]), usual)]
+            told = [said("communications-in-other-layers", len(calls[rank]), usual)]
         kind: Kind = "collective" if terms or usual or any(calls.values()) else "replica"
         why = ""
         if terms:
-            why = Wording(
-                ": each rank has its own term, and their {} agrees with the reference; nothing added them up", terms
-            )
+            why = said("own-term-mean-agrees", terms)
         entry = event.name
         self.say_copies(
             pair.events,
             one,
-            Wording("{} of {}", one.slot, entry),
+            said("of-call", one.slot, entry),
             f"{entry}, {one.slot}",
             kind=kind,
             why=why,

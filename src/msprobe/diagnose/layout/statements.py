@@ -14,7 +14,7 @@ from msprobe.diagnose.layout.placements import Placement
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import joined, said
 from msprobe.statistics_table import USUAL_KEYS
 
 _KEYS = ("dtype", "shape", *USUAL_KEYS)
@@ -93,7 +93,7 @@ def evidence_of(measured: Measured, allowed: float, **more: Any) -> dict[str, An
         "candidate": {key: value for key, value in shown.described().items() if key in _KEYS},
         "reference": {key: value for key, value in fit.right.described().items() if key in _KEYS},
         "ranks_at_fault": wrong,
-        "apart_by_rank": [Wording("rank {}: {:.2g}", rank, apart) for rank, apart in list(found.items())[:_MOST_NAMED]]
+        "apart_by_rank": [said("distance-on-rank", rank, apart) for rank, apart in list(found.items())[:_MOST_NAMED]]
         if len(fit.left.ranks) > 1
         else None,
         "compared_by": {"values": "values put together", "mean": "the mean alone"}.get(fit.how, "statistics"),
@@ -105,7 +105,7 @@ def on_ranks(ranks: Sequence[Rank]) -> str:
     if not ranks:
         return ""
     shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
-    return Wording(" on rank {}", shown) if len(ranks) == 1 else Wording(" on ranks {}", shown)
+    return said("on-rank", shown) if len(ranks) == 1 else said("on-ranks", shown)
 
 
 def copies_in_words(block: Block) -> str:
@@ -113,12 +113,12 @@ def copies_in_words(block: Block) -> str:
     copies = [part.ranks for part in block.parts] if block.way == "replicate" else [block.ranks]
     if all(len(ranks) == 1 for ranks in copies):
         copies = [tuple(rank for ranks in copies for rank in ranks)]
-    return Wording("ranks {}", joined(" as on ", [_listed(ranks) for ranks in copies]))
+    return said("rank-numbers", joined(" as on ", [_listed(ranks) for ranks in copies]))
 
 
 def _listed(ranks: Sequence[Rank]) -> str:
     shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
-    return shown + (Wording(" and {} more", len(ranks) - _MOST_NAMED) if len(ranks) > _MOST_NAMED else "")
+    return shown + (said("and-more", len(ranks) - _MOST_NAMED) if len(ranks) > _MOST_NAMED else "")
 
 
 def doubled(measured: Measured) -> tuple[Rank, Rank] | None:

@@ -15,7 +15,7 @@ from msprobe.diagnose.layout.told import About
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import layouts
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 _MOST_NAMED, _MOST_LISTED = 4, 200
 
@@ -55,8 +55,7 @@ def _look_at_factor(search: Search, gradients: Mapping[str, Measured | None], la
     events = {rank: steps[0].event for rank, steps in search.candidate.parameters[name].items() if steps}
     search.say(
         "factor", "parameter_gradient",
-        Wording('the gradients of "{}" and {} more are {:.3g} times as large when the optimizer steps: '
-        "one factor, which rounding does not make", name, len(others), factor),
+        said("gradients-differ-by-one-factor", name, len(others), factor),
         name, events, [], counting[name], layouts.of_factor(search.rounded.unit), parameter=name,
         parameters=list(ratios)[:_MOST_LISTED],
     )  # fmt: skip
@@ -83,8 +82,8 @@ def _look_before(
     if missing is not None:
         search.tell(
             ("missing", missing), "missing_gradient",
-            Wording('"{}" has no gradient when the optimizer steps, in the reference one', name) if missing == "no"
-            else Wording('"{}" has a gradient when the optimizer steps, in the reference none', name),
+            said("gradient-missing-at-optimizer", name) if missing == "no"
+            else said("gradient-extra-at-optimizer", name),
             name, events, [], parameter=name,
         )  # fmt: skip
         return False
@@ -95,9 +94,9 @@ def _look_before(
         if one is None or vanishing or search.findings or math.isinf(search.drifted.get(name, 0.0)):
             continue
         if one.copies:
-            search.say_copies(events, one, Wording('{} of "{}" before the step', field, name), name, parameter=name)
+            search.say_copies(events, one, said("state-before-step", field, name), name, parameter=name)
         elif one.apart * _counts(gradient, largest) > _of_state(search, one, name):
-            _say_state(search, one, Wording('{} of "{}" differs before the step', field, name), name, field, events)
+            _say_state(search, one, said("state-differs-before-step", field, name), name, field, events)
     return clean and not search.findings
 
 
@@ -111,9 +110,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
         )
         why = ""
         if terms:
-            why = Wording(
-                ": each rank has its own, and their {} agrees with the reference; nothing put them together", terms
-            )
+            why = said("own-gradient-mean-agrees", terms)
         what = About("the gradient of ", name, " at the optimizer")
         since = search.first_terms
         search.say_copies(events, one, what, name, why=why, group="gradient", parameter=name, terms_since=since)
@@ -131,7 +128,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
     places = statements.on_ranks(ranks)
     search.say(
         ("optimizer gradient", name), "parameter_gradient",
-        About("the gradient of ", name, Wording(" differs when the optimizer steps{} ({}){}", places, words, why)),
+        About("the gradient of ", name, said("gradient-at-optimizer-differs-in-layout", places, words, why)),
         name, events, ranks, one, allowed, "gradient", relation=words, parameter=name,
     )  # fmt: skip
     return False
@@ -149,9 +146,9 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
         if one is None or not clean or search.findings:
             continue
         if one.copies:
-            search.say_copies(events, one, Wording('{} of "{}" after the step', field, name), name, parameter=name)
+            search.say_copies(events, one, said("state-after-step", field, name), name, parameter=name)
         elif one.apart * counts > (allowed if field == "weight" else _of_state(search, one, name)):
-            _say_state(search, one, Wording('{} of "{}" differs after the step', field, name), name, field, events)
+            _say_state(search, one, said("state-differs-after-step", field, name), name, field, events)
     if weight.fit is None or weight.fit.how != "values":
         # Statistics are a lower bound of what the next step may find in the values.
         return max(weight.apart, astray)
@@ -166,7 +163,7 @@ def _say_state(search: Search, one: Measured, text: str, name: str, field: str, 
     words = statements.how(one.fit.left, one.fit.right, one.apart)
     search.say(
         ("state", field), "optimizer",
-        Wording("{}{} ({}); gradients and settings agree", text, statements.on_ranks(ranks), words),
+        said("state-differs-in-layout", text, statements.on_ranks(ranks), words),
         name if field == "weight" else f"{name}, {field}", events, ranks, one, allowed, relation=words,
         parameter=name, field=field,
     )  # fmt: skip
@@ -193,8 +190,8 @@ def _look_at_settings(search: Search) -> None:
         rank, _, left, right = places[0]
         ranks = wrong if len(wrong) < len(asked) else []
         everyone = "all parameters" if len(differing) == len(names) else _listed(differing)
-        text = Wording(
-            "{}: {} is {}{}, in the reference {}, for {}",
+        text = said(
+            "optimizer-setting-differs-in-layout",
             asked[rank].name,
             key,
             left,
@@ -294,4 +291,4 @@ def _count(steps: Mapping[Rank, list[Step]]) -> int:
 
 def _listed(names: list[str]) -> str:
     shown = ", ".join(f'"{name}"' for name in names[:_MOST_NAMED])
-    return shown + (Wording(" and {} more", len(names) - _MOST_NAMED) if len(names) > _MOST_NAMED else "")
+    return shown + (said("and-more", len(names) - _MOST_NAMED) if len(names) > _MOST_NAMED else "")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from msprobe.diagnose.layout.blocks import Block
 from msprobe.diagnose.layout.guess import Held, Way
 from msprobe.diagnose.layout.measured import Measured
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import joined, said
 
 _OF_BATCH = re.compile(r"(\d+) parts along 0\b")
 
@@ -84,5 +84,5 @@ def _in_words(way: Way, blocks: Sequence[Block]) -> str:
 
 def _share(way: str, size: int, dim: int) -> str:
     if way in ("shard", "interleave"):
-        return Wording("{} parts along {}", size, dim) + (" in turns" if way == "interleave" else "")
-    return Wording("{} copies", size) if way == "replicate" else Wording("{} terms of a {}", size, way)
+        return said("blocks-along", size, dim) + (" in turns" if way == "interleave" else "")
+    return said("copies", size) if way == "replicate" else said("terms-of-a", size, way)

@@ -18,7 +18,7 @@ from msprobe.diagnose.layout.measured import Measured
 from msprobe.diagnose.layout.sides import Side
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import layouts
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 
 #: So far from the factor that all others are off by, a gradient is off in a way of its own.
 _OWN_WAY = 1e-4
@@ -41,8 +41,8 @@ class About:
 
     def of(self, count: int = 1) -> str:
         """The sentence about so many parameters, of which one is named."""
-        more = Wording(" (and {} more)", count - 1) if count > 1 else ""
-        return Wording('{}"{}"{}{}', self.before, self.name, more, self.behind)
+        more = said("and-more-in-brackets", count - 1) if count > 1 else ""
+        return said("about-parameter", self.before, self.name, more, self.behind)
 
 
 @dataclass(frozen=True)
@@ -143,16 +143,16 @@ class Told:
         ranks = statements.at_fault(one, allowed)
         everyone = statements.copies_in_words(one.fit.left)
         relation = NO_RELATION
-        words = Wording(" should be the same on {} and is not{}", everyone, why)
+        words = said("copies-differ", everyone, why)
         if ranks and not why:
-            words += Wording(": it differs from the reference{}", statements.on_ranks(ranks))
+            words += said("it-differs-from-the-reference", statements.on_ranks(ranks))
         elif not why:
             relation = Relation(f"{one.torn:.2g}", is_distance=True)
             words += Wording(" ({})", relation)
         if not ranks:
             more = {
                 **more,
-                "copies_apart": [Wording("rank {} and {}: {:.2g}", a, b, apart) for a, b, apart in one.fit.copies[:8]],
+                "copies_apart": [said("distance-between-ranks", a, b, apart) for a, b, apart in one.fit.copies[:8]],
             }
         text = what.then(words) if isinstance(what, About) else Wording("{}{}", what, words)
         mark = ("copies", where)

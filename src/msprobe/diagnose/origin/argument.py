@@ -12,7 +12,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.argument_names import argument_name, argument_word
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import joined, said
 
 #: Calls whose other arguments say how something is stored, not what is computed.
 _QUIET = operators.MOVES - operators.MOVES_WITH_SETTINGS | operators.CASTS | operators.IDLE
@@ -23,20 +23,17 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
     which is recorded in the next step.
     """
     event = judged.event
-    parts = [
-        Wording("{} is {}, in the reference {}", argument_name(event, one.slot), *one.in_words)
-        for one in judged.arguments
-    ]
+    parts = [said("argument-is", argument_name(event, one.slot), *one.in_words) for one in judged.arguments]
     kind: Kind = "argument"
     if len(parts) == 1:
-        text = Wording("{}: {} is {}, in the reference {}", event.name, *parts[0].values)
+        text = said("argument-differs", event.name, *parts[0].values)
     else:
-        text = Wording("{}: {}", event.name, joined("; ", parts))
+        text = said("arguments-differ", event.name, joined("; ", parts))
     if event in scene.pairing.loose and event.stem != judged.partner.stem:
         # Not the same call: the pair was only for what both compute.
         kind = "structure"
-        text = Wording(
-            "the candidate calls {} where the reference calls {}: {}",
+        text = said(
+            "replaced-call-with-other-arguments",
             event.name,
             judged.partner.name,
             joined("; ", parts),
@@ -57,7 +54,7 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
             OtherArguments(tuple(judged.arguments), tuple(argument_word(event, one.slot) for one in judged.arguments)),
             Result(judged.left, judged.allowed),
         ),
-        shows_later=Wording("arguments of {} in {}", event.stem, event.module) if shows_later else "",
+        shows_later=said("arguments-in-module", event.stem, event.module) if shows_later else "",
     )
 
 

@@ -10,7 +10,7 @@ from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | None:
@@ -24,9 +24,8 @@ def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | Non
     event = worst.event
     size = f"{reach.size:.2g}" if math.isfinite(reach.size) else "more than any number"
     verb = "differs" if reach.what.startswith("the ") else "differ"
-    text = Wording(
-        "{} {} by {} (relative), where rounding may do {:.2g}, and no call by itself differs "
-        "by more than its inputs explain",
+    text = said(
+        "beyond-rounding",
         reach.what,
         verb,
         size,
@@ -34,9 +33,7 @@ def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | Non
     )
     facts: tuple[Fact, ...] = (Because("beyond"), Result(reach.size, allowed))
     if worst.changed_outputs:
-        text += Wording(
-            ". It grows most in {}: {:.2g} goes in, and {:.2g} comes out", event.name, worst.arrived, worst.left
-        )
+        text += said("grows-most-in", event.name, worst.arrived, worst.left)
         facts = (*facts, Seen(worst.changed_outputs[0]))
     finding = scene.finding(event, "computation", text, where=event.name, facts=facts)
     return Suspect(finding, event.index, clear=True, matters=True)

@@ -13,7 +13,7 @@ from msprobe.diagnose.evidence import Setting
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Slot, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 Shape = tuple[int, ...]
 
@@ -32,10 +32,8 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
         ("broadcast", event),
         judged,
         "argument",
-        Wording(
-            "{} gets {}: "
-            "the {} broadcasts them, so that every element of one is "
-            "combined with every element of the other",
+        said(
+            "broadcasts",
             event.name,
             shapes_in_words(judged),
             "candidate" if _is_outer(mine) else "reference",
@@ -50,7 +48,7 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
 def shapes_in_words(judged: Judged) -> str:
     """The shapes of the first two tensors that a call takes, on both sides."""
     mine, theirs = (_told(_shapes(one.inputs())) for one in (judged.event, judged.partner))
-    return Wording("tensors of shapes {}, in the reference {}", mine, theirs)
+    return said("tensors-of-shapes", mine, theirs)
 
 
 def _shapes(slots: Sequence[Slot]) -> list[Shape]:

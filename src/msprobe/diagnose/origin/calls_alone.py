@@ -16,7 +16,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def blame_calls(
@@ -53,17 +53,17 @@ def blame_calls(
         for events, side in ((alone, scene.pairing.partner), (missing, scene.pairing.back))
     )
     if alone and missing:
-        text = Wording("the candidate calls {} where the reference calls {}", here, there)
+        text = said("replaced-calls", here, there)
     elif alone:
-        text = Wording("the candidate alone calls {}", here)
+        text = said("extra-calls", here)
     else:
-        text = Wording("the reference calls {}, the candidate does not", there)
+        text = said("missing-calls", there)
     if cause == "loss_factor":
-        text += Wording(": the loss is {}{}", ratio, what_becomes_of_gradients(scene))
+        text += said("so-the-loss-is", ratio, what_becomes_of_gradients(scene))
     elif cause == "clipping":
-        clips = "the candidate alone clips" if alone else "the reference clips, and the candidate does not clip,"
-        text = Wording(
-            "{} gradients by their norm ({}): {} of {} is {}",
+        clips = "only the candidate clips" if alone else "only the reference clips"
+        text = said(
+            "clipping-on-one-side",
             clips,
             here or there,
             difference.slot,
@@ -71,13 +71,11 @@ def blame_calls(
             ratio,
         )
     elif difference.left is None and difference.right is None:
-        text += Wording(
-            "; that is seen in {}, whose result differs while all statistics of its inputs agree", judged.event.name
-        )
+        text += said("first-visible-in", judged.event.name)
         if any(one.what == "shape" for one in judged.inputs):
-            text += Wording("; it gets {}", shapes_in_words(judged))
+            text += said("it-gets", shapes_in_words(judged))
     else:
-        text += Wording("; {} of {} differs by it{}", difference.slot, judged.event.name, scene.how(difference))
+        text += said("so-differs", difference.slot, judged.event.name, scene.how(difference))
     scene.say(
         ("calls", entry),
         judged,
@@ -111,9 +109,7 @@ def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
         found[outermost.parts.path] = None
     paths = list(found)
     return (
-        Wording(
-            " (the whole of {} {})", Wording("modules") if len(paths) > 1 else Wording("module"), ", ".join(paths[:4])
-        )
+        said("whole-modules", said("modules") if len(paths) > 1 else said("module"), ", ".join(paths[:4]))
         if paths
         else ""
     )
@@ -147,12 +143,12 @@ def what_becomes_of_gradients(scene: Scene) -> str:
     """Whether a factor of the loss reaches the optimizer, as far as that was recorded."""
     arrival = scene.arrival
     if arrival.clean:
-        return ", and the gradients that the optimizer gets agree: it is undone before"
+        return ", and the gradients at the optimizer agree: the factor is undone before"
     if arrival.factor is not None:
         ratio = ratio_in_words(arrival.differ[0].left, arrival.differ[0].right)
-        return Wording(", and the gradients that the optimizer gets are {}: nothing undoes it", ratio)
+        return said("gradients-at-optimizer-are", ratio)
     if arrival.known and not arrival.differ and not scene.has_calls:
-        return ", and those that the optimizer gets agree: it is undone, or clipping hides it (level mix would tell)"
+        return said("factor-undone-or-hidden")
     if arrival.known and not arrival.differ:
         return ", and so are the gradients after the backward pass; clipping hides it from the optimizer"
     return ""

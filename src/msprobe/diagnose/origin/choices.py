@@ -12,7 +12,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def look_for_tokens(scene: Scene) -> None:
@@ -28,10 +28,8 @@ def look_for_tokens(scene: Scene) -> None:
         ("choice", judged.event),
         judged,
         "choice",
-        Wording(
-            "rounding decides between two tokens at {}: it chooses {}, from values that are apart by "
-            "{:.2g} (relative) and of about one size. All tokens after it may be others, and what is calculated from "
-            "them tells nothing",
+        said(
+            "near-tie",
             name,
             _in_words(token),
             given,
@@ -63,8 +61,8 @@ def _in_words(token: Difference) -> str:
     here, there = _values(token.left), _values(token.right)
     own, other = here - there, there - here
     if len(own) == len(other) == 1:
-        return Wording("{:g}, in the reference {:g}", own.pop(), other.pop())
-    return "another one than in the reference"
+        return said("number-in-reference", own.pop(), other.pop())
+    return "different from the reference"
 
 
 def _values(leaf: Any) -> set[float]:

@@ -10,7 +10,7 @@ from msprobe.diagnose.evidence import Because, because
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: The most calls that are looked at on the way to what cuts.
 _MOST_CALLS = 100
@@ -62,9 +62,7 @@ def frozen_in_words(scene: Scene, parameters: Sequence[str], here: bool = True) 
         return "", ()
     sides = ("candidate", "reference") if here else ("reference", "candidate")
     them = "it" if len(parameters) == 1 else "them"
-    return Wording(": requires_grad is False for {} in the {}, and True in the {}", them, sides[0], sides[1]), because(
-        "frozen"
-    )
+    return said("requires-grad-differs", them, sides[0], sides[1]), because("frozen")
 
 
 def _first_without(scene: Scene, event: Event) -> Event | None:

@@ -17,7 +17,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 _DETACH = "detach"
 
@@ -85,8 +85,8 @@ def _of_size(back: Event | None, size: int) -> int:
 
 def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: int) -> None:
     sides = ("candidate", "reference") if side == 0 else ("reference", "candidate")
-    text = Wording(
-        "the {} alone calls {}, through which no gradient goes back: {} gives one in the {}",
+    text = said(
+        "extra-call-without-gradient",
         sides[0],
         event.name,
         fuller.name,
@@ -136,8 +136,8 @@ def _say(scene: Scene, judged: Judged, difference: Difference) -> None:
     cut = makers.of(leaf, cutting)
     lone = cut is not None and operation(cut.stem) == _DETACH and cut not in paired
     sides = ("candidate", "reference") if here else ("reference", "candidate")
-    text = Wording(
-        "no gradient goes back through {} of {} in the {}, as it does in the {}: it is detached",
+    text = said(
+        "detached",
         difference.slot,
         event.name,
         sides[0],
@@ -147,7 +147,7 @@ def _say(scene: Scene, judged: Judged, difference: Difference) -> None:
     entry = event
     if cut is not None and lone:
         kind, entry = "structure", cut
-        text += Wording(" by {}, which the {} alone calls", cut.name, sides[0])
+        text += said("by-call-of-one-side", cut.name, sides[0])
     facts = (Named("seen_in", event.name), Seen(difference))
     finding = scene.finding(entry, kind, text, f"{event.name}, {difference.slot}", facts)
     scene.ledger.add(Suspect(finding, event.index - 0.25, clear=True, judged=judged))

@@ -12,7 +12,7 @@ from msprobe.diagnose.evidence import OneSide, Seen
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def look_for_lone_ends(scene: Scene) -> None:
@@ -33,8 +33,8 @@ def look_for_lone_ends(scene: Scene) -> None:
     mine = scene.chain(here, scene.makers, pairing.partner)
     theirs = scene.chain(there, scene.other_makers, pairing.back)
     ratio = ratio_in_words(difference.left, difference.right)
-    text = Wording("the candidate calls {} where the reference calls {}", named(mine), named(theirs))
-    text += Wording(": the result is {}", ratio) if ratio else Wording("; the result differs{}", scene.how(difference))
+    text = said("replaced-calls", named(mine), named(theirs))
+    text += said("result-is", ratio) if ratio else said("so-result-differs", scene.how(difference))
     facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
     finding = scene.finding(here, "structure", text, here.name, facts)
     scene.ledger.add(Suspect(finding, here.index, clear=True, matters=True))
@@ -69,12 +69,12 @@ def _look_at_what_comes_back(scene: Scene) -> None:
     )
     if not mine or not theirs:
         return
-    text = Wording("the candidate calls {} where the reference calls {}", named(mine), named(theirs))
+    text = said("replaced-calls", named(mine), named(theirs))
     ratio = ratio_in_words(difference.left, difference.right)
     text += (
-        Wording(": the gradient of {} is {}", ends[0].name, ratio)
+        said("gradient-of-call-is", ends[0].name, ratio)
         if ratio
-        else Wording("; the gradient of {} differs{}", ends[0].name, scene.how(difference))
+        else said("gradient-of-call-differs", ends[0].name, scene.how(difference))
     )
     facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
     finding = scene.finding(mine[-1], "structure", text, mine[-1].name, facts)

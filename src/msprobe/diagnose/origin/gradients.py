@@ -19,7 +19,7 @@ from msprobe.diagnose.steps.parameter_names import parameter_name, plain_name
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks
 from msprobe.diagnose.tolerance.judge import Judged, forward_delta
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: The most calls that are taken for one group.
 _LARGEST_GROUP = 200
@@ -71,8 +71,8 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
         ("arriving", event),
         judged,
         "loss_scale" if ratio else "gradient",
-        Wording(
-            "the gradient that arrives at {} differs{}, and no call that was recorded before it does{}",
+        said(
+            "incoming-gradient-differs",
             event.name,
             scene.how(difference),
             what_becomes_of_gradients(scene) if ratio else "",
@@ -170,14 +170,14 @@ def look_for_missing_gradients(scene: Scene) -> None:
         return
     if lost and not parameters and all(operation(event.stem) in _WITHOUT_GRADIENT for event, _ in lost):
         return
-    shown = ", ".join(parameters[:6]) + (Wording(" and {} more", len(parameters) - 6) if len(parameters) > 6 else "")
+    shown = ", ".join(parameters[:6]) + (said("and-more", len(parameters) - 6) if len(parameters) > 6 else "")
     if lost:
         event, twin = min(lost, key=lambda one: (one[0].is_module, not _is_cut_alone(scene, cuts[one[1]])))
         led = cuts[twin]
         cut = led.call if led is not None else _cut_before(scene, twin, scene.makers, scene.pairing.partner)
-        text = Wording("no gradient reaches {}, as it does in the reference", twin.name)
+        text = said("gradient-missing", twin.name)
         if cut is not None:
-            text += Wording(": {} cuts the graph", cut.name)
+            text += said("call-cuts-graph", cut.name)
     else:
         cut = None
         judged = next(
@@ -186,9 +186,9 @@ def look_for_missing_gradients(scene: Scene) -> None:
             if j.event.direction == "gradient" and any(o.what == "missing" and o.left is None for o in j.outputs)
         )
         event, twin = judged.event, judged.event
-        text = Wording("no gradient reaches {}, as it does in the reference", shown)
+        text = said("gradient-missing", shown)
     if parameters and lost:
-        text += Wording("; without gradient: {}", shown)
+        text += said("without-gradient", shown)
     frozen, cause = frozen_in_words(scene, parameters)
     text += frozen
     entry = cut or twin
@@ -231,8 +231,8 @@ def _say_lost_in_reference(scene: Scene) -> None:
         if operation(event.stem) in _WITHOUT_GRADIENT:
             continue
         cut = _cut_before(scene, twin, scene.other_makers, pairing.back)
-        text = Wording("a gradient reaches {}, and none in the reference", forward.name)
-        text += Wording(": {} of the reference cuts the graph", cut.name) if cut is not None else ""
+        text = said("gradient-extra", forward.name)
+        text += said("reference-call-cuts-graph", cut.name) if cut is not None else ""
         entry = cut or forward
         kind: Kind = "structure" if cut is not None else "missing_gradient"
         finding = scene.finding(entry, kind, text, where=entry.name, facts=(Listed("calls", [event.name]),))
@@ -263,10 +263,8 @@ def _say_frozen(scene: Scene, lost: Sequence[tuple[Event, Event]], cuts: Mapping
     """Calls that no gradient reaches because all that they take is frozen; where no gradients of parameters tell it."""
     names = list(dict.fromkeys(name for cut in cuts.values() if cut is not None for name in cut.frozen))
     twin = min((twin for event, twin in lost if not event.is_module), key=lambda one: one.index, default=lost[0][1])
-    what = ", ".join(names[:6]) or "what it takes"
-    text = Wording(
-        "no gradient reaches {}, as it does in the reference: {} requires a gradient there alone", twin.name, what
-    )
+    what = ", ".join(names[:6]) or "its input"
+    text = said("gradient-not-required", twin.name, what)
     calls = [one.name for one, _ in lost[:50]]
     facts: tuple[Fact, ...] = (Listed("calls", calls), Listed("parameters", names), *because("frozen"))
     finding = scene.finding(twin, "missing_gradient", text, names[0] if names else twin.name, facts)
@@ -281,24 +279,24 @@ def _say_lone_gradients(scene: Scene, which: Sequence[int]) -> bool:
     got, known = [_gradients_of(side) for side in sides], [_parameters_of(side) for side in sides]
     if not (got[0] and got[1]) or not sides[1].part.complete:
         return False  # one of them recorded none, or ended before
-    said = False
+    found_any = False
     for mine in which:
         other = 1 - mine
         names = [name for name in got[mine] if name not in got[other] and name in known[other]]
         if not names:
             continue
-        shown = ", ".join(names[:6]) + (Wording(" and {} more", len(names) - 6) if len(names) > 6 else "")
-        text = Wording("no gradient reaches {}, as it does in the reference", shown)
+        shown = ", ".join(names[:6]) + (said("and-more", len(names) - 6) if len(names) > 6 else "")
+        text = said("gradient-missing", shown)
         if mine == 0:
-            text = Wording("a gradient reaches {}, and none in the reference", shown)
+            text = said("gradient-extra", shown)
         event = got[mine][names[0]]
         words, cause = frozen_in_words(scene, names, here=mine == 1)
         facts: tuple[Fact, ...] = (Listed("parameters", names), *cause)
         finding = scene.finding(event, "missing_gradient", text + words, names[0], facts)
         place = first_use(scene, names) if cause else event.index
         scene.ledger.add(Suspect(finding, place=place, clear=True))
-        said = True
-    return said
+        found_any = True
+    return found_any
 
 
 def _gradients_of(timeline: Timeline) -> dict[str, Event]:

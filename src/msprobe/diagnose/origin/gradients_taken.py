@@ -10,7 +10,7 @@ from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Difference) -> None:
@@ -18,7 +18,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
     if scene.tainted & {"backward", "gradient"}:
         return
     event = judged.event
-    leftover = leftover_in_words(scene, Wording("{} of {}", difference.slot, event.name), "after the backward pass")
+    leftover = leftover_in_words(scene, said("of-call", difference.slot, event.name), "after the backward pass")
     if leftover:
         scene.say(
             ("not cleared",), judged, "parameter_gradient", leftover, where=f"{event.name}, {difference.slot}",
@@ -32,9 +32,8 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
             ("gradient as delivered", event),
             judged,
             "gradient",
-            Wording(
-                "{} of {}, a gradient by its shape, differs{}, and the backward pass already delivers the gradient of "
-                "{} with this difference: its cause is a call that the candidate computes differently",
+            said(
+                "gradient-differs-as-delivered",
                 difference.slot,
                 event.name,
                 scene.how(difference),
@@ -50,9 +49,8 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         ("gradient on its way", event),
         judged,
         "parameter_gradient",
-        Wording(
-            "{} of {}, a gradient by its shape, differs{}, while all that "
-            "the backward pass brought agrees: gradients of an earlier step, a reduction or a scaling in between",
+        said(
+            "gradient-changed-after-backward",
             difference.slot,
             event.name,
             scene.how(difference),

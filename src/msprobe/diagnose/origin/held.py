@@ -10,7 +10,7 @@ from msprobe.diagnose.effect.states import State
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 
 
 def held_tensor(scene: Scene, judged: Judged, difference: Difference) -> State | None:
@@ -27,8 +27,8 @@ def held_tensor(scene: Scene, judged: Judged, difference: Difference) -> State |
         return None
     if not all(_is_held(call, leaf) for call, leaf in sides):
         return None
-    module, place = plain_path(event.module or ""), Wording("{} of {}", difference.slot, event.name)
-    words = Wording('a buffer of module "{}" ({})', module, place)
+    module, place = plain_path(event.module or ""), said("of-call", difference.slot, event.name)
+    words = said("a-buffer-of-module", module, place)
     return State(difference.slot, Wording("{}, {}", module, place), sized=False, words=words)
 
 

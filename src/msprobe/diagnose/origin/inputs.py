@@ -27,7 +27,7 @@ from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import frameworks, tensor
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
@@ -157,9 +157,8 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         ("outside", fingerprint(difference.left)),
         judged,
         "data",
-        Wording(
-            "{} of {} comes from outside the recorded calls and differs"
-            "{}: the batch, a mask, or a table that was made before",
+        said(
+            "data-differs",
             difference.slot,
             event.name,
             scene.how(difference),
@@ -239,7 +238,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         return
     again = taken and states.is_changed_before(judged.event, scene.first_changes)
     if again:
-        when = "where it is taken again in this step"
+        when = "where it is used again in this step"
     elif not taken:
         when = "after its pass in this step"
     else:
@@ -256,8 +255,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         mark,
         judged,
         "initial_weights" if taken and not again and scene.first_step else "weights",
-        (state.words or Wording('buffer "{}"', state.name))
-        + Wording(" differs {}{}: a state that the module keeps", when, scene.how(difference)),
+        (state.words or said("buffer", state.name)) + said("buffer-differs", when, scene.how(difference)),
         where=state.name,
         clear=clear and (difference.delta > measured or not measured),
         facts=(Named("buffer", state.name), Seen(difference)),
@@ -284,19 +282,18 @@ def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -
         if not (before and any(leaf.get("requires_grad") is True for leaf in (difference.left, difference.right))):
             return False
         place, entry = "in the forward pass of the model itself, between its modules", judged.event
-        where = Wording("the model, before {}", judged.event.name)
+        where = said("in-model-before", judged.event.name)
     elif event.index and scene.anything_before(event):
-        place, entry = Wording("in {}, between its modules", event.parent.name), event.parent
-        where = Wording("{}, before {}", event.parent.name, event.name)
+        place, entry = said("between-modules-of", event.parent.name), event.parent
+        where = said("in-module-before", event.parent.name, event.name)
     else:
         return False
     scene.say(
         ("between", event.parent),
         judged,
         "computation",
-        Wording(
-            "{} of {} differs{}, while all that was recorded "
-            "before agrees: it is calculated {}. Record level mix to see the call",
+        said(
+            "computed-between-modules",
             difference.slot,
             judged.event.name,
             scene.how(difference),
@@ -316,9 +313,8 @@ def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: E
         ("mutation", twin),
         judged,
         "mutation",
-        Wording(
-            "{} of {} is the result of {} in the reference; in the candidate it "
-            "was changed after that call{}, by something that was not recorded",
+        said(
+            "overwritten-by-unrecorded",
             difference.slot,
             event.name,
             twin.name,
@@ -344,8 +340,8 @@ def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Eve
         ("wiring", event, difference.slot),
         judged,
         "mutation",
-        Wording(
-            "{} writes to what {} takes as {}; in the reference that is still the result of {}, as it was made",
+        said(
+            "overwritten-by-call",
             write.name,
             event.name,
             difference.slot,
@@ -369,13 +365,13 @@ def blame_wiring(
         return  # of many single numbers two may be the same by chance
     there, twin = scene.result_of(other, difference.right), scene.pairing.back.get(other)
     if maker.name == other.name and twin is not None and twin is not maker:
-        there = Wording("{}, which answers to {} of the candidate", there, twin.name)
+        there = said("counterpart-of", there, twin.name)
     scene.say(
         ("wiring", event, difference.slot),
         judged,
         kind,
-        Wording(
-            "{} of {} is {}; in the reference it is {}",
+        said(
+            "input-comes-from-elsewhere",
             difference.slot,
             event.name,
             scene.result_of(maker, difference.left),
@@ -396,8 +392,8 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
             ("outside", fingerprint(difference.left)),
             judged,
             "dtype",
-            Wording(
-                "{} of {} comes from outside the recorded calls in {}, in the reference in {}",
+            said(
+                "outside-dtype-differs",
                 difference.slot,
                 event.name,
                 dtype_word(difference.left),
@@ -427,8 +423,8 @@ def _blame_lone_cast(scene: Scene, judged: Judged, difference: Difference) -> No
             ("calls", chain[0]),
             judged,
             "dtype",
-            Wording(
-                "{} {} {}, in the reference {}{}: the {} alone calls {}",
+            said(
+                "dtype-differs-by-extra-call",
                 judged.event.name,
                 verb,
                 dtype_word(difference.left),

@@ -7,7 +7,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.means import least_to_look_at
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def look_for_leftovers(scene: Scene) -> None:
@@ -40,10 +40,8 @@ def leftover_in_words(scene: Scene, what: str, when: str) -> str:
     if not side:
         return ""
     where = "the candidate" if side == "candidate" else "the reference"
-    return Wording(
-        "the gradients of {} still hold those of the step before {} ({}): its optimizer gets the "
-        "gradient of the other side plus the one that it got a step ago, as the means of {} "
-        "parameter{} show. zero_grad() is not called between these steps",
+    return said(
+        "gradients-not-cleared-on-one-side",
         where,
         when,
         what,

@@ -16,7 +16,7 @@ from msprobe.diagnose.effect.movement import places_of_weights, weights_of
 from msprobe.diagnose.evidence import Because, Listed, Movement, Setting
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.tolerance import frameworks
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 from msprobe.statistics_table import USUAL_KEYS
 
 #: A factor that is nearer to 1 is not told.
@@ -48,16 +48,14 @@ def look_at_movements(scene: Scene) -> None:
     judged = next(
         one for one in scene.judged.values() if first in places_of_weights(one.event, one.partner, scene.makers)
     )
-    whose = f'"{first}"' + (Wording(" and {} more", len(apart) - 1) if len(apart) > 1 else "")
-    times = Wording(", {:.3g} times as far", factor) if math.isfinite(factor) and abs(factor - 1) > _SHOWN else ""
+    whose = f'"{first}"' + (said("and-more", len(apart) - 1) if len(apart) > 1 else "")
+    times = said("times-as-far", factor) if math.isfinite(factor) and abs(factor - 1) > _SHOWN else ""
     scene.say(
         ("movement",),
         judged,
         "optimizer",
-        Wording(
-            "the optimizer moved {} of {} parameters otherwise in the step before ({}{}), "
-            "while their gradients agreed: learning rate, betas, weight decay, epsilon (or where it is added) or "
-            "another setting differ",
+        said(
+            "update-differs-by-framework",
             len(apart),
             len(now),
             whose,

@@ -18,7 +18,7 @@ from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import frameworks, tensor
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import Wording, joined, said
 
 
 def look_at_settings_of(scene: Scene, event: Event) -> None:
@@ -40,7 +40,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             ("class", event),
             judged,
             "optimizer",
-            Wording("the optimizer is {}, in the reference {}", event.parts.owner, partner.parts.owner),
+            said("optimizer-class-differs", event.parts.owner, partner.parts.owner),
             where=event.name,
             clear=True,
             facts=(Because("class"), Setting(event.record.get("class"), partner.record.get("class"))),
@@ -55,9 +55,9 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             ("setting", event, key),
             judged,
             "optimizer",
-            Wording("{}: {} is {}, in the reference {}, for {}", event.name, key, shown[0], shown[1], everyone)
-            + (Wording(" (ratio {})", _ratio(left, right)) if _ratio(left, right) else ""),
-            where=Wording("{}, {} of {}", event.name, key, name),
+            said("optimizer-setting-differs", event.name, key, shown[0], shown[1], everyone)
+            + (said("ratio", _ratio(left, right)) if _ratio(left, right) else ""),
+            where=said("field-of-parameter", event.name, key, name),
             clear=True,
             facts=(Setting(left, right, key), Listed("parameters", [item[0] for item in found])),
             place=place,
@@ -75,17 +75,15 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
                 [
                     text
                     for text in (
-                        Wording(
-                            "{} {} not among its parameters, which {} in the reference",
+                        said(
+                            "optimizer-lacks-parameters",
                             _listed(gone),
                             _is(gone),
                             _they(gone),
                         )
                         if gone
                         else "",
-                        Wording("{} {} among its parameters only in the candidate", _listed(more), _is(more))
-                        if more
-                        else "",
+                        said("optimizer-has-extra-parameters", _listed(more), _is(more)) if more else "",
                     )
                     if text
                 ],
@@ -141,21 +139,17 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
             cause: Cause = "on_its_way"
             if difference.what == "missing":
                 text = (
-                    Wording('"{}" has no gradient when the optimizer steps, in the reference one', name)
+                    said("gradient-missing-at-optimizer", name)
                     if left is None
-                    else Wording('"{}" has a gradient when the optimizer steps, in the reference none', name)
+                    else said("gradient-extra-at-optimizer", name)
                 )
             elif scale := names_the_scale(judged, scene.arrival.factor):
                 side = "candidate" if (scene.arrival.factor or 0.0) < 1 else "reference"
-                text = Wording(
-                    "all gradients differ when the optimizer steps{}, by the scale of the loss ", scene.how(difference)
-                )
-                text += Wording("({:.6g}): the {} clips them before it takes the scale from them", scale, side)
+                text = said("gradients-clipped-with-loss-scale", scene.how(difference))
+                text += said("clipped-before-unscaling", scale, side)
                 cause = "scaled_clipping"
             else:
-                text = Wording('the gradient of "{}" differs when the optimizer steps{}, ', name, scene.how(difference))
-                text += "while what the backward pass brought agrees: gradients of an earlier step, "
-                text += "a reduction or a scaling in between"
+                text = said("gradient-at-optimizer-differs", name, scene.how(difference))
             scene.say(
                 ("optimizer gradient",), judged, "gradient", text, where=name, clear=True,
                 facts=(Named("parameter", name), Because(cause), Seen(difference)), place=place,
@@ -165,8 +159,8 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
         elif field not in ("grad", "weight") and not scene.tainted:
             scene.say(
                 ("state", field), judged, "optimizer",
-                Wording('{}: {} of "{}" differs before the step{}', event.name, field, name, scene.how(difference)),
-                where=Wording("{}, {} of {}", event.name, field, name), clear=True,
+                said("optimizer-state-differs", event.name, field, name, scene.how(difference)),
+                where=said("field-of-parameter", event.name, field, name), clear=True,
                 facts=(Named("parameter", name), Because("state"), Named("field", field), Seen(difference)),
                 place=place,
             )  # fmt: skip
@@ -194,8 +188,8 @@ def compare_fields(
                 ("field", when, names[0]),
                 judged,
                 "optimizer",
-                Wording("{}: {} of {} is there {} in the {} only", event.name, field, _listed(names), when, side),
-                where=Wording("{}, {} of {}", event.name, field, names[0]),
+                said("optimizer-state-on-one-side", event.name, field, _listed(names), when, side),
+                where=said("field-of-parameter", event.name, field, names[0]),
                 clear=True,
                 facts=(Because("state"), Named("field", field), Named("only_in", side), Listed("parameters", names)),
                 place=place,
@@ -228,17 +222,14 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
             clear = tensor.is_another(difference, "unseen")
             scene.say(
                 ("step", event), judged, "optimizer",
-                Wording('{}: {} of "{}" differs after the step{}; gradients, states '
-                "and settings agree", event.name, field, name, scene.how(difference)),
-                where=Wording("{}, {} of {}", event.name, field, name), clear=clear,
+                said("update-differs", event.name, field, name, scene.how(difference)),
+                where=said("field-of-parameter", event.name, field, name), clear=clear,
                 facts=(Named("parameter", name), Named("field", field), Seen(difference)),
             )  # fmt: skip
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names[:4]) + (
-        Wording(" and {} more", len(names) - 4) if len(names) > 4 else ""
-    )
+    return ", ".join(f'"{name}"' for name in names[:4]) + (said("and-more", len(names) - 4) if len(names) > 4 else "")
 
 
 def _is(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.evidence import Named
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def look_for_changed_recomputation(scene: Scene) -> None:
@@ -27,9 +27,8 @@ def look_for_changed_recomputation(scene: Scene) -> None:
             ("changed recomputation",),
             judged,
             "recompute",
-            Wording(
-                "{}, run again for the backward pass, takes another {} than {} did: what was "
-                "kept for it was written to in between; in the reference it is the same",
+            said(
+                "recompute-starts-differently",
                 event.name,
                 slot,
                 forward.name,

@@ -19,7 +19,7 @@ from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
@@ -90,9 +90,8 @@ def blame_type(scene: Scene, judged: Judged, difference: Difference) -> None:
         ("dtype", event),
         judged,
         "dtype",
-        Wording(
-            "{} gives {} in {}, in the reference in "
-            "{}, while what goes in has the same dtypes: autocast reaches further on one side",
+        said(
+            "result-dtype-differs",
             event.name,
             difference.slot,
             dtype_word(difference.left),
@@ -111,14 +110,14 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
         ("layout", event),
         judged,
         "layout",
-        Wording(
-            "{} of {} has the same values in another memory layout (strides {}, in the reference {})",
+        said(
+            "strides-differ",
             layout.slot,
             event.name,
             layout.left.get("stride", "contiguous"),
             layout.right.get("stride", "contiguous"),
         )
-        + (Wording(", made by {}", maker.name) if maker else "")
+        + (said("made-by", maker.name) if maker else "")
         + (": the random numbers fall on other elements" if is_random(event) else ", and the result depends on it"),
         where=f"{event.name}, {layout.slot}",
         clear=True,
@@ -145,17 +144,13 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     why = "its inputs agree" if agree else "more than its inputs explain"
     if first.what == "not_finite":
         kind = "overflow"
-        text = Wording(
-            "{} makes NaN or infinity in {} from finite inputs; the reference does not", event.name, first.slot
-        )
+        text = said("nan-or-infinity-made", event.name, first.slot)
     elif event.is_collective:
         kind = "collective"
-        text = Wording("{}: {} differs{}, {}", event.name, first.slot, scene.how(first), why)
+        text = said("collective-result-differs", event.name, first.slot, scene.how(first), why)
     elif event.direction == "recompute":
         kind = "recompute"
-        text = Wording(
-            "{}, run again for the backward pass, gives another {}{}; {}", event.name, first.slot, scene.how(first), why
-        )
+        text = said("recomputed-result-differs", event.name, first.slot, scene.how(first), why)
     elif event.direction == "backward" and not judged.changed_inputs and blame_saved_tensor(scene, judged):
         return
     elif event.direction == "backward":
@@ -164,8 +159,8 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
             blame_argument(scene, forward)
             return
         kind = "gradient"
-        text = Wording(
-            "{}: the gradient of {} differs{}; {}, and so does its forward",
+        text = said(
+            "backward-result-differs",
             event.name,
             first.slot,
             scene.how(first),
@@ -177,12 +172,12 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     elif is_random(event) and not judged.changed_inputs:
         if _blame_random(scene, judged):
             return
-        text = Wording("{} draws other random numbers: seed or state of the generator differ", event.name)
+        text = said("random-numbers-differ", event.name)
         cause = "random"
     else:
         by_statistics = agree and not (scene.comparer.crossing or judged.is_measured) and _known_by_statistics(judged)
-        why = "all statistics of its inputs agree (another order of elements would not show)" if by_statistics else why
-        text = Wording("{}: {} differs{}; {}", event.name, first.slot, scene.how(first), why)
+        why = said("input-statistics-agree") if by_statistics else why
+        text = said("result-differs", event.name, first.slot, scene.how(first), why)
     scene.say(
         ("result", event),
         judged,
@@ -221,8 +216,8 @@ def _blame_random(scene: Scene, judged: Judged) -> bool:
     ):
         earlier = next((one for one in reversed(calls) if one.index < user.index), None)
         if earlier is not None:
-            text = Wording(
-                "{} draws other random numbers: the {} alone calls {}, which draws some before",
+            text = said(
+                "extra-random-call",
                 judged.event.name,
                 side,
                 earlier.name,
@@ -238,15 +233,12 @@ def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[st
     tie = scene.ties.broken(event, difference.slot)
     if tie is None:
         return (
-            Wording(
-                "the gradient of {} differs{}, while those of the calls that use it agree", name, scene.how(difference)
-            ),
+            said("parameter-gradient-differs", name, scene.how(difference)),
             None,
         )
     one, two = ("reference", "candidate") if tie.tied == "reference" else ("candidate", "reference")
-    text = Wording(
-        '"{}" and "{}" are one tensor in the {} (tied weights) and two in the {}, where each gets '
-        "the gradient of its own use alone",
+    text = said(
+        "tied-on-one-side",
         name,
         tie.other,
         one,
@@ -266,20 +258,19 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
     kept = {fingerprint(leaf) for _, leaf in [*forward.inputs(), *forward.outputs()]} - {None}
     found = _first_of(scene.lone_writes, kept, event)
     kind: Kind = "mutation"
-    text = Wording("{}, which the candidate alone calls, writes to", found.name) if found is not None else ""
+    text = said("extra-call-overwrites", found.name) if found is not None else ""
     if found is None:
         found = _first_of(scene.missing_copies, kept, judged.partner)
         if found is None:
             return False
         kind = "structure"
-        text = Wording("the candidate does not call {}: a later write goes to", found.name)
+        text = said("missing-copy-overwrites", found.name)
     scene.say(
         ("calls", found),
         judged,
         kind,
-        Wording(
-            "{} a tensor that {} still needs: its gradients differ"
-            "{}, while those that arrive and the forward pass agree",
+        said(
+            "saved-tensor-overwritten",
             text,
             event.name,
             scene.how(judged.changed_outputs[0]),

@@ -10,7 +10,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def blame_return(scene: Scene, judged: Judged) -> bool:
@@ -27,8 +27,8 @@ def blame_return(scene: Scene, judged: Judged) -> bool:
             ("returned", event, difference.slot),
             judged,
             "structure",
-            Wording(
-                "{} of {} is {}; in the reference it is {}",
+            said(
+                "input-comes-from-elsewhere",
                 difference.slot,
                 event.name,
                 _in_words(mine),
@@ -83,11 +83,7 @@ def _answer(scene: Scene, mine: Event | str, theirs: Event | str) -> bool:
 
 
 def _in_words(origin: Event | str) -> str:
-    return (
-        Wording("what it was given ({})", origin)
-        if isinstance(origin, str)
-        else Wording("the result of {}", origin.name)
-    )
+    return said("result-is-input", origin) if isinstance(origin, str) else said("result-of", origin.name)
 
 
 def _name(origin: Event | str) -> str:

@@ -14,7 +14,7 @@ from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.public_functions import public_function
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: What scalers call to divide gradients by the scale.
 _UNSCALE = "unscale"
@@ -56,17 +56,17 @@ def look_for_scaled_clipping(scene: Scene) -> None:
     if judged is None:
         return
     scale = orders[wrong].scale
-    takes, other_takes = "takes the scale of the loss from them", "takes it away first"
+    takes, other_takes = "unscales them", "unscales first"
     if by_hand:
-        takes, other_takes = Wording("divides them by {:.6g}", scale), "divides first"
-    times = Wording(": its limit is that of gradients which are {:.6g} times as large", scale) if scale else ""
+        takes, other_takes = said("divides-them-by", scale), "divides first"
+    times = said("limit-of-scaled-gradients", scale) if scale else ""
     calls = tuple(dict.fromkeys(one.name for order in orders for one in (*order.clips[:1], *order.unscales)))
     scene.say(
         ("scaled clipping",),
         judged,
         "structure",
-        Wording(
-            "the {} clips gradients ({}) before it {} ({}){}; the {} {}",
+        said(
+            "clipped-before-unscaled",
             side,
             clip.name,
             takes,

@@ -20,7 +20,7 @@ from msprobe.diagnose.steps.phases import phase_of
 from msprobe.diagnose.steps.public_functions import public_function
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording, with_first
+from msprobe.messages import said, with_first
 
 #: What is so many times as large follows from nothing smaller.
 _BY_FAR = 100.0
@@ -140,7 +140,7 @@ class Scene(StepFacts):
             function = public_function(timeline.part.stack(event.name))
             if function and function != operation(event.stem):
                 details["called_in"] = function
-                message = with_first(message, event.name, Wording("{} (in {})", event.name, function))
+                message = with_first(message, event.name, said("call-in-module", event.name, function))
         return finding_at(
             timeline,
             event,
@@ -161,4 +161,4 @@ class Scene(StepFacts):
         setting = next((one for one in facts if isinstance(one, Setting) and one.field), None)
         if setting is None:
             return ""
-        return Wording("is {}, in the reference {}", *settings_in_words(setting.candidate, setting.reference))
+        return said("is-and-is-in-reference", *settings_in_words(setting.candidate, setting.reference))

@@ -35,7 +35,7 @@ from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks, units
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, judge_all
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 from msprobe.statistics_table import FURTHER, USUAL_KEYS
 
 
@@ -343,9 +343,9 @@ class StepFacts:
         outputs = maker.outputs()
         slot = next((slot for slot, value in outputs if fingerprint(value) == mark), None)
         return (
-            Wording("{} of {}", slot, maker.name)
+            said("of-call", slot, maker.name)
             if slot is not None and len(outputs) > 1
-            else Wording("the result of {}", maker.name)
+            else said("result-of", maker.name)
         )
 
     def used_elsewhere(self, maker: Event, user: Event) -> bool:

@@ -10,7 +10,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def look_for_lone_steps(scene: Scene) -> None:
@@ -36,15 +36,13 @@ def look_for_lone_steps(scene: Scene) -> None:
         if not names or not _trains(there) or _writes_to_weights(there, makers):
             continue
         if side == "reference":
-            text = Wording(
-                "no optimizer of the candidate takes a step with {}, as {} does in the reference",
+            text = said(
+                "optimizer-step-missing",
                 _counted(names),
                 named(steps),
             )
         else:
-            text = Wording(
-                "{} takes a step with {}, as no optimizer of the reference does", named(steps), _counted(names)
-            )
+            text = said("optimizer-step-extra", named(steps), _counted(names))
         finding = scene.finding(
             steps[0],
             "optimizer",
@@ -53,7 +51,7 @@ def look_for_lone_steps(scene: Scene) -> None:
             facts=(Because("no_step"), Named("only_in", side), Listed("parameters", names)),
         )
         scene.ledger.add(
-            Suspect(finding, scene.place_of(steps[0]), clear=True, shows_later=Wording("steps of the {} alone", side))
+            Suspect(finding, scene.place_of(steps[0]), clear=True, shows_later=said("steps-of-one-side", side))
         )
 
 
@@ -86,4 +84,4 @@ def _takes_weight(event: Event, makers: Producers) -> bool:
 
 def _counted(names: list[str]) -> str:
     shown = ", ".join(f'"{name}"' for name in names[:2])
-    return shown if len(names) < 3 else Wording("{} and {} more parameters", shown, len(names) - 2)
+    return shown if len(names) < 3 else said("and-more-parameters", shown, len(names) - 2)

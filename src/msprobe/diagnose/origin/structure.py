@@ -11,7 +11,7 @@ from msprobe.diagnose.evidence import Listed
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def look_for_lone_calls(scene: Scene) -> None:
@@ -20,12 +20,12 @@ def look_for_lone_calls(scene: Scene) -> None:
         return
     pairing = scene.pairing
     sides = (
-        (pairing.alone(), pairing.partner, "the candidate alone calls {}"),
-        (pairing.missing(), pairing.back, "the reference alone calls {}"),
+        (pairing.alone(), pairing.partner, "extra-calls"),
+        (pairing.missing(), pairing.back, "missing-calls"),
     )
     # Two frameworks move values in ways of their own.
     quiet = operators.IDLE | operators.MOVES if scene.comparer.crossing else operators.IDLE
-    for events, paired, text in sides:
+    for events, paired, message in sides:
         forward = [event for event in events if event.direction == "forward" and not _is_around(event, paired)]
         for row in _rows(forward):
             telling = next((event for event in row if operation(event.stem) not in quiet), None)
@@ -34,7 +34,7 @@ def look_for_lone_calls(scene: Scene) -> None:
             finding = scene.finding(
                 telling,
                 "structure",
-                Wording("{}; what it changes was not recorded", Wording(text, named(row))),
+                said("changes-not-recorded", said(message, named(row))),
                 where=telling.name,
                 facts=(Listed("calls", [event.name for event in row]),),
             )

@@ -13,7 +13,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 
 def parameters_taken(scene: Scene, event: Event, difference: Difference) -> list[str]:
@@ -59,7 +59,7 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         ("weight", name),
         judged,
         kind,
-        Wording('parameter "{}" differs {}{}', name, when, scene.how(difference, bound=scene.first_step)),
+        said("parameter-differs", name, when, scene.how(difference, bound=scene.first_step)),
         where=name,
         # Equal statistics of other values: another order, unless a step before has rounded otherwise.
         clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
@@ -74,8 +74,8 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
     """
     event = judged.event
     here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
-    text = Wording(
-        "{} of {} is {}, in the reference {}",
+    text = said(
+        "different-parameter-used",
         difference.slot,
         event.name,
         _named(here, difference.left),
@@ -85,20 +85,16 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
     others = weights_taken(scene.pairing.reference, scene.other_makers)
     unused, more = sorted(others - taken), sorted(taken - others)
     if unused:
-        text += Wording(
-            ", and no call of the candidate takes {}: it leaves out calls that the reference makes", _listed(unused)
-        )
+        text += said("candidate-does-not-use", _listed(unused))
     elif more:
-        text += Wording(
-            ", and no call of the reference takes {}: it leaves out calls that the candidate makes", _listed(more)
-        )
+        text += said("reference-does-not-use", _listed(more))
     elif here and there:
-        text += ", which calls of both sides take: they run in another order, or one takes the parameter of another"
+        text += ", which both sides use: their calls run in a different order, or one uses the wrong parameter"
     scene.say(
-        ("another weight",),
+        ("a different weight",),
         judged,
         "structure",
-        Wording("{}. The parameters themselves are the same on both sides", text),
+        said("parameters-themselves-agree", text),
         where=f"{event.name}, {difference.slot}",
         clear=True,
         facts=(
@@ -111,8 +107,8 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
 
 
 def _named(names: Sequence[str], leaf: object) -> str:
-    return f'"{names[0]}"' if names else Wording("another tensor ({})", described(leaf))
+    return f'"{names[0]}"' if names else said("no-parameter", described(leaf))
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f'"{names[0]}"' + (Wording(" and {} more", len(names) - 1) if len(names) > 1 else "")
+    return f'"{names[0]}"' + (said("and-more", len(names) - 1) if len(names) > 1 else "")

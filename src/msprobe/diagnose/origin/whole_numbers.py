@@ -6,7 +6,7 @@ from msprobe.diagnose.evidence import Because, Named
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.whole_numbers import RoundedNumbers, rounded_numbers
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: What is known to be done otherwise tells it already; what was measured does not.
 _FACTS = frozenset(("argument", "dtype", "structure"))
@@ -29,7 +29,7 @@ def _tell(scene: Scene, found: RoundedNumbers, side: str) -> None:
     finding = scene.finding(
         found.event,
         "dtype",
-        Wording("{}. The {} alone does it", found.text, side),
+        said("only-on-one-side", found.text, side),
         where=found.event.name,
         facts=(Because("rounded_numbers"), Named("exact_up_to", found.limit)),
     )

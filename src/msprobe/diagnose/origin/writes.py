@@ -19,7 +19,7 @@ from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import tensor
-from msprobe.diagnose.wording import Wording, joined
+from msprobe.messages import Wording, joined, said
 
 #: Writes that begin something new.
 _BEGIN = tuple(operators.BEGIN)
@@ -30,9 +30,9 @@ def look_for_lone_writes(scene: Scene) -> None:
     pairing = scene.pairing
     told = {name for suspect in scene.ledger.suspects for name in _named_in(suspect)}
     here, there = pairing.alone(), pairing.missing()
-    for events, others, makers, consumers, text in (
-        (here, there, scene.makers, scene.consumers[0], "the candidate alone calls {}"),
-        (there, here, scene.other_makers, scene.consumers[1], "the reference calls {}, the candidate does not"),
+    for events, others, makers, consumers, message in (
+        (here, there, scene.makers, scene.consumers[0], "extra-calls"),
+        (there, here, scene.other_makers, scene.consumers[1], "missing-calls"),
     ):
         found = [
             event
@@ -59,7 +59,7 @@ def look_for_lone_writes(scene: Scene) -> None:
         finding = scene.finding(
             first,
             "structure",
-            Wording("{}: {}", Wording(text, named(found)), what),
+            Wording("{}: {}", said(message, named(found)), what),
             where=first.name,
             facts=(Listed("calls", [event.name for event in found]), *([Listed("parameters", names)] if names else [])),
         )
@@ -77,13 +77,11 @@ def _in_words(found: Sequence[Event], names: Sequence[str], optimizers: Sequence
     """What lone writes or exchanges do, and what becomes of it. ``names``: parameters whose gradients they write."""
     if names:
         writes = "it writes" if len(found) == 1 else "they write"
-        more = Wording(" and {} more", len(names) - 4) if len(names) > 4 else ""
-        whose = Wording("gradient{} of {}{}", "s" if len(names) > 1 else "", ", ".join(names[:4]), more)
-        return Wording(
-            "{} to the {}, which {} take{}", writes, whose, joined(" and ", optimizers), "s" * (len(optimizers) == 1)
-        )
-    what = "exchange what stays" if found[0].is_collective else "write to what outlives the step"
-    return Wording("they {}, and no recorded call of this step takes it up", what)
+        more = said("and-more", len(names) - 4) if len(names) > 4 else ""
+        whose = said("gradients-of-parameters", "s" if len(names) > 1 else "", ", ".join(names[:4]), more)
+        return said("writes-to-gradients", writes, whose, joined(" and ", optimizers), "s" * (len(optimizers) == 1))
+    what = "exchange state that is kept" if found[0].is_collective else "change state that is kept for the next step"
+    return said("nothing-uses-it", what)
 
 
 def _gradients_written(timeline: Timeline, found: Sequence[Event]) -> tuple[list[str], list[str]]:
@@ -143,13 +141,12 @@ def _mark(leaf: dict[str, Any]) -> Hashable:
 
 def _say_replaced(scene: Scene, pair: tuple[Event, Event], count: int) -> None:
     mine, theirs = pair
-    more = Wording(", and so {} times more", count - 1) if count > 1 else ""
+    more = said("so-many-more-times", count - 1) if count > 1 else ""
     finding = scene.finding(
         mine,
         "structure",
-        Wording(
-            "the candidate calls {} where the reference calls {}, on the same tensors{}: they "
-            "write to what outlives the step, and leave something else behind",
+        said(
+            "replaced-write",
             mine.name,
             theirs.name,
             more,

@@ -13,7 +13,7 @@ from msprobe.diagnose.differences.records import fingerprint, is_floating
 from msprobe.diagnose.steps.optimizer import parameters_of, renamed
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: The recorder's name for the module that everything runs in.
 _ROOT = "root"
@@ -39,12 +39,11 @@ def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
             _call_plainly(timeline)
             named = list(dict.fromkeys(paths))
             shown = ", ".join(named[:_LISTED]) + (
-                Wording(" and {} more", len(named) - _LISTED) if len(named) > _LISTED else ""
+                said("and-more", len(named) - _LISTED) if len(named) > _LISTED else ""
             )
             notes.append(
-                Wording(
-                    "the {} runs modules compiled ({}): what goes in and comes out of them is compared, and "
-                    'their gradients; to compare what is inside, record with "compile": "eager"',
+                said(
+                    "modules-compiled",
                     side,
                     shown,
                 )

@@ -18,8 +18,8 @@ from msprobe.diagnose.differences.records import fingerprint, of_statistics
 from msprobe.diagnose.steps.optimizer import parameters_of, renamed
 from msprobe.diagnose.steps.parameter_names import joined, parameter_name
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
-from msprobe.diagnose.wording import Wording
-from msprobe.diagnose.wording import joined as joined_texts
+from msprobe.messages import joined as joined_texts
+from msprobe.messages import said
 
 #: Statistics of one weight in two runs that began alike; those of two weights of one kind are further apart.
 _ALIKE = 0.05
@@ -88,23 +88,19 @@ def notes_of(naming: Naming) -> list[str]:
         longer = Counter(long.removesuffix(short) for short, long in pairs if short and long.endswith(f".{short}"))
         if longer:
             prefix = longer.most_common(1)[0][0]
-            notes.append(
-                Wording(
-                    'names of modules and parameters begin with "{}" in the {} alone, as in a wrapper', prefix, side
-                )
-            )
-    for what, names in ((Wording("module"), naming.modules), (Wording("parameter"), naming.parameters)):
+            notes.append(said("names-have-prefix", prefix, side))
+    for what, names in ((said("module"), naming.modules), (said("parameter"), naming.parameters)):
         others = [(own, name) for name, own in names.items() if not _same_but_for_wrappers(own, name)]
         others = [pair for pair in others if not _same_but_for_framework(*pair, naming.prefixes)]
         if what == "parameter":
             others = [(own, name) for own, name in others if own != _in_module(name, naming.modules)]
         if others:
-            told = joined_texts(", ", [Wording('"{}" is "{}" in the reference', own, name) for own, name in others[:3]])
-            more = Wording(" and {} more", len(others) - 3) if len(others) > 3 else ""
+            told = joined_texts(", ", [said("name-in-reference", own, name) for own, name in others[:3]])
+            more = said("and-more", len(others) - 3) if len(others) > 3 else ""
             notes.append(
-                Wording("{} {}s have other names: {}{}", len(others), what, told, more)
+                said("names-differ", len(others), what, told, more)
                 if len(others) > 1
-                else Wording("1 {} has another name: {}{}", what, told, more)
+                else said("name-differs", what, told, more)
             )
     return notes
 

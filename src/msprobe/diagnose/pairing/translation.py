@@ -23,15 +23,13 @@ from msprobe.diagnose.pairing.naming import drop_prefixes
 from msprobe.diagnose.pairing.settings import settings_of
 from msprobe.diagnose.steps.optimizer_words import CLASSES, in_words_of_torch
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, flatten, is_tensor
+from msprobe.messages import said
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
 
 #: What is to be said of it.
-NOTE = (
-    "MindSpore is compared with PyTorch: calls are known by what they compute, layers that both have are compared as "
-    "one call, and rounding is that of two frameworks"
-)
+NOTE = said("frameworks-differ")
 _PLAIN = frozenset(("int", "float", "bool", "str", "slice"))
 _BUFFERS = frozenset(("moving_mean", "moving_variance"))
 

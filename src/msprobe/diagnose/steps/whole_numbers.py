@@ -19,7 +19,7 @@ from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import units
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 _MOST_CALLS = 20
 
@@ -39,10 +39,9 @@ class RoundedNumbers:
     def text(self) -> str:
         """What it does, in words."""
         largest = _largest(self.given if self.given is not None else self.result)
-        of = Wording("of {} ", dtype_word(self.given)) if self.given is not None else ""
-        return Wording(
-            "{} makes {} of whole numbers {}up to {:.0f}, and above "
-            "{:.0f} that type does not hold every one: neighbours become one number",
+        of = said("of-value", dtype_word(self.given)) if self.given is not None else ""
+        return said(
+            "whole-numbers-rounded",
             self.event.name,
             dtype_word(self.result),
             of,

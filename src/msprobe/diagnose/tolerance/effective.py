@@ -35,7 +35,7 @@ from msprobe.diagnose.differences.records import rms
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.told_units import KINDS, Kind, possible_rounding
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: The level over its own noise: see 2 above.
 _UNITS_OF_LEVEL = 8.0
@@ -159,13 +159,11 @@ class Products:
         """What was taken for rounding, and why."""
         bits = round(-math.log2(self.unit))
         why = (
-            "as a header tells"
+            "according to a header"
             if any(one.told for one in self._kinds.values())
-            else "which no header tells, and all results of such calls show"
+            else "as all results of such calls show, though no header says so"
         )
-        return Wording(
-            "precision: kernels that multiply float32 are judged as if they rounded to {} bits, {}", bits, why
-        )
+        return said("kernels-round", bits, why)
 
     def _of_call(self, event: Event) -> float:
         kind = kind_of(event)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 from msprobe.store.reader import Dump
 
 Rank = int | str
@@ -66,8 +66,8 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
     if not steps and len(candidate.steps) == len(reference.steps) == 1:
         steps = [(candidate.steps[0], reference.steps[0])]
         notes.append(
-            Wording(
-                "step {} of the candidate is compared with step {} of the reference",
+            said(
+                "steps-renumbered",
                 candidate.steps[0],
                 reference.steps[0],
             )
@@ -80,7 +80,7 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
             if missing:
                 lone_steps += len(missing)
                 verb = "are" if len(missing) > 1 else "is"
-                text = Wording("{} {} only in the {}", _in_words(missing), verb, side)
+                text = said("steps-on-one-side", _in_words(missing), verb, side)
                 notes.append(text)
                 where = _in_words(missing[:1])
                 findings.append(Finding("step_count", text, where=where, step=missing[0], harmless=True))
@@ -130,13 +130,13 @@ def _lone_ranks(lone: dict[tuple[str, Rank], list[Step]], steps: int) -> list[tu
         alike.setdefault((side, tuple(missing)), []).append(str(rank))
     found: list[tuple[str, Step]] = []
     for (side, places), ranks in alike.items():
-        where = "" if len(places) == steps else Wording(" in {}", _in_words(places))
-        found.append((Wording("rank {} only in the {}{}", ", ".join(ranks), side, where), places[0]))
+        where = "" if len(places) == steps else said("inside", _in_words(places))
+        found.append((said("ranks-on-one-side", ", ".join(ranks), side, where), places[0]))
     return found
 
 
 def _in_words(steps: Sequence[Step]) -> str:
     if list(steps) == [None]:
         return "a folder without a number of its step"
-    shown = ", ".join(map(str, steps[:10])) + (Wording(" and {} more", len(steps) - 10) if len(steps) > 10 else "")
-    return Wording("steps {}", shown) if len(steps) > 1 else Wording("step {}", shown)
+    shown = ", ".join(map(str, steps[:10])) + (said("and-more", len(steps) - 10) if len(steps) > 10 else "")
+    return said("step-numbers", shown) if len(steps) > 1 else said("step", shown)

@@ -16,7 +16,7 @@ from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import effect, frameworks, noise
 from msprobe.diagnose.verdict.common import Rank
 from msprobe.diagnose.verdict.on_ranks import once
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 MOST_FINDINGS = 100
 #: So many other arguments are told that the results do not show.
@@ -230,8 +230,8 @@ def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:
     whole = beyond.finding.fact(Result) if beyond is not None else None
     if whole is None:
         return first
-    text = Wording(
-        "{}. Nothing differs before, and what follows is apart by {:.2g} (relative), where rounding may do {:.2g}",
+    text = said(
+        "first-difference",
         first.finding.message,
         whole.difference,
         whole.explained,

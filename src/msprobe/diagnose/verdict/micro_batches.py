@@ -10,12 +10,9 @@ from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 
-_HINT = (
-    "to compare such runs, put the passes of each module together: --layout with a file that holds "
-    "candidate: {mesh: {all: 1}}, for 1 the number of ranks"
-)
+_HINT = said("put-passes-together")
 
 
 def note_of_micro_batches(pairing: Pairing) -> list[str]:
@@ -29,11 +26,9 @@ def note_of_micro_batches(pairing: Pairing) -> list[str]:
     if len(mine) != len(theirs):
         if sum(sizes[0]) != sum(sizes[1]):
             return []
-        text = Wording(
-            "the candidate takes the batch in {}, the reference in {}", _in_words(sizes[0]), _in_words(sizes[1])
-        )
+        text = said("batch-split-differs", _in_words(sizes[0]), _in_words(sizes[1]))
     elif [mark for _, mark in mine] != [mark for _, mark in theirs] and Counter(mine) == Counter(theirs):
-        text = Wording("the {} micro-batches come in another order than in the reference", len(mine))
+        text = said("micro-batches-reordered", len(mine))
     else:
         return []
     return [Wording("{}; {}", text, _HINT)]
@@ -57,7 +52,7 @@ def _batches(timeline: Timeline) -> list[tuple[tuple[int, ...], Hashable]]:
 def _in_words(sizes: list[int]) -> str:
     plural = "es" * (len(sizes) > 1)
     return (
-        Wording("{} micro-batch{} of {}", len(sizes), plural, sizes[0])
+        said("micro-batches-of-size", len(sizes), plural, sizes[0])
         if len(set(sizes)) == 1
-        else Wording("{} micro-batch{} ({})", len(sizes), plural, ", ".join(map(str, sizes)))
+        else said("micro-batches-of-sizes", len(sizes), plural, ", ".join(map(str, sizes)))
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from msprobe.diagnose.evidence import EffectLater, NoEffect, OtherArguments
 from msprobe.diagnose.findings import Finding, Kind
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 #: What is done otherwise, in every step: each is the same difference again.
 _SETTINGS: frozenset[Kind] = frozenset(("argument", "dtype", "structure", "optimizer"))
@@ -32,7 +32,7 @@ def _begin_where_first_there(findings: list[Finding]) -> list[Finding]:
     if not same or findings[same[0]].step == shown.step:
         return findings
     first = findings.pop(same[0])
-    text = Wording("{}. Its effect is measured in step {}", first.message, shown.step)
+    text = said("effect-in-later-step", first.message, shown.step)
     return [replace(first.with_fact(text, EffectLater(shown.step)), harmless=False), *findings]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msprobe.diagnose.tolerance.told_units import KINDS, SEVEN_BITS, Kind, device_of, told_unit
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 _WORK: dict[Kind, str] = {
     "product": "multiplies float32 matrices",
@@ -35,16 +35,16 @@ def precision_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any
     found = [_of_kind(kind, *sides) for kind in KINDS]
     if device_of(candidate) != device_of(reference):
         found.append(
-            Wording(
-                "the candidate ran on {}, the reference on {}",
+            said(
+                "device-differs",
                 *(str(side.get("device") or "an unknown device") for side in sides),
             )
         )
     found += [_of_autocast(*sides), _of_type(*sides)]
     found += [_of_switch(name, text, *sides) for name, text in _SWITCHES.items()]
     found += [
-        Wording(
-            "the candidate ran with {} {}, the reference with {} {}",
+        said(
+            "version-differs",
             name,
             str(candidate[name]),
             name,
@@ -60,16 +60,14 @@ def _of_kind(kind: Kind, candidate: Mapping[str, Any], reference: Mapping[str, A
     mine, theirs = told_unit(candidate, kind), told_unit(reference, kind)
     if mine == theirs:
         return ""
-    return Wording(
-        "the candidate {} in {}, the reference in {}", _WORK[kind], _type(mine, candidate), _type(theirs, reference)
-    )
+    return said("multiplication-precision-differs", _WORK[kind], _type(mine, candidate), _type(theirs, reference))
 
 
 def _type(unit: float, told: Mapping[str, Any]) -> str:
     if not unit:
         return "float32"
     if device_of(told) == "cpu":  # it is allowed, and few processors know how
-        return Wording("{} where the processor can", "bfloat16 (7 bits)" if unit == SEVEN_BITS else "TF32 (10 bits)")
+        return said("where-the-processor-can", "bfloat16 (7 bits)" if unit == SEVEN_BITS else "TF32 (10 bits)")
     if unit == SEVEN_BITS:
         return "bfloat16 (7 bits)"
     return "HF32 (10 bits or more)" if "torch_npu" in told or "mindspore" in told else "TF32 (10 bits)"
@@ -83,10 +81,9 @@ def _of_autocast(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> 
     if mine == theirs:
         return ""
     words = [
-        Wording("under autocast to {}", " and ".join(sorted(one))) if one else "without autocast"
-        for one in (mine, theirs)
+        said("under-autocast-to", " and ".join(sorted(one))) if one else "without autocast" for one in (mine, theirs)
     ]
-    return Wording("the candidate computes {}, the reference {}", words[0], words[1])
+    return said("autocast-differs", words[0], words[1])
 
 
 def _of_type(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
@@ -94,7 +91,7 @@ def _of_type(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     if mine == theirs or not (mine and theirs):
         return ""
     left, right = (one.removeprefix("torch.") for one in (mine, theirs))
-    return Wording("the candidate makes tensors of {} where no type is given, the reference of {}", left, right)
+    return said("default-dtype-differs", left, right)
 
 
 def _of_switch(name: str, text: str, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
@@ -102,4 +99,4 @@ def _of_switch(name: str, text: str, candidate: Mapping[str, Any], reference: Ma
     if mine is None or theirs is None or mine == theirs:
         return ""
     on, off = ("candidate", "reference") if mine in (True, "ON") else ("reference", "candidate")
-    return Wording("the {} {}, the {} does not", on, text, off)
+    return said("switch-differs", on, text, off)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from msprobe.diagnose.findings import Verdict
-from msprobe.diagnose.wording import Wording
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import Wording
 from msprobe.paths import StrPath
 from msprobe.store.damage import broken_parts, lost_parts, missing_from_all, ranks_of_no_step
 from msprobe.store.reader import Dump, open_dump

@@ -11,7 +11,7 @@ from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 from msprobe.store.part import DumpPart
 
 #: Of the calls of the shorter side, more than this answer to one of the other if it is the same model.
@@ -30,9 +30,8 @@ def cannot_be_compared(pairing: Pairing) -> str:
     pairs, least = _answering(pairing)
     if pairs and _OPERATORS not in (left, right):
         return ""
-    return Wording(
-        "no comparison of level {} in the candidate with level {} in the reference: they record other calls, "
-        "of which {} of {} answer to each other. Record both at the same level",
+    return said(
+        "levels-not-comparable",
         left,
         right,
         pairs,
@@ -60,8 +59,8 @@ def note_of_levels(pairing: Pairing) -> str:
     if not left or not right or left == right or cannot_be_compared(pairing):
         return ""
     pairs, _ = _answering(pairing)
-    return Wording(
-        "levels differ, {} in the candidate and {} in the reference: compared are the {} calls that both record",
+    return said(
+        "levels-differ",
         left,
         right,
         pairs,
@@ -116,7 +115,7 @@ def two_models(answering: Iterable[Mapping[str, int]]) -> str:
 
 
 def _hardly_any(pairs: int, least: int) -> str:
-    return Wording("hardly any call answers to one of the other side ({} of {}): is it the same model?", pairs, least)
+    return said("hardly-any-call-matches", pairs, least)
 
 
 def _is_forward(event: Event) -> bool:
@@ -132,11 +131,11 @@ def look_for_errors(scene: Scene) -> None:
     if last_error(scene.pairing.reference) is not None or (partner is not None and "error" in partner.record):
         return  # both
     error = " ".join(str(event.record["error"]).split())[:300]
-    at = Wording(", at {}", event.source) if event.source else ""
+    at = said("at-source", event.source) if event.source else ""
     finding = scene.finding(
         event,
         "error",
-        Wording("the candidate's last call, {}, raised {}{}; the reference goes on", event.name, error, at),
+        said("call-raised-in-candidate", event.name, error, at),
         where=event.name,
     )
     scene.ledger.add(Suspect(finding, event.index, clear=True, matters=True))
@@ -171,10 +170,8 @@ def look_for_steps_in_one(scene: Scene, steps: Sequence[int]) -> None:
     finding = scene.finding(
         event,
         "step_count",
-        Wording(
-            "the {} has {} optimizer steps in step {}, the {} "
-            "{}, and {} step{} in all, the {} "
-            "{}: was the debugger's step() left out?",
+        said(
+            "step-left-out",
             sides[few],
             counts[few],
             timelines[few].step,

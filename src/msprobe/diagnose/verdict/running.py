@@ -17,16 +17,16 @@ from msprobe.diagnose.places import Places
 from msprobe.diagnose.verdict.common import Rank, Step
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, rounding_of
 from msprobe.diagnose.verdict.recordings import is_little
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import Wording, said
 from msprobe.store.damage import place_in_words
 
 #: So many harmless findings are kept of a whole run. What diverges ends the search, and is kept besides.
 MOST_HARMLESS = 1000
 _MOST_REASONS = 20
 _OTHER_REASONS = "for further reasons"
-_NO_PAIR = "no call of one side answers to any of the other"
-_NO_TENSOR = "no tensor of one side can be compared with one of the other"
-_NOTHING_RECORDED = "nothing was recorded on either side"
+_NO_PAIR = said("no-calls-match")
+_NO_TENSOR = said("no-tensor-comparable")
+_NOTHING_RECORDED = said("nothing-recorded")
 
 
 class Counts:
@@ -159,7 +159,7 @@ class Running:
         self.not_compared.append(step)
         if why != _NOTHING_RECORDED:
             self._is_apart(step)
-        self._leave_out(why, "the step" if step is None else Wording("step {}", step), ranks)
+        self._leave_out(why, "the step" if step is None else said("step", step), ranks)
 
     def _leave_out(self, why: str, place: str, parts: int) -> None:
         if why not in self._left_out and len(self._left_out) >= _MOST_REASONS:
@@ -201,25 +201,19 @@ class Running:
 
     def notes_on_gaps(self) -> list[str]:
         """What was left out, where and why."""
-        notes: list[str] = [Wording("{} not compared: {}", _are(places), why) for why, places in self._left_out.items()]
+        notes: list[str] = [said("not-compared", _are(places), why) for why, places in self._left_out.items()]
         for side, files in self._unread.items():
-            number = Wording("{} tensor files", files.count) if files.count > 1 else "a tensor file"
-            notes.append(
-                Wording(
-                    "{}: {} cannot be read ({}): only what dump.json tells of them is compared", side, number, files
-                )
-            )
+            number = said("tensor-files", files.count) if files.count > 1 else "a tensor file"
+            notes.append(said("tensor-files-unread", side, number, files))
         if self._harmless_left_out:
-            notes.append(Wording("{} further harmless findings of later steps are left out", self._harmless_left_out))
+            notes.append(said("harmless-left-out", self._harmless_left_out))
         return notes
 
     def reach_in_words(self) -> str:
         """How far two frameworks are apart, which agree: less than a mistake would make, and not nothing."""
         first, later = self._first_reach, self._later_reach
-        text = Wording("loss and gradients are apart by {:.1g} (relative) at most in the first step", first)
-        return text + (
-            Wording(", and by {:.1g} in later ones, as optimizers carry rounding on", later) if later > first else ""
-        )
+        text = said("effect-of-differences", first)
+        return text + (said("effect-in-later-steps", later) if later > first else "")
 
     def summary(self, steps: int, one_side: dict[str, int]) -> dict[str, Any]:
         """For :attr:`Verdict.summary`. ``steps``: how many both sides have; ``one_side``: how many steps and ranks one
@@ -254,4 +248,4 @@ def _is_apart(result: Compared) -> bool:
 
 
 def _are(places: Places) -> str:
-    return Wording("{} is", places) if places.count == 1 else Wording("{} are", places)
+    return said("place-is", places) if places.count == 1 else said("places-are", places)

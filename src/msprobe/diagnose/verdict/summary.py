@@ -11,7 +11,7 @@ from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.naming import notes_of
 from msprobe.diagnose.verdict.micro_batches import note_of_micro_batches
 from msprobe.diagnose.verdict.recordings import notes_of_recordings
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 from msprobe.statistics_table import USUAL
 
 
@@ -30,7 +30,7 @@ def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
 
 def listed(names: Sequence[str]) -> str:
     """The first names of a list, and how many there are besides."""
-    return ", ".join(names[:5]) + (Wording(" and {} more", len(names) - 5) if len(names) > 5 else "")
+    return ", ".join(names[:5]) + (said("and-more", len(names) - 5) if len(names) > 5 else "")
 
 
 def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
@@ -39,8 +39,8 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
     notes += note_of_micro_batches(pairing)
     for left, right in sorted(scene.dtype_policy):
         notes.append(
-            Wording(
-                "precision: {} in the candidate where the reference has {}",
+            said(
+                "precision-differs",
                 left.removeprefix("torch."),
                 right.removeprefix("torch."),
             )
@@ -49,27 +49,21 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
         notes.append(scene.comparer.products.in_words())
     for timeline, side in ((pairing.candidate, "candidate"), (pairing.reference, "reference")):
         if not timeline.part.complete:
-            notes.append(
-                Wording(
-                    "the {} was interrupted in step {}: what it recorded until then is compared", side, timeline.step
-                )
-            )
+            notes.append(said("interrupted-in-step", side, timeline.step))
         if timeline.part.header.get("level") in ("L0", "mix") and len(timeline.part) and not timeline.part.parents():
             notes.append(
-                Wording(
-                    "the {} has no construct.json: what ran in which module is not known, and all calls are compared "
-                    "as one row",
+                said(
+                    "construct-missing",
                     side,
                 )
             )
     if scene.is_structure:
-        notes.append("values were not recorded on both sides (task structure): compared is what is called, and how")
+        notes.append(said("structure-only"))
     elif not scene.has_values:
         usual = ", ".join(one.name for one in USUAL)
         notes.append(
-            Wording(
-                "no statistic by which values are judged was recorded on both sides (summary_mode: {}, or a digest): "
-                "compared is what is called, and how",
+            said(
+                "values-not-recorded",
                 usual,
             )
         )

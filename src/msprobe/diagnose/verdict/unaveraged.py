@@ -18,7 +18,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import means
 from msprobe.diagnose.verdict.conclusion import Compared
-from msprobe.diagnose.wording import Wording
+from msprobe.messages import said
 
 _SIDES = ("candidate", "reference")
 
@@ -42,16 +42,14 @@ def name_unaveraged(results: Sequence[Compared], found: Sequence[Suspect]) -> li
         return list(found)
     first, ranks = vague[0], [result.rank for result in results]
     names, of = unaveraged.parameters, _SIDES[unaveraged.side == "candidate"]
-    shown = f'"{names[0]}"' + (Wording(" and {} more parameters", len(names) - 1) if len(names) > 1 else "")
+    shown = f'"{names[0]}"' + (said("and-more-parameters-behind", len(names) - 1) if len(names) > 1 else "")
     listed = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
     facts = (Because("not_averaged"), Listed("parameters", names), *_of_seen(first.finding.facts))
     finding = replace(
         first.finding,
         kind="replica",
-        message=Wording(
-            "the gradient of {} should be the same on ranks {} of the {} when the "
-            "optimizer steps and is not: each rank has its own, and their {} is what each rank of the {} "
-            "has. Nothing put them together",
+        message=said(
+            "gradients-not-averaged",
             shown,
             listed,
             unaveraged.side,

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import names_of
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose import compare_runs
+from msprobe.messages import said
 
 
 def write(folder: Path, ranks: int, arguments: dict[str, Any]) -> Path:
@@ -32,6 +34,6 @@ def test_another_argument_of_a_call_is_told_in_a_note(tmp_path: Path, here: str,
     one = write(tmp_path / "one", 2, arguments)
     verdict = compare_runs(one, write(tmp_path / "other", 1, {"approximate": "none", "batch": 4, "inplace": False}))
     assert verdict.status == "agree"
-    notes = [note for note in verdict.notes if note.startswith("other arguments")]
-    text = 'other arguments of calls, which are not compared: Functional.gelu in act: input.approximate is "tanh"'
-    assert notes == ([f'{text}, in the reference "none"'] if told else [])
+    notes = [note for note in verdict.notes if names_of([note]) == ["arguments-not-compared"]]
+    differs = said("argument-differs-in-layout", "Functional.gelu", "act", "input.approximate", '"tanh"', '"none"')
+    assert notes == ([said("arguments-not-compared", differs, "")] if told else [])

@@ -8,13 +8,15 @@ from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.dumps import Recording, Value
 from unit.diagnose.training import Plan
 
+from msprobe.messages import said
+
 
 @pytest.mark.parametrize("more", [{}, {"digests": False}, {"values": True}, {"level": "L1"}, {"ours": False}])
 def test_another_argument(tmp_path: Path, more: dict[str, Any]) -> None:
     verdict = compare(tmp_path, Plan(arguments={"blocks.1.mul": {1: 0.25}}, **more), Plan(**more))
     found = first(verdict)
     assert told(verdict) == [("argument", "Tensor.__mul__.1.forward")]
-    assert found.message == "Tensor.__mul__.1.forward: input.1 is 0.25, in the reference 0.5"
+    assert found.message == said("argument-differs", "Tensor.__mul__.1.forward", "input.1", "0.25", "0.5")
     assert found.where == "Tensor.__mul__.1.forward, input.1"
     assert found.evidence["arguments"] == [{"slot": "input.1", "candidate": "0.25", "reference": "0.5"}]
 
@@ -25,7 +27,9 @@ def test_that_only_one_side_gives_is_not_given_on_the_other(tmp_path: Path) -> N
 
     plan = Plan(edit=edited(change), results={"loss": lambda array: array * 3})
     found = first(compare(tmp_path, plan))
-    assert found.message == 'Functional.mse_loss.0.forward: input.reduction is "sum", in the reference not given'
+    assert found.message == said(
+        "argument-differs", "Functional.mse_loss.0.forward", "input.reduction", '"sum"', "not given"
+    )
     given = {"slot": "input.reduction", "candidate": '"sum"', "reference": "not given"}
     assert found.evidence["arguments"] == [given]
 
@@ -43,7 +47,9 @@ def test_that_changes_nothing_is_harmless(tmp_path: Path) -> None:
     verdict = compare(tmp_path, Plan(arguments={"blocks.1.dropout": {2: False}}))
     found = first(verdict, "harmless")
     assert told(verdict) == [("argument", "Functional.dropout.1.forward")]
-    assert found.message == "Functional.dropout.1.forward: input.2 (training) is False, in the reference True"
+    assert found.message == said(
+        "argument-differs", "Functional.dropout.1.forward", "input.2 (training)", "False", "True"
+    )
     assert verdict.exit_code == 0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import pieces_of
 from unit.diagnose.comparing import agrees, compare, first, told
 from unit.diagnose.dumps import Recording, Value, rounded
 from unit.diagnose.test_mistakes_under_noise import low
@@ -82,5 +83,6 @@ def test_an_effect_that_no_call_explains_is_led_back_to_the_first_difference(tmp
     grow = {site: lambda array: rounded(array * np.float32(1.04), "bfloat16") for site in sites}
     found = first(compare(tmp_path, Plan(results=grow, blocks=4, **PLAIN), Plan(blocks=4, **PLAIN)))
     assert found.entry == "Torch.tanh.0.forward"
-    assert "Nothing differs before, and what follows is apart by" in found.message
+    assert found.code == "D307"
+    assert "first-difference" in pieces_of(found.message)
     assert found.evidence["effect"] > found.evidence["effect_explained"]

@@ -11,6 +11,7 @@ from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Verdict
+from msprobe.messages import said
 from msprobe.report.advice import advice_on
 
 
@@ -67,7 +68,7 @@ def test_what_the_model_calculates_between_its_modules_is_no_data(tmp_path: Path
     verdict = between(tmp_path)
     found = first(verdict)
     assert found.kind == "computation", told(verdict)
-    assert "in the forward pass of the model itself, between its modules" in found.message
+    assert said("between-modules-of", "the forward pass of the model itself") in found.message
     assert advice_on(found).startswith("Record level mix")
 
 

@@ -10,6 +10,8 @@ from unit.diagnose.comparing import agrees, compare, first, told
 from unit.diagnose.dumps import Recording, Value
 from unit.diagnose.training import Plan
 
+from msprobe.messages import said
+
 TANH = "blocks.1.tanh"
 
 
@@ -35,7 +37,7 @@ class TestOneCallMore:
         found = first(verdict)
         assert told(verdict) == [("structure", "Torch.exp.0.forward")]
         assert found.message.startswith(
-            "the candidate alone calls Torch.exp.0.forward; input.0 of Torch.tanh.1.forward differs by it"
+            said("extra-calls", "Torch.exp.0.forward") + said("so-differs", "input.0", "Torch.tanh.1.forward", "")
         )
         assert found.evidence["candidate_alone"] == ["Torch.exp.0.forward"]
         assert (verdict.summary["candidate_only"], verdict.summary["reference_only"]) == (1, 0)
@@ -77,9 +79,7 @@ def test_calls_instead_of_others(tmp_path: Path) -> None:
     ]
     verdict = compare(tmp_path, *plans)
     assert told(verdict) == [("structure", "Torch.exp.0.forward")]
-    assert "the candidate calls Torch.exp.0.forward where the reference calls Torch.sin.0.forward" in (
-        first(verdict).message
-    )
+    assert said("replaced-calls", "Torch.exp.0.forward", "Torch.sin.0.forward") in (first(verdict).message)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ def test_a_cast_of_one_side_is_named(tmp_path: Path, wide: bool) -> None:
     found = next((one for one in verdict.findings if one.entry == "Tensor.float.0.forward"), None)
     assert found is not None, told(verdict)
     assert found.kind == "dtype"
-    assert f"the {side} alone calls Tensor.float.0.forward" in found.message
+    assert found.code == "D215"
+    assert (found.arguments["side"], found.arguments["call"]) == (side, "Tensor.float.0.forward")
 
 
 def dropping(copies: bool) -> Program:

@@ -61,11 +61,12 @@ def test_a_frozen_first_layer_is_told_where_modules_are_not_recorded(tmp_path: P
     found = compare_trainings(tmp_path, lambda: training(frozen="table"), training, level="L1").findings[0]
     assert (found.kind, found.entry) == ("missing_gradient", "Functional.embedding.0.forward")
     assert found.evidence["cause"] == "frozen"
-    assert "table.weight requires a gradient there alone" in found.message
+    assert (found.code, found.arguments["what"]) == ("D403", "table.weight")
 
 
 def test_a_detach_is_named_and_not_the_call_that_takes_its_result(tmp_path: Path) -> None:
     verdict = compare_trainings(tmp_path, lambda: training(detaches=True), training)
     found = verdict.findings[0]
     assert (found.kind, found.entry) == ("structure", "Tensor.detach.0.forward"), verdict.findings
-    assert found.message.startswith("the candidate alone calls Tensor.detach.0.forward, through which no gradient goes")
+    assert (found.code, found.arguments["side"]) == ("D401", "candidate")
+    assert found.arguments["call"] == "Tensor.detach.0.forward"

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from unit.diagnose.real_pairs import Training, compare_trainings
 
+from msprobe.messages import said
+
 MODES = ("statistics", "digest")
 
 
@@ -254,6 +256,6 @@ def test_an_argument_by_position_has_its_name(tmp_path: Path) -> None:
         return lambda: nn.Sequential(nn.LayerNorm(8, eps=eps), nn.Linear(8, 4))
 
     found = compare_trainings(tmp_path, training(model(0.1)), training(model(0.2))).findings[0]
-    assert found.message == "Functional.layer_norm.0.forward: input.4 (eps) is 0.1, in the reference 0.2"
+    assert found.message == said("argument-differs", "Functional.layer_norm.0.forward", "input.4 (eps)", "0.1", "0.2")
     assert found.where == "Functional.layer_norm.0.forward, input.4 (eps)"
     assert found.evidence["arguments"][0]["name"] == "eps"

@@ -9,6 +9,8 @@ from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.dumps import Recording, Value, drawn, rounded
 from unit.diagnose.training import WIDTH, WORDS, Plan
 
+from msprobe.messages import said
+
 FC = "blocks.0.fc.weight"
 
 
@@ -112,7 +114,7 @@ class TestTypes:
         verdict = compare(tmp_path, *(plans[::-1] if turned else plans))
         assert agrees(verdict)
         words = ("float32", dtype) if turned else (dtype, "float32")
-        assert verdict.notes == ("precision: {} in the candidate where the reference has {}".format(*words),)
+        assert verdict.notes == (said("precision-differs", "{}", "{}").format(*words),)
 
     def test_from_outside(self, tmp_path: Path) -> None:
         def wide(data: dict[str, Any]) -> None:
@@ -158,7 +160,7 @@ class TestMutation:
         plans = [Plan(before={"blocks.1.dropout": write(of_it)}, digests=False) for of_it in (True, False)]
         found = first(compare(tmp_path, *plans))
         assert (found.kind, found.entry) == ("mutation", "Tensor.mul_.0.forward")
-        assert "in the reference that is still the result of Torch.tanh.1.forward, as it was made" in found.message
+        assert (found.code, found.arguments["maker"]) == ("D212", "Torch.tanh.1.forward")
 
     def test_by_something_that_was_not_recorded(self, tmp_path: Path) -> None:
         def silently(rec: Recording, x: Value) -> Value:
@@ -176,7 +178,7 @@ class TestMutation:
 
         verdict = compare(tmp_path, Plan(before={"blocks.1.dropout": write}))
         assert told(verdict) == [("mutation", "Tensor.mul_.0.forward")]
-        assert "the candidate alone calls Tensor.mul_.0.forward" in first(verdict).message
+        assert said("extra-calls", "Tensor.mul_.0.forward") in first(verdict).message
 
 
 def test_what_is_calculated_between_modules_is_blamed_on_the_one_around(tmp_path: Path) -> None:

@@ -32,5 +32,6 @@ def test_the_call_of_one_side_is_named(tmp_path: Path, turned: bool) -> None:
     verdict = compare_trainings(tmp_path, *(pair[::-1] if turned else pair))
     found = verdict.findings[0]
     assert (verdict.status, found.kind, found.entry) == ("diverged", "structure", "Torch.rand.0.forward")
-    assert f"the {'reference' if turned else 'candidate'} alone calls Torch.rand.0.forward" in found.message
+    assert (found.code, found.arguments["other_call"]) == ("D217", "Torch.rand.0.forward")
+    assert found.arguments["side"] == ("reference" if turned else "candidate")
     assert (found.evidence.get("side") == "reference") == turned

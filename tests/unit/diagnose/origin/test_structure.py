@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import names_of, pieces_of
 from unit.diagnose.comparing import agrees, first, told
 from unit.diagnose.dumps import Recording, Value
 from unit.diagnose.training import Plan, train
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Verdict
+from msprobe.messages import said
 
 
 def structure(data: dict[str, Any]) -> dict[str, Any]:
@@ -50,9 +52,7 @@ def test_the_same_calls_agree_in_structure(tmp_path: Path, both: bool) -> None:
     verdict = compare(tmp_path, Plan(results={"blocks.1.tanh": lambda x: x * 2}), Plan(), both=both)
     assert (verdict.status, verdict.findings) == ("agree", ())
     assert verdict.summary["values_recorded"] is False
-    assert verdict.notes == (
-        "values were not recorded on both sides (task structure): compared is what is called, and how",
-    )
+    assert verdict.notes == (said("structure-only"),)
 
 
 @pytest.mark.parametrize("candidate", [True, False])
@@ -63,8 +63,8 @@ def test_calls_of_one_side_are_a_finding(tmp_path: Path, candidate: bool, both: 
     found = first(verdict)
     assert told(verdict) == [("structure", "Torch.abs.0.forward")]
     assert found.evidence["calls"] == ["Torch.abs.0.forward", "Tensor.sqrt.0.forward"]
-    side = "candidate" if candidate else "reference"
-    assert found.message.startswith(f"the {side} alone calls Torch.abs.0.forward, Tensor.sqrt.0.forward;")
+    assert found.name == ("extra-calls" if candidate else "missing-calls")
+    assert "changes-not-recorded" in pieces_of(found.message)
 
 
 def test_rows_in_two_places_are_two_findings(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_with_values_such_calls_are_no_finding(tmp_path: Path) -> None:
     one, other = train(tmp_path / "a", Plan(before={"blocks.1.tanh": calling})), train(tmp_path / "b", Plan())
     verdict = compare_runs(one, other)
     assert agrees(verdict)
-    assert "calls of one side alone, which change nothing that was recorded" in verdict.notes[0]
+    assert names_of(verdict.notes[:1]) == ["extra-calls-without-effect"]
 
 
 @pytest.mark.parametrize("wrapped", ["candidate", "reference"])

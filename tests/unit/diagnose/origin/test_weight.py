@@ -12,6 +12,8 @@ from unit.diagnose.comparing import compare, first, told
 from unit.diagnose.dumps import Recording, Value, drawn
 from unit.diagnose.training import Plan
 
+from msprobe.messages import said
+
 FC = "blocks.{}.fc.weight"
 
 
@@ -56,8 +58,8 @@ def test_layers_in_another_order_are_no_difference_of_weights(tmp_path: Path) ->
     verdict = verdict_of(tmp_path, "bac", "abc")
     found = first(verdict)
     assert (found.kind, found.entry) == ("structure", "Functional.linear.0.forward")
-    assert 'input.1 of Functional.linear.0.forward is "b.weight", in the reference "a.weight"' in found.message
-    assert "they run in another order" in found.message
+    assert found.code == "D221"
+    assert (found.arguments["candidate"], found.arguments["reference"]) == ('"b.weight"', '"a.weight"')
     assert "initial_weights" not in {finding.kind for finding in verdict.findings}
 
 
@@ -65,7 +67,7 @@ def test_weights_that_were_loaded_from_another_layer_are_named_by_their_own_name
     # c was loaded with what a has: by its values it is a.
     found = first(verdict_of(tmp_path, "abc", "abc", c="a"))
     assert (found.kind, found.where) == ("initial_weights", "c.weight")
-    assert "relative difference at least" in found.message
+    assert said("relative-difference", "at least") in found.message
 
 
 def test_the_name_of_a_differing_weight_where_the_optimizer_tells_it(tmp_path: Path) -> None:

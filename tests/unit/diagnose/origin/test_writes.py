@@ -35,7 +35,7 @@ def test_a_write_to_what_outlives_the_step(tmp_path: Path, side: str) -> None:
     assert told(verdict) == [("structure", "Tensor.mul_.0.forward")]
     assert found.evidence["calls"] == ["Tensor.mul_.0.forward"]
     assert found.evidence.get("side", "candidate") == side
-    assert "write to what outlives the step" in found.message
+    assert "change state that is kept for the next step" in found.message
 
 
 def test_several_writes_are_told_as_one(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_several_writes_are_told_as_one(tmp_path: Path) -> None:
 def test_an_exchange_of_what_is_shaped_like_a_gradient(tmp_path: Path) -> None:
     verdict = compare(tmp_path, Plan(before={"loss": writing("Distributed.all_reduce", WIDTH, WIDTH)}))
     assert told(verdict) == [("structure", "Distributed.all_reduce.0.forward")]
-    assert "exchange what stays" in first(verdict).message
+    assert "exchange state that is kept" in first(verdict).message
 
 
 @pytest.mark.parametrize(

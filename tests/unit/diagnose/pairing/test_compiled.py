@@ -16,6 +16,7 @@ from msprobe.diagnose.pairing.match import pair
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.tolerance.judge import judge_all
+from msprobe.messages import said
 from msprobe.store.reader import open_dump
 
 INSIDE = ("Functional.linear.1.", "Torch.tanh.1.", "Functional.dropout.1.", "Tensor.__mul__.1.", "Tensor.__add__.1.")
@@ -59,7 +60,7 @@ def test_a_compiled_run_agrees_with_one_that_is_not(
     verdict = compare(tmp_path, *(plans[::-1] if turned else plans))
     assert (verdict.status, told(verdict)) == ("agree", [])
     side = "reference" if turned else "candidate"
-    assert any(f"the {side} runs modules compiled ({name})" in note for note in verdict.notes)
+    assert said("modules-compiled", side, name) in verdict.notes
 
 
 def test_a_result_of_a_compiled_module_that_differs_is_told_of_the_module(tmp_path: Path) -> None:

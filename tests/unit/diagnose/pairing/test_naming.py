@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import names_of
 from hand_made import write_part
 from unit.diagnose.comparing import compare, first, told
 from unit.diagnose.training import Plan, train
@@ -14,6 +15,7 @@ from unit.diagnose.training import Plan, train
 from msprobe.diagnose.pairing.match import pair
 from msprobe.diagnose.pairing.naming import drop_prefixes, notes_of
 from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.messages import said
 from msprobe.store.reader import open_dump
 
 STEP = "Optimizer.SGD.0.forward"
@@ -44,10 +46,7 @@ def test_a_model_in_a_wrapper_agrees_with_the_bare_one(
     plans = (wrapped, Plan(**more)) if side == "candidate" else (Plan(**more), wrapped)
     verdict = compare(tmp_path, *plans)
     assert (verdict.status, verdict.findings) == ("agree", ())
-    assert (
-        verdict.notes[-1]
-        == f'names of modules and parameters begin with "{prefix}" in the {side} alone, as in a wrapper'
-    )
+    assert verdict.notes[-1] == said("names-have-prefix", prefix, side)
 
 
 def test_what_is_planted_in_a_wrapped_model_is_named(tmp_path: Path) -> None:
@@ -62,11 +61,11 @@ def test_other_names_of_submodules_are_no_difference(tmp_path: Path, more: dict[
     assert (verdict.status, verdict.findings) == ("agree", ())
     assert verdict.summary["candidate_only"] == verdict.summary["reference_only"] == 0
     if more.get("level") == "L1":
-        assert any(note.startswith("6 parameters have other names: ") for note in verdict.notes)
+        assert any(note.startswith(said("names-differ", 6, "parameter", "", "")) for note in verdict.notes)
     else:
-        (note,) = [note for note in verdict.notes if "other name" in note]
-        assert note.startswith("5 modules have other names: ")
-        assert '"layers.0" is "blocks.0" in the reference' in note
+        (note,) = [note for note in verdict.notes if names_of([note]) == ["names-differ"]]
+        assert note.startswith(said("names-differ", "5", "module", "", ""))
+        assert said("name-in-reference", "layers.0", "blocks.0") in note
 
 
 def test_names_in_a_wrapper_and_other_names_together(tmp_path: Path) -> None:
@@ -144,7 +143,9 @@ def kernel(**more: Any) -> Plan:
 def test_a_parameter_with_another_name_in_the_same_module(tmp_path: Path) -> None:
     verdict = compare(tmp_path, kernel(), Plan())
     assert (verdict.status, verdict.findings) == ("agree", ())
-    assert verdict.notes == ('1 parameter has another name: "head.kernel" is "head.weight" in the reference',)
+    assert verdict.notes == (
+        said("name-differs", "parameter", "", said("name-in-reference", "head.kernel", "head.weight")),
+    )
 
 
 def test_a_parameter_with_another_name_and_other_values(tmp_path: Path) -> None:
@@ -179,4 +180,4 @@ def test_models_without_common_names_are_left_as_they_are(tmp_path: Path) -> Non
     ]
     found = pair(*map(Timeline, parts))
     assert found.naming.prefixes == ("", "")
-    assert notes_of(found.naming) == ['1 module has another name: "a.b" is "c" in the reference']
+    assert notes_of(found.naming) == [said("name-differs", "module", "", said("name-in-reference", "a.b", "c"))]

@@ -10,6 +10,8 @@ from unit.diagnose.comparing import agrees, first, told
 from unit.diagnose.dumps import Recording, Value
 from unit.diagnose.recorded import Program, last_bits, of_programs, tensor
 
+from msprobe.messages import said
+
 EXPERTS, WIDTH = 4, 6
 
 
@@ -98,7 +100,7 @@ def test_a_generation_that_goes_on_with_another_token_by_rounding_is_told_and_ha
     verdict = of_programs(tmp_path, generation(7, rounds=True), generation(5))
     found = first(verdict, "harmless")
     assert (found.kind, found.entry) == ("choice", "Tensor.argmax.0.forward")
-    assert "it chooses 7, in the reference 5" in found.message
+    assert (found.code, found.arguments["token"]) == ("D302", said("number-in-reference", 7, 5))
 
 
 def test_another_token_from_the_same_values_is_not_rounding(tmp_path: Path) -> None:

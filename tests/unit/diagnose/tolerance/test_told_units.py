@@ -8,6 +8,7 @@ import pytest
 
 from msprobe.diagnose.tolerance.told_units import SEVEN_BITS, TEN_BITS, Kind, told_unit
 from msprobe.diagnose.verdict.precision_words import precision_in_words
+from msprobe.messages import said
 
 CPU = {"device": "cpu", "torch.backends.cpu.get_cpu_capability": "AVX512"}
 CUDA = {"device": "NVIDIA H100 80GB HBM3", "cuda": "12.8"}
@@ -52,18 +53,23 @@ def test_differences_are_told_in_plain_words() -> None:
         {**CPU, "torch": "2.11.0", "mindspore.deterministic": "OFF"},
     )
     assert told == (
-        "the candidate multiplies float32 matrices in TF32 (10 bits), the reference in float32",
-        "the candidate ran on NVIDIA H100 80GB HBM3, the reference on cpu",
-        "the candidate computes under autocast to bfloat16, the reference without autocast",
-        "the candidate uses deterministic algorithms, the reference does not",
-        "the candidate ran with torch 2.9.0, the reference with torch 2.11.0",
+        said("multiplication-precision-differs", "multiplies float32 matrices", "TF32 (10 bits)", "float32"),
+        said("device-differs", "NVIDIA H100 80GB HBM3", "cpu"),
+        said("autocast-differs", said("under-autocast-to", "bfloat16"), "without autocast"),
+        said("switch-differs", "candidate", "uses deterministic algorithms", "reference"),
+        said("version-differs", "torch", "2.9.0", "torch", "2.11.0"),
     )
 
 
 def test_of_a_processor_it_is_said_that_it_need_not_be_so() -> None:
     mine = {**CPU, "torch.backends.mkldnn.matmul.fp32_precision": "tf32"}
     assert precision_in_words(mine, CPU) == (
-        "the candidate multiplies float32 matrices in TF32 (10 bits) where the processor can, the reference in float32",
+        said(
+            "multiplication-precision-differs",
+            "multiplies float32 matrices",
+            said("where-the-processor-can", "TF32 (10 bits)"),
+            "float32",
+        ),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from unit.diagnose.dumps import Recording
 
 from msprobe.diagnose.verdict.common import Common, StepPair, in_common
+from msprobe.messages import said
 from msprobe.store.reader import open_dump
 
 
@@ -34,9 +35,9 @@ def test_what_one_side_alone_has_is_told_once(tmp_path: Path) -> None:
     assert [step.candidate for step in found.steps] == [0]
     assert found.steps[0].ranks == ((0, 0), (1, 1))
     assert found.notes == (
-        "step 1 is only in the candidate",
-        "steps 3, 4 are only in the reference",
-        "rank 2 only in the candidate",
+        said("steps-on-one-side", "step", "1 is", "candidate"),
+        said("steps-on-one-side", "steps", "3, 4 are", "reference"),
+        said("ranks-on-one-side", "2", "", "candidate"),
     )
     assert {finding.kind for finding in found.findings} == {"step_count"}
     assert all(finding.harmless for finding in found.findings)
@@ -78,5 +79,7 @@ def test_a_folder_without_step_answers_to_a_single_step(tmp_path: Path) -> None:
 
 def test_many_steps_are_not_all_named(tmp_path: Path) -> None:
     found = common(tmp_path, [f"step{step}/rank" for step in range(15)], ["step0/rank", "step99/rank"])
-    assert found.notes[0] == "steps 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4 more are only in the candidate"
+    assert found.notes[0] == said(
+        "steps-on-one-side", "steps", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4 more are", "candidate"
+    )
     assert found.findings[0].where == "step 1"

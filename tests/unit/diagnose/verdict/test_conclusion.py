@@ -11,6 +11,7 @@ from msprobe.diagnose.evidence import Because, Fact, Result
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.verdict.conclusion import Compared, conclude
+from msprobe.messages import said
 
 ALLOWED = 1e-6
 
@@ -23,7 +24,7 @@ def compared(reach: float, **more: Any) -> Compared:
 
 
 def status(result: Compared, later: float = 0.0, goes_on: bool = True, **more: Any) -> str:
-    finding = Finding("structure", "the candidate alone calls Torch.abs.0.forward", "Torch.abs.0.forward", rank="rank")
+    finding = Finding("structure", said("extra-calls", "Torch.abs.0.forward"), "Torch.abs.0.forward", rank="rank")
     suspect = Suspect(finding, 3.0, clear=True, **more)
     return conclude([result], [suspect], lambda: later, goes_on)[0]
 

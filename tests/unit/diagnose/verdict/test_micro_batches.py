@@ -9,6 +9,7 @@ import pytest
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose import compare_runs
+from msprobe.messages import said
 
 
 def write(folder: Path, *shares: tuple[int, int]) -> Path:
@@ -31,9 +32,13 @@ def write(folder: Path, *shares: tuple[int, int]) -> Path:
         (
             [(0, 8)],
             [(0, 4), (4, 8)],
-            "the candidate takes the batch in 1 micro-batch of 8, the reference in 2 micro-batches of 4",
+            said(
+                "batch-split-differs",
+                said("micro-batches-of-size", "1", "", "8"),
+                said("micro-batches-of-size", "2", "es", "4"),
+            ),
         ),
-        ([(4, 8), (0, 4)], [(0, 4), (4, 8)], "the 2 micro-batches come in another order than in the reference"),
+        ([(4, 8), (0, 4)], [(0, 4), (4, 8)], said("micro-batches-reordered", "2")),
         ([(0, 4), (4, 8)], [(0, 4), (4, 8)], ""),
         ([(0, 4), (0, 4)], [(0, 4), (4, 8)], ""),
         ([(0, 4)], [(0, 4), (4, 8)], ""),

@@ -1,0 +1,49 @@
+"""The catalogue of messages: every text that a user meets, with its code, in English and in Chinese, side by side.
+
+A message is made by its name, ``said("argument-differs", call, argument, candidate, reference)``, in no other way; texts
+are never read back. Files of this room hold the messages of one subject each; :mod:`.topics` says what they mean, what
+usually causes them and what to do, :mod:`.pieces` has what sentences are put together from.
+"""
+
+from __future__ import annotations
+
+from msprobe.messages.catalogue import ENTRIES, MESSAGES, TOPICS, find
+from msprobe.messages.entry import Both, Language, Message, Piece, Severity, Topic
+from msprobe.messages.languages import Said, in_both, language, translated
+from msprobe.messages.wording import (
+    Wording,
+    arguments_of,
+    code_of,
+    coded,
+    explained,
+    in_language,
+    joined,
+    said,
+    with_first,
+)
+
+__all__ = [
+    "ENTRIES",
+    "MESSAGES",
+    "TOPICS",
+    "Both",
+    "Language",
+    "Message",
+    "Piece",
+    "Said",
+    "Severity",
+    "Topic",
+    "Wording",
+    "arguments_of",
+    "code_of",
+    "coded",
+    "explained",
+    "find",
+    "in_both",
+    "in_language",
+    "joined",
+    "language",
+    "said",
+    "translated",
+    "with_first",
+]

@@ -1,0 +1,40 @@
+"""All messages and pieces of this room, by name and by code."""
+
+from __future__ import annotations
+
+from msprobe.messages import checks, gradients, layouts, pieces, runs, topics_of_checks, topics_of_runs, values
+from msprobe.messages.entry import Entry, Message, Piece, Topic
+
+_ALL: tuple[Message, ...] = (
+    *values.MESSAGES,
+    *gradients.MESSAGES,
+    *layouts.MESSAGES,
+    *runs.MESSAGES,
+    *checks.MESSAGES,
+)
+#: Code -> message, in the order of the codes.
+MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lambda message: message.code)}
+#: What there is to say about a sort of messages: ``kind:argument``, ``cause:clipping``, ``check:softmax``, ``note``.
+TOPICS: dict[str, Topic] = {**topics_of_runs.TOPICS, **topics_of_checks.TOPICS}
+#: What is said about a topic, as pieces: ``advice kind:argument``.
+_OF_TOPICS: tuple[Piece, ...] = tuple(
+    Piece(f"{what} {name}", "", *getattr(topic, what))
+    for name, topic in TOPICS.items()
+    for what in ("meaning", "cause", "advice")
+)
+#: Name -> message or piece.
+ENTRIES: dict[str, Entry] = {
+    **{each.name: each for each in _ALL},
+    **{each.name: each for each in (*pieces.PIECES, *_OF_TOPICS)},
+}
+
+
+def find(code_or_name: str) -> Message | None:
+    """The message of a code (``D204``, ``d204``) or of a name (``argument-differs``)."""
+    entry = MESSAGES.get(code_or_name.upper()) or ENTRIES.get(code_or_name.lower().replace("_", "-"))
+    return entry if isinstance(entry, Message) else None
+
+
+def topic_of(message: Message) -> Topic:
+    """What there is to say about a message."""
+    return TOPICS[message.topic]

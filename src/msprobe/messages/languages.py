@@ -1,0 +1,31 @@
+"""Which language people are answered in, and texts in both."""
+
+from __future__ import annotations
+
+import os
+
+from msprobe.messages.entry import Language
+from msprobe.messages.wording import in_language
+
+#: A text in both languages; see :func:`in_both`.
+Said = str | dict[str, str]
+
+
+def in_both(text: str) -> Said:
+    """A text as the page takes it: ``{"en": ..., "zh": ...}``, or the text alone where both are the same."""
+    chinese = in_language(text, "zh")
+    return str(text) if chinese == text else {"en": str(text), "zh": chinese}
+
+
+def language() -> Language:
+    """The language that is asked for: by ``MSPROBE_LANG`` (``en``, ``zh``), else by the locale; English without one."""
+    for name in ("MSPROBE_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        value = os.environ.get(name, "")
+        if value:
+            return "zh" if value.lower().startswith("zh") else "en"
+    return "en"
+
+
+def translated(text: str) -> str:
+    """The text in the language that is asked for."""
+    return in_language(text, language())

@@ -1,0 +1,169 @@
+"""Where two runs differ: data and weights (D1), calls and their arguments (D2), results (D3)."""
+
+from __future__ import annotations
+
+from msprobe.messages.entry import Message
+
+# fmt: off
+MESSAGES: tuple[Message, ...] = (
+    Message(
+        "D101", "data-differs", "kind:data", "slot call how",
+        "{slot} of {call} comes from outside the recorded calls and differs{how}: input data, a mask, a table or a buffer",
+        "{call} 的 {slot} 来自未录制的代码，且不同{how}：可能是输入数据、mask、表或缓冲区",
+    ),
+    Message(
+        "D102", "buffer-differs", "kind:weights", "when how",
+        " differs {when}{how}: a state that the module keeps",
+        " {when}不同{how}：它是模块保留的状态",
+    ),
+    Message(
+        "D103", "parameter-differs", "kind:weights", "parameter when how",
+        'parameter "{parameter}" differs {when}{how}',
+        "参数 {parameter} {when}已不同{how}",
+    ),
+    Message(
+        "D204", "argument-differs", "kind:argument", "call argument candidate reference",
+        "{call}: {argument} is {candidate}, in the reference {reference}",
+        "{call}：{argument} 为 {candidate}，标杆侧为 {reference}",
+    ),
+    Message(
+        "D205", "arguments-differ", "kind:argument", "call arguments",
+        "{call}: {arguments}",
+        "{call}：{arguments}",
+    ),
+    Message(
+        "D206", "replaced-call-with-other-arguments", "kind:structure", "call other_call arguments",
+        "the candidate calls {call} where the reference calls {other_call}: {arguments}",
+        "待查侧调用 {call}，标杆侧调用的是 {other_call}：{arguments}",
+    ),
+    Message(
+        "D207", "broadcasts", "kind:structure", "call shapes side",
+        "{call} gets {shapes}: the {side} broadcasts them, so every element of one is combined with every element of the other",
+        "{call} 的输入是 {shapes}：{side}对其做了广播，一方的每个元素都与另一方的所有元素运算",
+    ),
+    Message(
+        "D208", "replaced-calls", "kind:structure", "calls other_calls",
+        "the candidate calls {calls} where the reference calls {other_calls}",
+        "待查侧调用 {calls}，标杆侧调用的是 {other_calls}",
+    ),
+    Message(
+        "D209", "extra-calls", "kind:structure", "calls",
+        "only the candidate calls {calls}",
+        "仅待查侧调用 {calls}",
+    ),
+    Message(
+        "D210", "missing-calls", "kind:structure", "calls",
+        "only the reference calls {calls}",
+        "仅标杆侧调用 {calls}",
+    ),
+    Message(
+        "D211", "overwritten-by-unrecorded", "kind:mutation", "slot call maker how",
+        "{slot} of {call}: in the candidate this tensor was overwritten after {maker} made it{how}, by an operation that was not recorded",
+        "{call} 的 {slot}：在待查侧，该张量在 {maker} 产生之后被未录制的操作改写{how}",
+    ),
+    Message(
+        "D212", "overwritten-by-call", "kind:mutation", "writer call slot maker",
+        "{writer} overwrites {slot} of {call}; in the reference it is still the unchanged result of {maker}",
+        "{writer} 改写了 {call} 的 {slot}；标杆侧仍是 {maker} 未被改动的结果",
+    ),
+    Message(
+        "D213", "input-comes-from-elsewhere", "kind:structure", "slot call candidate reference",
+        "{slot} of {call} is {candidate}; in the reference it is {reference}",
+        "{call} 的 {slot} 是 {candidate}；标杆侧是 {reference}",
+    ),
+    Message(
+        "D214", "outside-dtype-differs", "kind:dtype", "slot call candidate reference",
+        "{slot} of {call} comes from outside the recorded calls in {candidate}, in the reference in {reference}",
+        "{call} 的 {slot} 来自未录制的代码，dtype 为 {candidate}，标杆侧为 {reference}",
+    ),
+    Message(
+        "D215", "dtype-differs-by-extra-call", "kind:dtype", "what verb candidate reference how side call",
+        "{what} {verb} {candidate}, in the reference {reference}{how}: only the {side} calls {call}",
+        "{what} {verb} {candidate}，标杆侧{reference}{how}：仅{side}调用 {call}",
+    ),
+    Message(
+        "D216", "result-dtype-differs", "kind:dtype", "call slot candidate reference",
+        "{call} gives {slot} in {candidate}, in the reference in {reference}, from inputs of the same dtypes: autocast covers this call on one side only",
+        "{call} 的 {slot} 为 {candidate}，标杆侧为 {reference}，而输入的 dtype 相同：一侧的 autocast 范围更大",
+    ),
+    Message(
+        "D217", "extra-random-call", "kind:structure", "call side other_call",
+        "{call} draws different random numbers: only the {side} calls {other_call}, which draws some before",
+        "{call} 产生的随机数不同：仅{side}调用了 {other_call}，它在此之前消耗了随机数",
+    ),
+    Message(
+        "D218", "strides-differ", "kind:layout", "slot call candidate reference",
+        "{slot} of {call} has the same values in a different memory layout (strides {candidate}, in the reference {reference})",
+        "{call} 的 {slot} 数值相同，但内存布局不同（步长 {candidate}，标杆侧 {reference}）",
+    ),
+    Message(
+        "D219", "random-numbers-differ", "cause:random", "call",
+        "{call} draws different random numbers: seed or generator state differ",
+        "{call} 产生的随机数不同：随机种子或生成器状态不一致",
+    ),
+    Message(
+        "D221", "different-parameter-used", "kind:structure", "slot call candidate reference",
+        "{slot} of {call} is {candidate}, in the reference {reference}",
+        "{call} 的 {slot} 是 {candidate}，标杆侧是 {reference}",
+    ),
+    Message(
+        "D222", "replaced-write", "kind:structure", "call other_call more",
+        "the candidate calls {call} where the reference calls {other_call}, on the same tensors{more}; both change state that is kept for the next step, and leave different values in it",
+        "对同样的张量，待查侧调用 {call}，标杆侧调用的是 {other_call}{more}；两者都改变保留到下一个 step 的状态，留下的值不同",
+    ),
+    Message(
+        "D223", "whole-numbers-rounded", "cause:rounded_numbers", "call dtype of largest limit",
+        "{call} converts to {dtype} whole numbers {of}up to {largest:.0f}; that type holds each of them only up to {limit:.0f}, beyond which neighbours become one number",
+        "{call} 把整数{of}（最大 {largest:.0f}）转换为 {dtype}，该类型只能逐一表示到 {limit:.0f}：更大的相邻整数会变成同一个数",
+    ),
+    Message(
+        "D224", "kept-state-differs", "kind:mutation", "call difference argument recorded",
+        "what {call} keeps for the next step differs (relative difference {difference:.2g}) from {argument} of {recorded}, the nearest tensor that the reference uses there: an average or a state",
+        "{call} 为下一个 step 保留的内容（相对差异 {difference:.2g}）与 {recorded} 的 {argument} 不同，后者是标杆侧在那里用到的最接近的张量：均值或状态",
+    ),
+    Message(
+        "D301", "beyond-rounding", "cause:beyond", "what verb difference limit",
+        "{what} {verb} by {difference} (relative); rounding explains {limit:.2g}. No single call differs by more than its inputs explain: the difference builds up",
+        "{what}的相对差异为 {difference}，舍入误差能解释 {limit:.2g}。没有哪个调用的差异单独超出其输入所能解释的范围：差异是逐步累积的",
+    ),
+    Message(
+        "D390", "kernel-wrong-on-one-side", "cause:wrong_alone", "call side why",
+        "{call}: computed again from its own inputs in double precision, the result of the {side} is wrong and that of the other side is right: {why}",
+        "{call}：用自身输入以双精度重新计算，{side}的结果有误，而另一侧的结果正确：{why}",
+    ),
+    Message(
+        "D302", "near-tie", "kind:choice", "call token difference",
+        "near tie at {call}: rounding decides which token is chosen ({token}); their values differ by {difference:.2g} (relative). Later tokens may differ for this reason alone",
+        "{call} 处几乎并列：由舍入决定选哪个 token（{token}）；候选值的相对差异为 {difference:.2g}。此后的 token 可能仅因此而不同",
+    ),
+    Message(
+        "D303", "computed-between-modules", "cause:between", "slot call how where",
+        "{slot} of {call} differs{how}, while everything recorded before agrees: it is computed {where}. Record level mix to see the call",
+        "{call} 的 {slot} 不同{how}，而此前录制的全部一致：它{where}计算得出。请以 level mix 录制以看到具体调用",
+    ),
+    Message(
+        "D304", "recompute-starts-differently", "kind:recompute", "call slot forward",
+        "recomputation {call} starts from a different {slot} than {forward}: a saved tensor was modified after the forward pass (not so in the reference)",
+        "重计算 {call} 的 {slot} 与 {forward} 不同：保存的张量在前向之后被改写（标杆侧没有）",
+    ),
+    Message(
+        "D305", "nan-or-infinity-made", "kind:overflow", "call slot",
+        "{call} makes NaN or infinity in {slot} from finite inputs; the reference does not",
+        "{call} 由有限的输入得到 NaN 或无穷（{slot}），标杆侧没有",
+    ),
+    Message(
+        "D306", "collective-result-differs", "kind:collective", "call slot how why",
+        "{call}: {slot} differs{how}, {why}",
+        "{call}：{slot} 不同{how}，{why}",
+    ),
+    Message(
+        "D307", "result-differs", "kind:computation", "call slot how why",
+        "{call}: {slot} differs{how}; {why}",
+        "{call}：{slot} 不同{how}；{why}",
+    ),
+    Message(
+        "D308", "recomputed-result-differs", "kind:recompute", "call slot how why",
+        "recomputation {call} gives a different {slot}{how}; {why}",
+        "重计算 {call} 得到的 {slot} 不同{how}；{why}",
+    ),
+)

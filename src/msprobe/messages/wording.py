@@ -1,0 +1,165 @@
+"""Texts for people that remember how they were made: of which message, and of which values.
+
+:func:`said` makes one from the catalogue. To everybody else it is its English text; :func:`in_language` says it in
+another language, :func:`code_of` and :func:`arguments_of` give what a program reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from numbers import Number
+from typing import Any, Literal
+
+from msprobe.messages.catalogue import ENTRIES, TOPICS
+from msprobe.messages.entry import Entry, Language
+from msprobe.messages.words import WORDS
+
+
+class Wording(str):
+    """An English text made of a template and of what was put into it; to everybody else it is that text.
+
+    ``template`` has the places of :meth:`str.format`, in the order of ``values``; values may be wordings themselves.
+    ``entry``: what the catalogue has of it; None for punctuation around values.
+
+    >>> text = said("so-differs", "output.0", "Functional.linear.3.forward", "")
+    >>> text
+    '; as a result, output.0 of Functional.linear.3.forward differs'
+    >>> in_language(text, "zh")
+    '；Functional.linear.3.forward 的 output.0 因此不同'
+    """
+
+    # No dictionary: findings of many steps are kept.
+    __slots__ = ("entry", "template", "values")
+
+    template: str
+    values: tuple[Any, ...]
+    entry: Entry | None
+
+    def __new__(cls, template: str, *values: object, entry: Entry | None = None) -> Wording:
+        made = super().__new__(cls, _filled(template, entry, values))
+        # What is neither text nor number is there to be read.
+        made.template = template
+        made.values = tuple(value if isinstance(value, str | Number) else str(value) for value in values)
+        made.entry = entry
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.entry is not None:
+            return said, (self.entry.name, *self.values)
+        return Wording, (self.template, *self.values)
+
+    def __add__(self, other: str) -> Wording:
+        return Wording("{}{}", self, other) if other else self
+
+    def __radd__(self, other: str) -> Wording:
+        return Wording("{}{}", other, self) if other else self
+
+    def having(self, values: Iterable[object]) -> Wording:
+        """The same message of other values."""
+        return Wording(self.template, *values, entry=self.entry)
+
+    def with_values(self, change: Callable[[str], str]) -> Wording:
+        """The same wording with all texts in it changed."""
+        return self.having(
+            value.with_values(change)
+            if isinstance(value, Wording)
+            else change(value)
+            if isinstance(value, str)
+            else value
+            for value in self.values
+        )
+
+
+def said(name: str, *values: object) -> Wording:
+    """The message, or the piece of one, that the catalogue has under a name, of these values."""
+    entry = ENTRIES[name]
+    return Wording(entry.english, *values, entry=entry)
+
+
+def explained(topic: str, what: Literal["meaning", "cause", "advice"]) -> str:
+    """What messages of a topic mean, what usually causes them, or what to do; empty if there is no such topic."""
+    return said(f"{what} {topic}") if topic in TOPICS else ""
+
+
+def joined(separator: str, texts: Iterable[str]) -> str:
+    """Texts one after the other, as :meth:`str.join` puts them, each still a wording."""
+    parts = list(texts)
+    if len(parts) == 1:
+        return parts[0]
+    return Wording(separator.replace("{", "{{").replace("}", "}}").join("{}" for _ in parts), *parts) if parts else ""
+
+
+def with_first(text: str, old: str, new: str) -> str:
+    """The text with ``new`` where ``old`` stands first, as :meth:`str.replace` puts it."""
+    if not isinstance(text, Wording):
+        return text.replace(old, new, 1)
+    values = list(text.values)
+    for place, value in enumerate(values):
+        if isinstance(value, str) and old in value:
+            values[place] = new if value == old else with_first(value, old, new)
+            break
+    return text.having(values)
+
+
+def in_language(text: str, language: Language) -> str:
+    """A text in a language. What the catalogue does not have stays as it is; so does a word in a wording that is none
+    itself, as it may be a name: ``sum``, ``module``.
+    """
+    if language == "en":
+        return str(text)
+    if not isinstance(text, Wording):
+        return WORDS.get(text, text)
+    values = [
+        in_language(value, language)
+        if isinstance(value, Wording) or (isinstance(value, str) and _is_ours(value))
+        else value
+        for value in text.values
+    ]
+    template = WORDS.get(text.template, text.template) if text.entry is None else text.entry.text(language)
+    return _filled(template, text.entry, values)
+
+
+def code_of(text: str) -> tuple[str, str]:
+    """Code and name of the first message that a text is made of; empty if it is made of none."""
+    for each in _wordings_in(text):
+        if each.entry is not None and each.entry.code:
+            return each.entry.code, each.entry.name
+    return "", ""
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """The values of all messages that a text is made of, by their names; of two of one name the first."""
+    found: dict[str, Any] = {}
+    for each in _wordings_in(text):
+        if each.entry is not None:
+            for name, value in zip(each.entry.names, each.values, strict=False):
+                found.setdefault(name, str(value) if isinstance(value, str) else value)
+    return found
+
+
+def coded(texts: Iterable[str]) -> list[dict[str, Any]]:
+    """For a program: code, name, text and arguments of each text that has a code."""
+    found = []
+    for text in texts:
+        code, name = code_of(text)
+        if code:
+            found.append({"code": code, "name": name, "text": str(text), "arguments": arguments_of(text)})
+    return found
+
+
+def _wordings_in(text: object) -> Iterable[Wording]:
+    if isinstance(text, Wording):
+        yield text
+        for value in text.values:
+            yield from _wordings_in(value)
+
+
+def _filled(template: str, entry: Entry | None, values: Iterable[object]) -> str:
+    if entry is not None and entry.arguments:
+        return template.format(**dict(zip(entry.names, values, strict=True)))
+    given = tuple(values)
+    return template.format(*given) if given else template
+
+
+def _is_ours(value: str) -> bool:
+    return " " in value or value in ("candidate", "reference")
