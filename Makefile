@@ -213,7 +213,7 @@ DOCS_VENV ?= .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.msprobe-installed
 $(DOCS_STAMP): constraints-docs.txt
 	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
-	$(DOCS_VENV)/bin/python -m pip install --quiet mkdocs-material mkdocs-static-i18n -c constraints-docs.txt
+	$(DOCS_VENV)/bin/python -m pip install --quiet jieba mkdocs-material mkdocs-static-i18n -c constraints-docs.txt
 	@touch $@
 
 docs: $(DOCS_STAMP)
