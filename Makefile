@@ -51,7 +51,7 @@ help:
 	@echo "make test-mindspore  run the tests on MindSpore, which it installs in an environment of its own"
 	@echo "make fuzz      give each reader inputs that nobody would write, for FUZZ_SECONDS=60 in all (findings in .fuzz)"
 	@echo "make docs      build the site of docs/ into site/, strictly"
-	@echo "make web       build the page of msprobe view from web/ (needs node)   make web-check  is what is committed that build?"
+	@echo "make web       build the page of msprobe view from web/ (needs node)   make web-check  is what is committed that build? are the workflows right?"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
 	@echo "make types     mypy, strict, on the package    make imports  the import rules of the architecture"
 	@echo "make check     test, lint, types and imports"
@@ -213,7 +213,7 @@ DOCS_VENV ?= .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.msprobe-installed
 $(DOCS_STAMP): constraints-docs.txt
 	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
-	$(DOCS_VENV)/bin/python -m pip install --quiet mkdocs-material -c constraints-docs.txt
+	$(DOCS_VENV)/bin/python -m pip install --quiet jieba mkdocs-material mkdocs-static-i18n -c constraints-docs.txt
 	@touch $@
 
 docs: $(DOCS_STAMP)
@@ -232,7 +232,7 @@ web: $(WEB_STAMP)
 	cd web && npm run --silent types && npm run --silent build
 
 web-check: $(WEB_STAMP)
-	cd web && npm run --silent types && npm run --silent test
+	cd web && npm run --silent types && npm run --silent test && npm run --silent workflows
 	@built=$$(mktemp -d) && trap 'rm -rf "$$built"' EXIT && (cd web && node build.mjs "$$built") && \
 	  { diff -rq "$$built" $(PAGE) || { echo "$(PAGE) is not what web/ builds: run make web and commit the result" >&2; exit 1; }; }
 

@@ -12,9 +12,10 @@ import pytest
 from documents import ROOT, Block, blocks_of, copied, differences, folder_of, normal, run
 from torch_dumps import Dump
 
-SITUATIONS = ROOT / "docs" / "situations"
-PAGES = sorted(page for page in SITUATIONS.glob("*.md") if page.stem != "index")
-CHINESE = ROOT / "docs" / "zh" / "situations"
+DOCS = ROOT / "docs"
+SITUATIONS = DOCS / "situations"
+PAGES = sorted(page for page in SITUATIONS.glob("*.md") if page.stem != "index" and ".zh" not in page.name)
+CHINESE = sorted(DOCS.rglob("*.zh.md"))
 README = ROOT / "README.md"
 
 # What the loop of the README finds in a script of the user.
@@ -38,7 +39,7 @@ def test_each_command_of_a_situation_prints_what_its_page_shows(page: Path) -> N
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_chinese_page_has_the_same_commands_and_output(page: Path) -> None:
-    english, chinese = (path.read_text(encoding="utf-8") for path in (page, CHINESE / page.name))
+    english, chinese = (path.read_text(encoding="utf-8") for path in (page, page.with_suffix(".zh.md")))
 
     def consoles(text: str) -> list[str]:
         return [block.text for block in blocks_of(text) if block.kind == "console"]
@@ -63,8 +64,46 @@ def test_fences_name_their_kind_alone() -> None:
 
 def test_both_lists_of_situations_and_the_readme_name_every_page() -> None:
     names = {page.name for page in PAGES}
-    for place, folder in ((SITUATIONS / "index.md", ""), (CHINESE / "index.md", ""), (README, "docs/situations/")):
+    for place, folder in ((SITUATIONS / "index.md", ""), (README, "docs/situations/")):
         assert names <= set(re.findall(rf"\]\({folder}([\w-]+\.md)\)", place.read_text(encoding="utf-8"))), place
+    text = (SITUATIONS / "index.zh.md").read_text(encoding="utf-8")
+    assert {page.with_suffix(".zh.md").name for page in PAGES} <= set(re.findall(r"\]\(([\w-]+\.zh\.md)\)", text))
+
+
+def test_each_page_leads_to_itself_in_the_other_language() -> None:
+    """In the repository; on the site a switch does."""
+    for chinese in CHINESE:
+        english = chinese.with_name(chinese.name.replace(".zh.md", ".md"))
+        for page, line in ((chinese, f"[English]({english.name})"), (english, f"[中文]({chinese.name})")):
+            assert page.read_text(encoding="utf-8").splitlines()[2] == line, page
+
+
+def test_chinese_pages_lead_to_chinese_pages_unless_they_say_otherwise() -> None:
+    wrong = []
+    for page in CHINESE:
+        for text, link in re.findall(r"\[([^\]]+)\]\(([^)\s#]+\.md)\)", page.read_text(encoding="utf-8")):
+            chinese = page.parent / link.replace(".md", ".zh.md")
+            if not link.endswith(".zh.md") and chinese.exists() and not re.search("英文|English", text):
+                wrong.append(f"{page.name}: [{text}]({link})")
+    assert wrong == []
+
+
+# The glossary is where both stand. Of each: what a page must not call it.
+OTHER_WORDS = {
+    "采集": "录制",
+    "标杆侧": "参考侧|基准侧|标准侧|金标",
+    "待比对侧": "待查|目标侧|被测侧",
+    "规约": "归约",
+    "首个差异": "首个分叉点|首差异点",
+    "问题项": "条发现",
+}
+
+
+def test_chinese_pages_call_one_thing_by_one_word() -> None:
+    glossary = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    for word, others in OTHER_WORDS.items():
+        assert word in glossary
+        assert not [page.name for page in CHINESE if re.search(others, page.read_text(encoding="utf-8"))], others
 
 
 def readme_blocks(kind: str) -> list[Block]:
@@ -158,9 +197,8 @@ def test_every_link_between_pages_leads_to_a_file_and_a_heading() -> None:
 
 
 def test_the_list_of_pages_names_them_all() -> None:
-    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    linked = set(re.findall(r"\]\(([\w./-]+\.md)\)", text))
-    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    assert pages - linked - {"index.md"} == {f"situations/{page.name}" for page in PAGES} | {
-        f"zh/situations/{page.name}" for page in PAGES
-    }
+    for name, ending in (("index.md", ".md"), ("index.zh.md", ".zh.md")):
+        linked = set(re.findall(r"\]\(([\w./-]+\.md)\)", (DOCS / name).read_text(encoding="utf-8")))
+        pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob(f"*{ending}")}
+        pages = {page for page in pages if ending == ".zh.md" or not page.endswith(".zh.md")}
+        assert pages - linked - {"index.md", "index.zh.md"} == {f"situations/{page.stem}{ending}" for page in PAGES}

@@ -38,7 +38,7 @@ complete -o default -F _msprobe msprobe
 """
 _ZSH = """\
 _msprobe() {{
-  local word previous=${{words[CURRENT-1]}} command= found=
+  local word previous=${{words[CURRENT-1]}} command= found= files=
   for word in ${{words[2,CURRENT-1]}}; do
     case $word in -*|pytorch|mindspore) continue;; esac
     if [[ -z $command ]]; then command=$word
@@ -52,9 +52,10 @@ _msprobe() {{
     "") found="{first}";;
 {options}
     esac
+    files=$command
   fi
   compadd -- ${{=found}}
-  [[ -n $command ]] && _files
+  if [[ -n $files ]]; then _files; fi
 }}
 compdef _msprobe msprobe
 """
@@ -126,7 +127,7 @@ def _typed(action: argparse.Action) -> list[str]:
 
 
 def _fish() -> Iterator[str]:
-    from msprobe.cli import commands
+    from msprobe.cli import commands, top_parser
 
     first = "not __fish_seen_subcommand_from " + " ".join(commands.known_names())
     yield "complete -c msprobe -f"
@@ -137,18 +138,27 @@ def _fish() -> Iterator[str]:
     for part, one in commands.family("monitor").items():
         when = f"__fish_seen_subcommand_from monitor; and not __fish_seen_subcommand_from {within}"
         yield f"complete -c msprobe -n '{when}' -a {part} -d {_quoted(one.purpose)}"
+    for action in top_parser()._actions:
+        yield from _fish_option(first, action)
     for name, actions in _all():
         when = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in name.split())
-        yield f"complete -c msprobe -n '{when}' -F"
+        values = [action.choices for action in actions if action.choices is not None and not action.option_strings]
+        for choices in values:
+            yield f"complete -c msprobe -n '{when}' -a {_quoted(' '.join(map(str, choices)))}"
+        if not values:
+            yield f"complete -c msprobe -n '{when}' -F"
         for action in actions:
-            names = [f"-l {one[2:]}" if one.startswith("--") else f"-s {one[1:]}" for one in _typed(action)]
-            if not names:
-                continue
-            takes = "" if action.nargs == 0 else " -r"
-            if action.choices is not None:
-                takes = f" -x -a {_quoted(' '.join(map(str, action.choices)))}"
-            about = (action.help or "").partition(";")[0].partition(" (")[0]
-            yield f"complete -c msprobe -n '{when}' {' '.join(names)}{takes} -d {_quoted(about)}"
+            yield from _fish_option(when, action)
+
+
+def _fish_option(when: str, action: argparse.Action) -> Iterator[str]:
+    names = [f"-l {one[2:]}" if one.startswith("--") else f"-s {one[1:]}" for one in _typed(action)]
+    if names:
+        takes = "" if action.nargs == 0 else " -r"
+        if action.choices is not None:
+            takes = f" -x -a {_quoted(' '.join(map(str, action.choices)))}"
+        about = (action.help or "").partition(";")[0].partition(" (")[0]
+        yield f"complete -c msprobe -n '{when}' {' '.join(names)}{takes} -d {_quoted(about)}"
 
 
 def _quoted(text: str) -> str:
