@@ -1,7 +1,7 @@
 """Where each record of a ``dump.json`` stands, without taking the file apart.
 
-Files written with ``indent=1``, ours and those of mindstudio-probe, show their structure by the blanks at the
-beginning of each line, for a JSON string holds no line break. One pass over the mapped file finds all
+Files in which each record begins a line, ours and those of mindstudio-probe, show their structure by the blanks at
+the beginning of each line, for a JSON string holds no line break. One pass over the mapped file finds all
 records; each is parsed when it is asked for. Memory is that of the names, whatever the size of the file.
 Of other forms of JSON each value is parsed to find where it ends.
 """

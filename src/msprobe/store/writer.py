@@ -65,8 +65,8 @@ class DumpWriter:
     ``header`` holds what stands before ``data``: task, level, framework, dump_data_dir, in this order. Behind
     ``data`` stands our own key ``msprobe``: version and format, the process, the number of records, and
     ``complete``, which is true only in the file of a finished step; items of ``header["msprobe"]`` are put
-    there too. The files are the text of ``json.dumps(..., indent=1, ensure_ascii=False)``; a finished one
-    ends in a newline.
+    there too. Their text is that of :mod:`msprobe.store.encode`, a line for each argument and result; a finished
+    file ends in a newline.
 
     Nothing is created before the first record or ``publish``. If another living process writes in ``folder``,
     ``proc{pid}`` beside it is used; ``dump_data_dir`` of the header follows. No method raises because of the
