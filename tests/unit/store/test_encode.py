@@ -73,7 +73,7 @@ def test_a_record_with_our_keys_is_no_larger_than_the_published_form_without_the
     }  # fmt: skip
     published = {"input": [tensor], "output": [tensor, tensor, tensor]}
     row = {**tensor, "stride": [2048, 64, 1], "row": 123456}
-    ours = {"input": [row], "output": [row] * 3, "input_grads": {"input.0": row}, "msprobe": {"order": 123456}}
+    ours = {"input": [row], "output": [row] * 3, "msprobe": {"order": 123456, "source": "/train.py:103"}}
     assert len(encode(ours, 2)) < len(json.dumps(published, indent=1).replace("\n", "\n  "))
 
 
