@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 from msprobe.compare.entry_names import operation
 from msprobe.compare.number_types import epsilon_of
@@ -100,27 +100,26 @@ class Node:
         return worst, coherent
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensors:
+class _Tensors(NamedTuple):
     """One tensor after the other: the slot, the unit of the coarser type of both sides (0 for whole numbers), the place
     of the deviation in its table (-1 where there is none), and the size of the first dimension (0 of a number).
+    ``is_same``: what is no tensor is the same, and tensors are in the same places.
     """
 
     slots: tuple[str, ...]
     units: tuple[float, ...]
     places: tuple[int, ...]
     lengths: tuple[int, ...]
+    is_same: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A pair of calls. ``is_same``: what is no tensor is the same, and tensors are in the same places."""
+class _Call(NamedTuple):
+    """A pair of calls."""
 
     event: Event
     partner: Event
     inputs: _Tensors
     outputs: _Tensors
-    is_same: bool
 
 
 class _Table:
@@ -134,38 +133,47 @@ class _Table:
     def note(self, slots: list[Slot], others: list[Slot]) -> _Tensors:
         """Tensors that answer to each other, by the names of the candidate's."""
         theirs = dict(others)
+        is_same = len(slots) == len(theirs)
         found = []
+        noted = self._places
         for slot, leaf in slots:
+            other = theirs.get(slot, _ABSENT)
             if not is_tensor(leaf):
+                is_same = is_same and (leaf is other or (leaf is None and is_tensor(other)) or leaf == other)
                 continue
-            other = theirs.get(slot)
-            if other is None or not is_tensor(other) or numel(leaf) != numel(other):
-                found.append((slot, epsilon_of(leaf["dtype"]), -1, 0))
+            unit = epsilon_of(leaf["dtype"])
+            if not is_tensor(other):
+                is_same = is_same and other is None
+                found.append((slot, unit, -1, 0))
                 continue
-            unit = max(epsilon_of(leaf["dtype"]), epsilon_of(other["dtype"]))
-            alike = leaf.get("nan") == other.get("nan") and leaf.get("inf") == other.get("inf")
-            key = number_of(leaf), number_of(other), numel(leaf), alike
-            place = self._places.setdefault(key, len(self._places)) if min(key[:2]) >= 0 else -1
+            if (count := numel(leaf)) != numel(other):
+                found.append((slot, unit, -1, 0))
+                continue
+            if other["dtype"] != leaf["dtype"]:
+                unit = max(unit, epsilon_of(other["dtype"]))
+            one, its = number_of(leaf), number_of(other)
+            place = -1
+            if one >= 0 and its >= 0:
+                alike = leaf.get("nan") == other.get("nan") and leaf.get("inf") == other.get("inf")
+                place = noted.setdefault((one, its, count, alike), len(noted))
             shape = leaf.get("shape")
             found.append((slot, unit, place, shape[0] if shape else 0))
         if not found:
-            return _NO_TENSORS
+            return _Tensors((), (), (), (), is_same)
         names, units, places, lengths = zip(*found, strict=True)
-        return _Tensors(names, units, places, lengths)
+        return _Tensors(names, units, places, lengths, is_same)
 
     def measure(self) -> None:
         """Compute what was noted."""
-        keys = list(self._places)
-        if keys:
-            ones, others = (side.take([key[number] for key in keys]) for number, side in enumerate(self._rows))
-            self._found = between(ones, others, [key[2] for key in keys], [key[3] for key in keys])
+        mine, theirs = self._rows[0].numbers, self._rows[1].numbers
+        self._found = [between(mine(one), theirs(other), count, alike) for one, other, count, alike in self._places]
 
     def of(self, place: int) -> Deviation:
         """The deviation at a place of the table."""
         return self._found[place] if place >= 0 else UNKNOWN
 
 
-_NO_TENSORS = _Tensors((), (), (), ())
+_ABSENT = object()
 
 
 def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[Node]:
@@ -180,8 +188,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         if partner is None or not event.is_call or event.direction == "gradient":
             continue
         (inputs, others), (outputs, results) = answering_slots(event, partner, crossing)
-        is_same = _plain(inputs) == _plain(others)
-        calls[event] = _Call(event, partner, table.note(inputs, others), table.note(outputs, results), is_same)
+        calls[event] = _Call(event, partner, table.note(inputs, others), table.note(outputs, results))
     table.measure()
     of_run = max(map(common_unit, (pairing.candidate, pairing.reference)))
     for call in calls.values():
@@ -229,7 +236,7 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
         excused = "random"
     elif direction == "backward" and is_of_another_node(pairing, event, call.partner):
         excused = "another node"
-    elif not call.is_same or any(found.kind == "unknown" for found in floating):
+    elif not call.inputs.is_same or any(found.kind == "unknown" for found in floating):
         excused = "arguments"
     elif any(found.kind != "exact" for of_type, found in pairs if not of_type):
         excused = "whole numbers"
@@ -313,11 +320,6 @@ def product_unit(found: Iterable[Node]) -> float:
     ]
     apart = [one for one in clean if one >= TF32 / 16]
     return TF32 if len(apart) * 4 >= max(len(clean), 1) else 0.0
-
-
-def _plain(slots: list[Slot]) -> dict[str, Any]:
-    """What is no tensor, and where tensors are."""
-    return {slot: None if is_tensor(leaf) else leaf for slot, leaf in slots}
 
 
 FAMILIES: tuple[tuple[str, frozenset[str]], ...] = (
