@@ -46,7 +46,7 @@ class DumpPart:
         self.kind: layout.Kind = kind
         self.step = step
         self.rank = rank
-        self.path = folder / (layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE)
+        self.path = layout.main_file(folder, kind)
         #: Files of values that were asked for (:meth:`array`) and could not be read, by their names.
         self.unread: dict[str, None] = {}
         self._begin()

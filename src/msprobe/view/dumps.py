@@ -182,7 +182,7 @@ class Dumps(StepsSource):
         for dump, where in zip(self._dumps, (place.candidate, place.reference), strict=True):
             if dump is not None and where is not None:
                 folder = dump.folder(*where)
-                found += [folder / layout.DUMP_FILE, folder / layout.DEBUG_FILE]
+                found += [folder / name for name in layout.MAIN_FILES]
         return found
 
     def _files_of(self, place: Place) -> list[Path]:
