@@ -201,12 +201,13 @@ def _remove(files: Iterable[Path]) -> None:
             raise PathError(f'cannot remove "{path}" of an earlier dump: {problem.strerror}.') from problem
 
 
+def is_of_dump(name: str) -> bool:
+    """Whether a file of a dump has this name: not one of tensors, and none that is half written."""
+    return name in (*_NAMED_FILES, *BENCHMARK_FILES, ERROR_FILE) or is_journal(name)
+
+
 def _is_ours(name: str) -> bool:
-    return (
-        name in (*_NAMED_FILES, *BENCHMARK_FILES, ERROR_FILE)
-        or is_journal(name)
-        or _TEMPORARY.fullmatch(name) is not None
-    )
+    return is_of_dump(name) or _TEMPORARY.fullmatch(name) is not None
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
