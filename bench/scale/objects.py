@@ -3,8 +3,8 @@
     python bench/scale/objects.py [--ranks 64] [--records 500] [--folder DIR]
 
 It needs ``pip install 'moto[server]' s3fs``, which is not in the environment of the tests. The dump is written, put
-into a bucket, copied back by ``msprobe collect s3://...`` and compared with the original, which must agree. Seconds are of
-the wall; the server, in Python, takes most of them.
+into a bucket, copied back by ``msprobe collect s3://...`` and compared with the original, which must agree. Seconds
+are of the wall; the server, in Python, takes most of them.
 """
 
 from __future__ import annotations
