@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from msprobe.diagnose.measured.deviation import Deviation, between
-from msprobe.store.row_format import FIELDS, LARGEST
-from msprobe.store.rows import BLOCKS, SUMS, Row
+from msprobe.store.row_format import LARGEST
+from msprobe.store.rows import BLOCKS, SUMS, Numbers, Row
 
 
 def row_of(values: Any) -> Row:
@@ -31,16 +31,13 @@ def row_of(values: Any) -> Row:
     )
 
 
-def table_of(*rows: Row | None) -> Any:
-    """Rows as :meth:`msprobe.store.rows.Rows.take` gives them; NaN for None."""
-    table = np.full(len(rows), np.nan, [(name, np.float64, (size,) if size > 1 else ()) for name, _, size, _ in FIELDS])
-    for place, row in enumerate(rows):
-        for name in table.dtype.names if row is not None else ():
-            table[name][place] = getattr(row, name)
-    return table
+def numbers_of(row: Row | None) -> Numbers | None:
+    """A row as :meth:`msprobe.store.rows.Rows.numbers` gives it."""
+    if row is None or any(map(math.isnan, row.signed)):
+        return None
+    return row.sum, row.squares, row.signed, row.blocks, row.max, row.min, row.zero, row.left_out
 
 
 def apart(one: Row | None, other: Row | None, count: int, is_alike: bool = True) -> Deviation:
     """How far two tensors of ``count`` elements are apart by their rows."""
-    (found,) = between(table_of(one), table_of(other), [count], [is_alike])
-    return found
+    return between(numbers_of(one), numbers_of(other), count, is_alike)

@@ -1,7 +1,8 @@
 """Dumps of one step of many ranks, one of which goes bad: quick to write, whatever their number.
 
 The text of a rank is that of another with other digits in its numbers, so that a rank costs one replacement and one
-write. Names of calls, modules and stacks are the same on all ranks: these files are one, with a name in each folder.
+write. Names of calls, modules and stacks, and rows of tensors, are the same on all ranks: these files are one, with a
+name in each folder.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msprobe.store import row_format
+from msprobe.store.encode import encode
 
 #: Digits that stand in a number where each rank has its own.
 _OWN = "77777"
@@ -37,9 +41,10 @@ def write(folder: Path, ranks: int, records: int, bad_rank: int | None = None) -
     layers = max(records // _RECORDS, 1)
     bad_layer = layers * 4 // 5
     call = f"Functional.silu.{bad_layer}.forward"
-    kinds = {"reached": _text(ranks, layers, bad_layer if bad_rank is not None else None, "")}
+    rows = _Rows()
+    kinds = {"reached": _text(ranks, layers, bad_layer if bad_rank is not None else None, "", rows)}
     if bad_rank is not None:
-        kinds["bad"] = _text(ranks, layers, bad_layer, call)
+        kinds["bad"] = _text(ranks, layers, bad_layer, call, rows)
     for rank in range(ranks):
         place = folder / "step0" / f"rank{rank}"
         place.mkdir(parents=True)
@@ -47,13 +52,34 @@ def write(folder: Path, ranks: int, records: int, bad_rank: int | None = None) -
         (place / "dump.json").write_bytes(text.replace(_OWN.encode(), b"%05d" % rank))
         if rank == 0:
             _write_places(place, json.loads(text)["data"])
+            (place / "dump_rows.bin").write_bytes(row_format.header() + b"".join(rows.rows))
         else:
-            for name in ("construct.json", "stack.json"):
+            for name in ("construct.json", "stack.json", "dump_rows.bin"):
                 os.link(folder / "step0" / "rank0" / name, place / name)
     return Planted(bad_rank, call) if bad_rank is not None else None
 
 
-def _leaf(value: float | str, is_own: bool = True) -> dict[str, Any]:
+class _Rows:
+    """A row for each value that a tensor has."""
+
+    def __init__(self) -> None:
+        self.rows: list[bytes] = []
+        self._numbers: dict[str, int] = {}
+
+    def of(self, value: float | str) -> int:
+        """The number of the row."""
+        found = self._numbers.get(str(value))
+        if found is None:
+            found = self._numbers[str(value)] = len(self.rows)
+            number = 0.0 if isinstance(value, float) else float(f"1.{value}")
+            left_out = 8192 if isinstance(value, float) else 0
+            most, least = (math.nan, math.nan) if left_out else (number, -2 * number)
+            numbers = (819.2 * number, 81.0 * number * number, *(number * k for k in (9, -7, 8, 11, -9, 6, -10, 9)))
+            self.rows.append(row_format.NATIVE.pack(*numbers, *[3.182 * number] * 8, most, least, 0, left_out))
+        return found
+
+
+def _leaf(rows: _Rows, value: float | str, is_own: bool = True) -> dict[str, Any]:
     """What a record says of a tensor; ``value`` is a number with six digits at most, or NaN."""
     if isinstance(value, float):
         numbers = [value] * 4
@@ -62,10 +88,10 @@ def _leaf(value: float | str, is_own: bool = True) -> dict[str, Any]:
         numbers = [float(f"{head}{value}{own}") for head in ("1.", "-2.", "0.1", "9.")]
     statistics = dict(zip(("Max", "Min", "Mean", "Norm"), numbers, strict=True))
     about = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 4096]}
-    return {**about, **statistics, "requires_grad": False}
+    return {**about, **statistics, "requires_grad": False, "row": rows.of(value)}
 
 
-def _text(ranks: int, layers: int, bad_layer: int | None, bad_call: str) -> bytes:
+def _text(ranks: int, layers: int, bad_layer: int | None, bad_call: str, rows: _Rows) -> bytes:
     """The records of a rank whose own digits are still to be put in; ``bad_call`` makes the NaN, unless it is empty."""
     data: dict[str, Any] = {}
     number = 0
@@ -81,39 +107,39 @@ def _text(ranks: int, layers: int, bad_layer: int | None, bad_call: str) -> byte
         start = now
         for place in range(_CALLS):
             name = f"Functional.{_APIS[place % 5]}.{layer * _CALLS + place}.forward"
-            given = [_leaf(now)]
+            given = [_leaf(rows, now)]
             if place == _CALLS - 1:
                 name = f"Functional.silu.{layer}.forward"
             elif _APIS[place % 5] == "linear":
-                given += [_leaf(f"{layer % 1000:03d}{place:03d}", is_own=False)]
+                given += [_leaf(rows, f"{layer % 1000:03d}{place:03d}", is_own=False)]
             now = math.nan if name == bad_call else next_value(now)
-            data[name] = {"input_args": given, "input_kwargs": {}, "output": [_leaf(now)], "is_recompute": False}
+            data[name] = {"input_args": given, "input_kwargs": {}, "output": [_leaf(rows, now)], "is_recompute": False}
         before = now
         now = math.nan if layer == bad_layer else next_value(now)
         data[f"Distributed.all_reduce.{layer}.forward"] = {
-            "input_args": [_leaf(before)],
+            "input_args": [_leaf(rows, before)],
             "input_kwargs": {"group": group},
-            "output": [_leaf(now, is_own=False)],
+            "output": [_leaf(rows, now, is_own=False)],
             "is_recompute": False,
         }
         data[f"Module.layers.{layer}.Block.forward.0"] = {
-            "input_args": [_leaf(start)],
+            "input_args": [_leaf(rows, start)],
             "input_kwargs": {},
-            "parameters": {"weight": _leaf(f"{layer:06d}".replace("7", "8"), is_own=False)},
-            "output": [_leaf(now, is_own=False)],
+            "parameters": {"weight": _leaf(rows, f"{layer:06d}".replace("7", "8"), is_own=False)},
+            "output": [_leaf(rows, now, is_own=False)],
             "is_recompute": False,
         }
     for layer in reversed(range(layers)):
         for place in reversed(range(_CALLS)):
             api, count = (_APIS[place % 5], layer * _CALLS + place) if place < _CALLS - 1 else ("silu", layer)
             name = f"Functional.{api}.{count}.backward"
-            given = [_leaf(now)]
+            given = [_leaf(rows, now)]
             now = next_value(now)
-            data[name] = {"input": given, "output": [_leaf(now)]}
-        data[f"Module.layers.{layer}.Block.backward.0"] = {"input": [_leaf(now)], "output": [_leaf(now)]}
-        data[f"Module.layers.{layer}.Block.parameters_grad"] = {"weight": [_leaf(now)]}
+            data[name] = {"input": given, "output": [_leaf(rows, now)]}
+        data[f"Module.layers.{layer}.Block.backward.0"] = {"input": [_leaf(rows, now)], "output": [_leaf(rows, now)]}
+        data[f"Module.layers.{layer}.Block.parameters_grad"] = {"weight": [_leaf(rows, now)]}
     header = {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None, "data": data}
-    return json.dumps(header, indent=1).encode()
+    return encode(header, 0)
 
 
 def _write_places(place: Path, data: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """What the store costs: N synthetic records through the writer, and back through the reader.
 
-    python bench/store/run.py [--records 10000,100000,1000000] [--json FILE]
+    python bench/store/run.py [--records 10000,100000,1000000] [--compress] [--json FILE]
 
 A record is what L1 gives for one linear call: three tensors and a number going in, one tensor out, 1.3 kB of
 JSON; one in four brings a call stack, every one a parent. Each count runs in a fresh process. Times are
@@ -82,13 +82,13 @@ def wait_until_synced() -> float:
     return time.perf_counter() - started
 
 
-def write(count: int, folder: Path) -> dict[str, Any]:
+def write(count: int, folder: Path, compress: bool) -> dict[str, Any]:
     """Write `count` records; what each phase cost."""
     from msprobe.capture.native import encode
     from msprobe.store.writer import DumpWriter
 
     header = {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None}
-    writer = DumpWriter(folder, header, encode=encode)
+    writer = DumpWriter(folder, header, encode=encode, compress=compress)
     frames = [
         [f'File "train.py", line {10 * s + f}, in step, \n loss = model(batch)' for f in range(FRAMES)]
         for s in range(STACKS)
@@ -148,21 +148,22 @@ def visit(part: Any) -> int:
     return sum(1 for _ in part.records())
 
 
-def in_fresh_process(phase: str, count: int, folder: Path) -> dict[str, Any]:
+def in_fresh_process(phase: str, count: int, folder: Path, compress: bool) -> dict[str, Any]:
+    more = ["--compress"] if compress else []
     done = subprocess.run(
-        [sys.executable, __file__, "--phase", phase, "--records", str(count), "--folder", str(folder)],
+        [sys.executable, __file__, "--phase", phase, "--records", str(count), "--folder", str(folder), *more],
         stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
-def measure(count: int, below: Path) -> dict[str, Any]:
+def measure(count: int, below: Path, compress: bool) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="store-", dir=below))
     try:
         dump = folder / "step0" / "rank"
-        result = {"records": count, **in_fresh_process("write", count, dump)}
-        result.update(in_fresh_process("read", count, dump))
+        result = {"records": count, **in_fresh_process("write", count, dump, compress)}
+        result.update(in_fresh_process("read", count, dump, compress))
         return result
     finally:
         shutil.rmtree(folder)
@@ -175,7 +176,8 @@ def table(results: list[dict[str, Any]]) -> str:
     ]
     for result in results:
         count, sizes = result["records"], result["bytes"]
-        rest = sum(sizes.values()) - sizes["dump.json"]
+        main = next(size for name, size in sizes.items() if name.startswith("dump.json"))
+        rest = sum(sizes.values()) - main
         cells = [
             f"{count:,}",
             f"{result['put_cpu'] / count * 1e6:.2f} ({result['put_wall'] / count * 1e6:.2f})",
@@ -183,7 +185,7 @@ def table(results: list[dict[str, Any]]) -> str:
             f"{result['sync_wall']:.1f}",
             f"{result['memory'] / 1e6:.0f}",
             f"{result['mapped'] / 1e6:.0f}",
-            f"{sizes['dump.json'] / 1e6:.1f}",
+            f"{main / 1e6:.1f}",
             f"{rest / 1e6:.1f}",
             f"{result['read_cpu'] / count * 1e6:.2f} ({result['read_wall'] / count * 1e6:.2f})",
             f"{result['memory_read'] / 1e6:.0f}",
@@ -197,18 +199,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("--records", default="10000,100000,1000000", help="counts to measure, with commas")
     parser.add_argument("--json", type=Path, help="also write everything measured here")
+    parser.add_argument("--compress", action="store_true", help="dump.json.zst in place of dump.json")
     parser.add_argument("--phase", choices=("write", "read"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     counts = [int(text) for text in asked.records.split(",")]
     if asked.phase:
         sys.path.insert(0, str(SRC))
-        result = (write if asked.phase == "write" else read)(counts[0], asked.folder)
+        if asked.phase == "write":
+            result = write(counts[0], asked.folder, asked.compress)
+        else:
+            result = read(counts[0], asked.folder)
         print(json.dumps(result))
         return
     below = REPOSITORY / ".bench"
     below.mkdir(exist_ok=True)
-    results = [measure(count, below) for count in counts]
+    results = [measure(count, below, asked.compress) for count in counts]
     print(table(results))
     first, last = results[0], results[-1]
     each = [(r["put_cpu"] + r["publish_cpu"]) / r["records"] for r in (first, last)]

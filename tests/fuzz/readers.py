@@ -71,6 +71,11 @@ def dump_json(data: bytes, folder: Path) -> None:
     command("summary", folder / "dump", cwd=folder)
 
 
+def dump_packed(data: bytes, folder: Path) -> None:
+    at(folder, "dump/step0/rank/dump.json.zst", data)
+    command("summary", folder / "dump", cwd=folder)
+
+
 def dump_checked(data: bytes, folder: Path) -> None:
     at(folder, "dump/step0/rank0/dump.json", data)
     command("check", folder / "dump", cwd=folder)
@@ -305,6 +310,7 @@ READERS = {
     row.name: row
     for row in (
         Reader("dump_json", dump_json, changes.of_json, words.DUMP),
+        Reader("dump_packed", dump_packed, changes.of_bytes),
         Reader("dump_checked", dump_checked, changes.of_json, words.DUMP),
         Reader("dumps_compared", dumps_compared, changes.of_json, words.DUMP),
         Reader("stack_json", _beside_dump("stack.json"), changes.of_json),

@@ -17,6 +17,7 @@ from command_line import call
 from hostile import made, receiver
 
 from fuzz.readers import CORPUS, READERS, as_json
+from msprobe.foreign import zstd
 from msprobe.precheck.columns import DETAILS_HEADER, lines_of
 
 _CALL = {"Functional.relu.0.forward": made.record()}
@@ -135,6 +136,7 @@ def _seeds() -> Iterator[tuple[str, str, bytes]]:
     for name in ("dump_json", "dump_checked", "dumps_compared", "overflow"):
         yield name, "seed.json", dumps[0]
         yield name, "modules.json", dumps[1]
+    yield "dump_packed", "seed.json.zst", b"".join(zstd.packed([dumps[0]]))
     yield "stack_json", "seed.json", _STACKS
     yield "construct_json", "seed.json", as_json(_PARENTS)
     yield "verdict", "seed.json", _verdict()

@@ -17,10 +17,10 @@ static int msp_put_sizes(MspText *text, const char *key, const Py_ssize_t *sizes
     char *out = text->data + text->size;
     *out++ = '[';
     for (int i = 0; i < count; i++) {
-        out = msp_put_literal(out, i == 0 ? "\n  " : ",\n  ");
+        out = msp_put_literal(out, i == 0 ? "" : ",");
         out = msp_put_signed(out, sizes[i]);
     }
-    out = msp_put_literal(out, count == 0 ? "]" : "\n ]");
+    *out++ = ']';
     text->size = (size_t)(out - text->data);
     return 0;
 }
@@ -163,9 +163,9 @@ static int msp_write_reading(const MspMemo *memo, const MspFacts *facts, const M
     char *text = content->text, *counts = content->counts;
     if (memo->mode == MSP_XOR) {
         if (layout->count == 0) {
-            text = msp_put_literal(text, "\"md5\": null");
+            text = msp_put_literal(text, "\"md5\":null");
         } else {
-            text += PyOS_snprintf(text, sizeof(content->text), "\"md5\": \"0x%08x%08x\"",
+            text += PyOS_snprintf(text, sizeof(content->text), "\"md5\":\"0x%08x%08x\"",
                                   (unsigned)(reading->words >> 32), (unsigned)reading->words);
         }
         content->text_size = (int)(text - content->text);
@@ -196,31 +196,31 @@ static PyObject *msp_put_together(const MspMemo *memo, const MspFacts *facts, co
     MspText text;
     md5[0] = row[0] = 0;
     if (content->row >= 0) {
-        PyOS_snprintf(row, sizeof(row), MSP_SEPARATOR "\"row\": %zd", content->row);
+        PyOS_snprintf(row, sizeof(row), MSP_SEPARATOR "\"row\":%zd", content->row);
     }
     if (content->has_crc) {
-        PyOS_snprintf(md5, sizeof(md5), MSP_SEPARATOR "\"md5\": \"%08x\"", (unsigned)content->crc);
+        PyOS_snprintf(md5, sizeof(md5), MSP_SEPARATOR "\"md5\":\"%08x\"", (unsigned)content->crc);
     }
     msp_text_begin(&text);
-    if (MSP_TEXT_LITERAL(&text, "{\n \"type\": \"torch.Tensor\",\n \"dtype\": \"") < 0 ||
+    if (MSP_TEXT_LITERAL(&text, "{\"type\":\"torch.Tensor\",\"dtype\":\"") < 0 ||
         msp_text_put(&text, type->name, strlen(type->name)) < 0 ||
-        msp_put_sizes(&text, "\",\n \"shape\": ", facts->sizes, facts->dimensions) < 0 ||
+        msp_put_sizes(&text, "\",\"shape\":", facts->sizes, facts->dimensions) < 0 ||
         MSP_TEXT_LITERAL(&text, MSP_SEPARATOR) < 0 ||
         msp_text_put(&text, content->text, (size_t)content->text_size) < 0 ||
         (content->text_size > 0 && MSP_TEXT_LITERAL(&text, MSP_SEPARATOR) < 0) ||
-        (facts->requires_grad ? MSP_TEXT_LITERAL(&text, "\"requires_grad\": true")
-                              : MSP_TEXT_LITERAL(&text, "\"requires_grad\": false")) < 0 ||
+        (facts->requires_grad ? MSP_TEXT_LITERAL(&text, "\"requires_grad\":true")
+                              : MSP_TEXT_LITERAL(&text, "\"requires_grad\":false")) < 0 ||
         msp_text_put(&text, md5, strlen(md5)) < 0) {
         goto done;
     }
     cut = PyLong_FromSize_t(text.size);
     if (cut == NULL ||
-        (!contiguous && msp_put_sizes(&text, MSP_SEPARATOR "\"stride\": ", facts->strides, facts->dimensions) < 0) ||
+        (!contiguous && msp_put_sizes(&text, MSP_SEPARATOR "\"stride\":", facts->strides, facts->dimensions) < 0) ||
         (content->counts_size > 0 && (MSP_TEXT_LITERAL(&text, MSP_SEPARATOR) < 0 ||
                                       msp_text_put(&text, content->counts, (size_t)content->counts_size) < 0)) ||
-        (content->digest != NULL && (MSP_TEXT_LITERAL(&text, MSP_SEPARATOR "\"digest\": \"") < 0 ||
+        (content->digest != NULL && (MSP_TEXT_LITERAL(&text, MSP_SEPARATOR "\"digest\":\"") < 0 ||
                                      msp_put_bytes(&text, content->digest) < 0 || MSP_TEXT_LITERAL(&text, "\"") < 0)) ||
-        msp_text_put(&text, row, strlen(row)) < 0 || MSP_TEXT_LITERAL(&text, "\n}") < 0) {
+        msp_text_put(&text, row, strlen(row)) < 0 || MSP_TEXT_LITERAL(&text, "}") < 0) {
         goto done;
     }
     bytes = PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.size);

@@ -1,11 +1,11 @@
-/* A record to the bytes of json.dumps(record, indent=1, ensure_ascii=False), ready fragments copied in place. */
+/* A record to the bytes that msprobe.store.encode gives it, ready fragments copied in place. */
 #ifndef MSPROBE_NATIVE_ENCODE_H
 #define MSPROBE_NATIVE_ENCODE_H
 
 #include "_native_info.h"
 #include "_native_text.h"
 
-enum { MSP_NESTING_LIMIT = 200 };
+enum { MSP_NESTING_LIMIT = 200, MSP_LINES = 4 /* blanks of the deepest lines: LINES of msprobe.store.encode */ };
 
 typedef struct {
     MspText text;
@@ -17,6 +17,12 @@ typedef struct {
 static PyObject *msp_name_text; /* "text" */
 
 static int msp_encode_value(MspEncoder *encoder, PyObject *value);
+
+/* Whether the items of the innermost open container stand on lines of their own. */
+static int msp_encode_has_lines(const MspEncoder *encoder)
+{
+    return encoder->depth + encoder->nesting <= MSP_LINES;
+}
 
 static int msp_encode_newline(MspEncoder *encoder)
 {
@@ -31,36 +37,11 @@ static int msp_encode_newline(MspEncoder *encoder)
     return 0;
 }
 
-static int msp_encode_fragment(MspEncoder *encoder, const char *fragment, size_t size)
-{
-    const size_t blanks = (size_t)(encoder->depth + encoder->nesting);
-    MspText *text = &encoder->text;
-    if (blanks == 0) {
-        return msp_text_put(text, fragment, size);
-    }
-    const char *const end = fragment + size;
-    while (fragment < end) {
-        const char *line = memchr(fragment, '\n', (size_t)(end - fragment));
-        const size_t part = (size_t)((line == NULL ? end : line + 1) - fragment);
-        if (MSP_TEXT_RESERVE(text, part + blanks) < 0) {
-            return -1;
-        }
-        memcpy(text->data + text->size, fragment, part);
-        text->size += part;
-        fragment += part;
-        if (line != NULL) {
-            memset(text->data + text->size, ' ', blanks);
-            text->size += blanks;
-        }
-    }
-    return 0;
-}
-
 static int msp_encode_unsupported(MspEncoder *encoder, const char *reason)
 {
     char fragment[128];
-    const int size = PyOS_snprintf(fragment, sizeof(fragment), "{\n \"unsupported\": \"%s\"\n}", reason);
-    return msp_encode_fragment(encoder, fragment, (size_t)size);
+    const int size = PyOS_snprintf(fragment, sizeof(fragment), "{\"unsupported\":\"%s\"}", reason);
+    return msp_text_put(&encoder->text, fragment, (size_t)size);
 }
 
 /* Bytes that JSON wants escaped; the rest of UTF-8 passes as it is. */
@@ -236,14 +217,15 @@ static int msp_encode_dict(MspEncoder *encoder, PyObject *value)
     Py_ssize_t position = 0, count = 0;
     PyObject *key, *item;
     encoder->nesting++;
+    const int lines = msp_encode_has_lines(encoder);
     while (PyDict_Next(value, &position, &key, &item)) {
-        if (msp_text_put(text, count++ == 0 ? "{" : ",", 1) < 0 || msp_encode_newline(encoder) < 0) {
+        if (msp_text_put(text, count++ == 0 ? "{" : ",", 1) < 0 || (lines && msp_encode_newline(encoder) < 0)) {
             return -1;
         }
         Py_INCREF(key);
         Py_INCREF(item);
         const int failed =
-            msp_encode_key(encoder, key) < 0 || MSP_TEXT_LITERAL(text, ": ") < 0 || msp_encode_value(encoder, item) < 0;
+            msp_encode_key(encoder, key) < 0 || msp_text_put(text, ": ", lines ? 2 : 1) < 0 || msp_encode_value(encoder, item) < 0;
         Py_DECREF(key);
         Py_DECREF(item);
         if (failed) {
@@ -254,7 +236,7 @@ static int msp_encode_dict(MspEncoder *encoder, PyObject *value)
     if (count == 0) {
         return MSP_TEXT_LITERAL(text, "{}");
     }
-    return msp_encode_newline(encoder) < 0 ? -1 : MSP_TEXT_LITERAL(text, "}");
+    return lines && msp_encode_newline(encoder) < 0 ? -1 : MSP_TEXT_LITERAL(text, "}");
 }
 
 static int msp_encode_sequence(MspEncoder *encoder, PyObject *value)
@@ -266,11 +248,12 @@ static int msp_encode_sequence(MspEncoder *encoder, PyObject *value)
     MspText *text = &encoder->text;
     Py_ssize_t count = 0;
     encoder->nesting++;
+    const int lines = msp_encode_has_lines(encoder);
     for (; count < PySequence_Fast_GET_SIZE(value); count++) {
         PyObject *item = PySequence_Fast_GET_ITEM(value, count);
         Py_INCREF(item);
-        const int failed = msp_text_put(text, count == 0 ? "[" : ",", 1) < 0 || msp_encode_newline(encoder) < 0 ||
-                           msp_encode_value(encoder, item) < 0;
+        const int failed = msp_text_put(text, count == 0 ? "[" : ",", 1) < 0 ||
+                           (lines && msp_encode_newline(encoder) < 0) || msp_encode_value(encoder, item) < 0;
         Py_DECREF(item);
         if (failed) {
             return -1;
@@ -280,7 +263,7 @@ static int msp_encode_sequence(MspEncoder *encoder, PyObject *value)
     if (count == 0) {
         return MSP_TEXT_LITERAL(text, "[]");
     }
-    return msp_encode_newline(encoder) < 0 ? -1 : MSP_TEXT_LITERAL(text, "]");
+    return lines && msp_encode_newline(encoder) < 0 ? -1 : MSP_TEXT_LITERAL(text, "]");
 }
 
 static int msp_encode_other(MspEncoder *encoder, PyObject *value)
@@ -295,7 +278,7 @@ static int msp_encode_other(MspEncoder *encoder, PyObject *value)
         }
         return -1;
     }
-    const int result = msp_encode_fragment(encoder, PyBytes_AS_STRING(fragment), (size_t)PyBytes_GET_SIZE(fragment));
+    const int result = msp_text_put(&encoder->text, PyBytes_AS_STRING(fragment), (size_t)PyBytes_GET_SIZE(fragment));
     Py_DECREF(fragment);
     return result;
 }
@@ -304,7 +287,7 @@ static int msp_encode_value(MspEncoder *encoder, PyObject *value)
 {
     MspText *text = &encoder->text;
     if (PyBytes_Check(value)) {
-        return msp_encode_fragment(encoder, PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value));
+        return msp_text_put(text, PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value));
     }
     if (value == Py_None) {
         return MSP_TEXT_LITERAL(text, "null");

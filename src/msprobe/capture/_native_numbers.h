@@ -179,14 +179,14 @@ done:
 
 /* ---- text ---- */
 
-#define MSP_SEPARATOR ",\n "
+#define MSP_SEPARATOR ","
 
 static char *msp_put_statistics(char *out, const char *greatest, const char *least, const char *mean, const char *norm)
 {
-    out = msp_put_literal(msp_put_literal(out, "\"Max\": "), greatest);
-    out = msp_put_literal(msp_put_literal(out, MSP_SEPARATOR "\"Min\": "), least);
-    out = msp_put_literal(msp_put_literal(out, MSP_SEPARATOR "\"Mean\": "), mean);
-    return msp_put_literal(msp_put_literal(out, MSP_SEPARATOR "\"Norm\": "), norm);
+    out = msp_put_literal(msp_put_literal(out, "\"Max\":"), greatest);
+    out = msp_put_literal(msp_put_literal(out, MSP_SEPARATOR "\"Min\":"), least);
+    out = msp_put_literal(msp_put_literal(out, MSP_SEPARATOR "\"Mean\":"), mean);
+    return msp_put_literal(msp_put_literal(out, MSP_SEPARATOR "\"Norm\":"), norm);
 }
 
 /* Texts of at most 4 * NUMBER_ROOM + 64 and 3 * NUMBER_ROOM bytes; returns the answer's flags. */
@@ -232,15 +232,15 @@ static int msp_write_summary(MspKind kind, int flags, Py_ssize_t count, const Ms
     if (!(flags & MSP_SCALAR)) {
         const char *separator = "";
         if (s->nans > 0) {
-            *extra = msp_put_signed(msp_put_literal(*extra, "\"nan\": "), s->nans);
+            *extra = msp_put_signed(msp_put_literal(*extra, "\"nan\":"), s->nans);
             separator = MSP_SEPARATOR;
         }
         if (s->infs > 0) {
-            *extra = msp_put_signed(msp_put_literal(msp_put_literal(*extra, separator), "\"inf\": "), s->infs);
+            *extra = msp_put_signed(msp_put_literal(msp_put_literal(*extra, separator), "\"inf\":"), s->infs);
             separator = MSP_SEPARATOR;
         }
         if (s->zeros > 0) {
-            *extra = msp_put_signed(msp_put_literal(msp_put_literal(*extra, separator), "\"zero\": "), s->zeros);
+            *extra = msp_put_signed(msp_put_literal(msp_put_literal(*extra, separator), "\"zero\":"), s->zeros);
         }
     }
     return answer;

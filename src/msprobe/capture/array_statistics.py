@@ -15,13 +15,13 @@ import xxhash
 
 from msprobe.capture import native
 from msprobe.capture.array_numbers import Numbers, numbers_of
-from msprobe.capture.native import encode
+from msprobe.capture.native import in_one_line
 from msprobe.capture.statistics_text import SEPARATOR, StatisticsText, statistics_in
 from msprobe.capture.tensor_rows import TensorRows, pieces_of, row_of, row_of_memory
 from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
 
 # The text of a description whose values have not come.
-NOT_READ = b'{\n "unsupported": "not read back"\n}'
+NOT_READ = b'{"unsupported":"not read back"}'
 _MOST_PREFIXES = 100_000
 
 
@@ -59,7 +59,7 @@ class ArrayInfo:
 
     def with_file(self, data_name: str) -> ArrayInfo:
         """The same description, naming the file that keeps the values."""
-        entry = b',\n "data_name": ' + encode(data_name, 0)
+        entry = b',"data_name":' + in_one_line(data_name)
         text = self.text[: self.cut] + entry + self.text[self.cut :]
         return ArrayInfo(text, self.cut + len(entry), self.nonfinite, data_name)
 
@@ -131,30 +131,30 @@ class ArrayStatistics:
         all others.
         """
         head = self._prefix(type_name, dtype, shape)
-        behind = b"".join(b",\n " + encode(key, 0) + b": " + encode(value, 1) for key, value in further)
+        behind = b"".join(b"," + in_one_line(key) + b":" + in_one_line(value) for key, value in further)
         if self.structure or values is None:
-            return ArrayInfo(head + behind + b"\n}", len(head), None)
+            return ArrayInfo(head + behind + b"}", len(head), None)
         nonfinite: bool | None = None
         extra = b""
         if self._xor:
-            head += b',\n "md5": ' + _xor(values.stored)
+            head += b',"md5":' + _xor(values.stored)
         else:
             text, counts, answer = self.text.render(_numbers(values, self._high, self.text.needs))
             head += SEPARATOR + text if text else b""
             extra = SEPARATOR + counts if counts else b""
             nonfinite = answer != 0
         if self._crc:
-            head += b',\n "md5": "%08x"' % crc32(values)
+            head += b',"md5":"%08x"' % crc32(values)
         if (
             self._digest_all
             or values.stored.dtype.kind in "ib"
             or (values.stored.dtype.kind == "u" and _is_whole(values))
         ):
             digest = xxhash.xxh3_64_hexdigest(_bytes(values.stored)).encode()
-            extra += b',\n "digest": "xxh3:%s"' % digest
+            extra += b',"digest":"xxh3:%s"' % digest
         if self.rows is not None and self.rows.on and not self._xor and values.stored.size:
-            behind += b',\n "row": %d' % self.rows.add(_row(values))
-        return ArrayInfo(head + extra + behind + b"\n}", len(head), nonfinite)
+            behind += b',"row":%d' % self.rows.add(_row(values))
+        return ArrayInfo(head + extra + behind + b"}", len(head), nonfinite)
 
     def absent(self, type_name: str, dtype: str, shape: tuple[int, ...], reason: str) -> ArrayInfo:
         """The description of a tensor whose values cannot be read."""
@@ -162,8 +162,8 @@ class ArrayStatistics:
         if not self.structure and not self._xor:
             head += SEPARATOR + self.text.nulls if self.text.nulls else b""
         if self._crc or self._xor:
-            head += b',\n "md5": null'
-        return ArrayInfo(head + b',\n "unsupported": ' + encode(reason, 0) + b"\n}", len(head), None)
+            head += b',"md5":null'
+        return ArrayInfo(head + b',"unsupported":' + in_one_line(reason) + b"}", len(head), None)
 
     def _prefix(self, type_name: str, dtype: str, shape: tuple[int, ...]) -> bytes:
         key = type_name, dtype, shape
@@ -171,8 +171,8 @@ class ArrayStatistics:
         if known is None:
             if len(self._prefixes) >= _MOST_PREFIXES:
                 self._prefixes.clear()
-            whole = encode({"type": type_name, "dtype": dtype, "shape": [int(n) for n in shape]}, 0)
-            known = self._prefixes[key] = whole[: -len(b"\n}")]
+            whole = in_one_line({"type": type_name, "dtype": dtype, "shape": [int(n) for n in shape]})
+            known = self._prefixes[key] = whole[: -len(b"}")]
         return known
 
 

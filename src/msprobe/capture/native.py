@@ -16,6 +16,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from msprobe import log
+from msprobe.store.encode import LINES
 from msprobe.store.encode import encode as encode_python
 
 # Whether elements are not finite.
@@ -140,6 +141,11 @@ else:
             encode = _native.encode
             pattern = _native.pattern
             is_dense = _native.is_dense
+
+
+def in_one_line(tree: Any) -> bytes:
+    """The text of a tree in one line, as it stands inside of a record: a finished piece for other trees."""
+    return encode(tree, LINES)
 
 
 # Errors of the memo that no tensor explains; after so many Python does its work, until the process ends.

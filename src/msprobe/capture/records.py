@@ -32,9 +32,9 @@ DEPTH_LIMIT = 100
 # in more ways than there is time for.
 VALUE_LIMIT = 50_000
 
-TRUE = b'{\n "type": "bool",\n "value": true\n}'
-FALSE = b'{\n "type": "bool",\n "value": false\n}'
-_SMALL_INTS = {n: b'{\n "type": "int",\n "value": %d\n}' % n for n in range(-16, 1025)}
+TRUE = b'{"type":"bool","value":true}'
+FALSE = b'{"type":"bool","value":false}'
+_SMALL_INTS = {n: b'{"type":"int","value":%d}' % n for n in range(-16, 1025)}
 _SMALL_FLOATS: dict[float, bytes] = {}
 
 

@@ -164,6 +164,7 @@ class DumpFolder:
             with_stacks=facts.with_stacks,
             with_construct=facts.with_construct,
             strict_json=settings.strict_json,
+            compress=settings.compress == "zstd",
             existing=settings.existing,
         )
         writer.open()

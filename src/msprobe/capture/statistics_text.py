@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from msprobe.capture.native import HAS_INF, HAS_NAN, encode
+from msprobe.capture.native import HAS_INF, HAS_NAN, in_one_line
 from msprobe.statistics_table import KEYS, Numbers, choose, needed
 
-SEPARATOR = b",\n "
+SEPARATOR = b","
 _COUNTED = ((b"nan", "nan"), (b"inf", "inf"), (b"zero", "zero"))
 
 
@@ -31,7 +31,7 @@ class StatisticsText:
         self.is_usual = not names
         self.needs = needed(self.chosen)
         self._rows: list[tuple[bytes, Callable[[Numbers], Any]]] = [
-            (b'"%s": ' % one.key.encode(), one.of) for one in self.chosen
+            (b'"%s":' % one.key.encode(), one.of) for one in self.chosen
         ]
         self.nulls = SEPARATOR.join(head + b"null" for head, _ in self._rows)
 
@@ -47,7 +47,7 @@ class StatisticsText:
         answer = answer_of(numbers)
         if numbers.get("single"):
             return Rendered(text, b"", answer)
-        counts = SEPARATOR.join([b'"%s": %d' % (key, numbers[name]) for key, name in _COUNTED if numbers.get(name)])
+        counts = SEPARATOR.join([b'"%s":%d' % (key, numbers[name]) for key, name in _COUNTED if numbers.get(name)])
         return Rendered(text, counts, answer)
 
 
@@ -67,4 +67,4 @@ def statistics_in(text: bytes) -> dict[str, Any]:
 def _number(value: Any) -> bytes:
     if type(value) is float and value - value == 0:
         return repr(value).encode()
-    return encode(value, 0)
+    return in_one_line(value)

@@ -16,13 +16,14 @@ from msprobe import __version__
 from msprobe.cli import answers, commands, common
 from msprobe.cli.parser import Parser, did_you_mean
 from msprobe.cli.statuses import COULD_NOT, INTERRUPTED
-from msprobe.errors import MsprobeError
+from msprobe.errors import MsprobeError, PathError
 from msprobe.foreign.budget import factor, multiplied
 from msprobe.foreign.console import clean_errors, say
 from msprobe.foreign.links import followed
 
 # Of a message: names and numbers in it may come from a file.
 _MOST_LETTERS = 4000
+_OBJECT_STORAGE = tuple(f"{scheme}://" for scheme in "s3 s3a gs gcs az abfs abfss oss obs hdfs".split())
 FRAMEWORKS = ("pytorch", "mindspore")
 
 
@@ -72,6 +73,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status[0]
 
 
+def _refuse_urls(args: argparse.Namespace) -> None:
+    """Raise PathError for the first path that is in object storage: who reads a dump reads it many times."""
+    for value in vars(args).values():
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(one, str) and one.startswith(_OBJECT_STORAGE) and value is not args.foreign:
+                raise PathError(
+                    f'"{one}" is no folder of this machine: copy it with `msprobe collect {one} -o DIR`, or mount it.'
+                )
+
+
 def _execute(command: commands.Module, args: argparse.Namespace) -> int:
     from msprobe import distribution
     from msprobe.children import places
@@ -82,6 +93,8 @@ def _execute(command: commands.Module, args: argparse.Namespace) -> int:
     distribution.warn_once()
     try:
         factor()
+        if not hasattr(command, "TAKES_URLS"):
+            _refuse_urls(args)
         with multiplied(args.limit), followed(args.follow_links):
             status = command.execute(args)
         if not args.foreign:

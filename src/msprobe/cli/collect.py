@@ -1,4 +1,6 @@
-"""``msprobe collect FOLDER FOLDER ... -o DIR``: the ranks of several machines as one dump, without copying any."""
+"""``msprobe collect FOLDER ... -o DIR``: the ranks of several machines as one dump, without copying any but those of
+object storage.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,27 @@ import argparse
 from msprobe.cli import answers
 from msprobe.foreign.console import say
 
+#: Its paths may be URLs.
+TAKES_URLS = True
 _EPILOG = """\
 For dumps that were written to local disks: each FOLDER has the ranks of one machine. DIR becomes a dump of symbolic
 links to all of them, which every command takes. Exit status 2 if ranks are missing that other steps have, or below the
 largest. Folders that were copied to one place need no such links if ranks do
 not overlap: copy them into one folder (rsync -a node1/dump/ node2/dump/ all/).
+A URL of object storage (s3://bucket/run, or another that fsspec knows) is copied into DIR, what is a dump of it and if
+the disk has room: pip install 'msprobe-debugger[objects]' brings fsspec and s3fs.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument("folders", nargs="+", metavar="FOLDER", help="folder of a dump, or of one step of it")
+    parser.add_argument(
+        "folders",
+        nargs="+",
+        metavar="FOLDER",
+        help="folder of a dump, or of one step of it; or its URL (s3://bucket/run)",
+    )
     parser.add_argument(
         *("-o", "--output_path"), required=True, metavar="DIR", help="folder of the collected dump, new or empty"
     )

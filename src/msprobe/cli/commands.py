@@ -98,7 +98,7 @@ _DECLARED: tuple[Command, ...] = (
         "collect",
         "record",
         "make one dump of folders that each have the ranks of one machine",
-        reads="folders of dumps",
+        reads="folders of dumps, or URLs of object storage",
         writes="a dump of links",
     ),
     Command(

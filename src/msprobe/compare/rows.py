@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from msprobe.compare.problems import DamagedDataError, TooDeepError
+from msprobe.compare.rank_runs import group_text
 from msprobe.statistics_table import USUAL, USUAL_KEYS
 from msprobe.store.columns import FurtherColumn, FurtherRows
 from msprobe.store.part import DumpPart
@@ -278,7 +279,7 @@ class _Collector:
         elif kind == "slice":
             shape, value = f"({len(value) if isinstance(value, list) else 0},)", None
         elif kind == "torch.ProcessGroup":
-            value = str(leaf.get("group_ranks"))
+            value = str(group_text(leaf.get("group_ranks")))
         elif kind != "ellipsis":
             dtype = str(type(value))
         self._same_value(value)

@@ -13,7 +13,7 @@ from msprobe.compare.problems import DamagedDataError, FileAndFolderError, Inval
 from msprobe.coverage import NotRead
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.paths import StrPath
-from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, Kind, journals
+from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, Kind, journals, kind_of, main_file
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
 from msprobe.store.whereabouts import where_instead
@@ -63,9 +63,9 @@ def open_pair(candidate: StrPath, reference: StrPath) -> tuple[DumpPart, DumpPar
     """Open two files of the same kind. Raises InvalidPathError, DamagedDataError, PathError."""
     names = [Path(path).name for path in (candidate, reference)]
     for path, name in zip((candidate, reference), names, strict=True):
-        if name not in (DUMP_FILE, DEBUG_FILE):
+        if kind_of(name) is None:
             raise InvalidPathError(f'"{path}" must be named {DUMP_FILE} or {DEBUG_FILE}.')
-    if names[0] != names[1]:
+    if kind_of(names[0]) != kind_of(names[1]):
         raise InvalidPathError(
             f'"{candidate}" and "{reference}" are different things; compare two {DUMP_FILE} or two {DEBUG_FILE}.'
         )
@@ -81,7 +81,7 @@ def _open(path: StrPath) -> DumpPart:
     try:
         if not os.path.isfile(path):
             # A program that was killed leaves a journal instead of the file.
-            kind: Kind = "dump" if Path(path).name == DUMP_FILE else "debug"
+            kind = kind_of(Path(path).name) or "dump"
             return open_dump(Path(path).parent).part(kind=kind)
         return open_dump(path).part()
     except InvalidInputError as problem:
@@ -168,12 +168,12 @@ def _say_missing(
 
 def files_of(folder: Path) -> dict[Kind, Path]:
     """What there is to compare in the folder of a rank, finished or in a journal."""
-    kinds: tuple[tuple[Kind, str], ...] = (("dump", DUMP_FILE), ("debug", DEBUG_FILE))
+    kinds: tuple[Kind, ...] = ("dump", "debug")
     left = [path.name for path in journals(folder)]
     return {
-        kind: folder / name
-        for kind, name in kinds
-        if (folder / name).is_file() or any(journal.startswith(f"{kind}-") for journal in left)
+        kind: file
+        for kind in kinds
+        if (file := main_file(folder, kind)).is_file() or any(journal.startswith(f"{kind}-") for journal in left)
     }
 
 

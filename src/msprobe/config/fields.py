@@ -12,9 +12,11 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
+from msprobe import distribution
 from msprobe.config import settings
 from msprobe.config.ranges import LARGEST, MOST_ELEMENTS, Interval, parse_element
 from msprobe.config.scope_patterns import compile_list_item
+from msprobe.foreign import zstd
 
 # Tasks of the file that are not the recorder's.
 OtherTask = Literal["run_ut", "acc_check", "diff_check"]
@@ -48,6 +50,12 @@ def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("the path is empty")
     return text
+
+
+def _possible(compression: str) -> str:
+    if compression == "zstd" and not zstd.is_available():
+        raise ValueError(f"it needs the package zstandard: {distribution.install('zstd')}, or use Python 3.14")
+    return compression
 
 
 def _bounded(elements: object) -> object:
@@ -132,6 +140,9 @@ class CommonFields(Fields):
     )
     optimizer: bool | None = _switch(None)
     strict_json: bool = _switch(False)
+    compress: Annotated[settings.Compression, AfterValidator(_possible)] = Field(
+        "none", description=choices(settings.Compression)
+    )
     record_root: bool = _switch(False)
     existing: settings.ExistingFiles = Field("clean", description=choices(settings.ExistingFiles))
     compile: settings.CompiledRegions = Field("boundary", description=choices(settings.CompiledRegions))

@@ -55,6 +55,7 @@ RiskLevel = Literal["CORE", "FOCUS", "ALL"]
 ApiScope = Literal["all", "listed"]
 ExistingFiles = Literal["overwrite", "clean", "refuse"]
 CompiledRegions = Literal["boundary", "eager"]
+Compression = Literal["none", "zstd"]
 
 TASKS: tuple[Task, ...] = get_args(Task)
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -191,6 +192,8 @@ class Settings:
     optimizer: bool | None = None
     # True: NaN and infinities are written as texts, so that any JSON reader takes the files.
     strict_json: bool = False
+    # zstd: dump.json is packed, as dump.json.zst.
+    compress: Compression = "none"
     record_root: bool = False
     # What to do with files of an earlier run in a step's folder.
     existing: ExistingFiles = "clean"

@@ -21,6 +21,7 @@ from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.step import pair_step
 from msprobe.diagnose.pairing.translation import NOTE
 from msprobe.diagnose.steps.collector import no_collection
+from msprobe.diagnose.steps.tensor_info import Known
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.steps.written import add_written
 from msprobe.diagnose.tolerance import effect
@@ -97,7 +98,8 @@ def _compare_part(task: Task, calibration: Calibration) -> Compared:
     left, right = task.candidate.part(), task.reference.part()
     is_kept = False
     try:
-        timelines += Timeline(left), Timeline(right)
+        known: Known = {}
+        timelines += Timeline(left, known=known), Timeline(right, known=known)
         compared, scene, notes = _compare_timelines(task, calibration, timelines[0], timelines[1])
         is_kept = task.keep is not None and task.keep(scene, notes)
         return compared

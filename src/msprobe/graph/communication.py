@@ -17,6 +17,8 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any
 
+from msprobe.compare.rank_runs import MOST_LISTED, in_runs
+
 SENDS = frozenset(("send", "isend"))
 RECEIVES = frozenset(("recv", "irecv"))
 # One rank gives to all others, or all others to one; by the word that says which.
@@ -25,8 +27,6 @@ _TO_ONE = {"gather": "dst", "reduce": "dst"}
 _PLACE_OF_ONE = {"send": 1, "isend": 1, "recv": 1, "irecv": 1, "broadcast": 1, "reduce": 1, "scatter": 2, "gather": 2}
 _DEFAULT_GROUP = "default"
 SEND, RECEIVE, BOTH = "send", "receive", "send_receive"
-#: So many partners of a call are written one by one, as viewers show them in a menu; of more, all are named together.
-MOST_LISTED = 32
 _KNOWN_GROUPS = 4096
 
 
@@ -144,28 +144,6 @@ class Meeting:
         """Enough ranks for the list of each: those first of which there is something to show that few others have."""
         count = Counter(text for text, _ in self._shown.values())
         return sorted(self._shown, key=lambda rank: (count[self._shown[rank][0]], rank))[: MOST_LISTED + 1]
-
-
-def in_runs(ranks: Sequence[int]) -> str:
-    """Ranks as text, those in equal distances as one run: ``0-1023``, or ``0-1016/8`` for each eighth.
-
-    >>> in_runs([0, 1, 2, 3, 9]), in_runs([0, 8, 16, 24]), in_runs([5])
-    ('0-3, 9', '0-24/8', '5')
-    """
-    numbers = sorted(ranks)
-    words: list[str] = []
-    at = 0
-    while at < len(numbers):
-        end = at + 1
-        step = numbers[end] - numbers[at] if end < len(numbers) else 0
-        while end < len(numbers) and numbers[end] - numbers[end - 1] == step:
-            end += 1
-        if end - at < 3:
-            end = at + 1  # two ranks are no run
-        distance = "" if step == 1 else f"/{step}"
-        words.append(str(numbers[at]) if end == at + 1 else f"{numbers[at]}-{numbers[end - 1]}{distance}")
-        at = end
-    return ", ".join(words)
 
 
 Transfer = tuple[str, Meeting]

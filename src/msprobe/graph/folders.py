@@ -70,7 +70,7 @@ def find_folders(path: str, field: str) -> DumpFolders:
     if not entries:
         raise PathError(f"{field}: {path!r} is empty.")
     folders = [name for name in entries if (folder / name).is_dir()]
-    if layout.TENSOR_FOLDER in entries or layout.DUMP_FILE in entries or layout.journals(folder):
+    if layout.TENSOR_FOLDER in entries or layout.main_file(folder, "dump").name in entries or layout.journals(folder):
         return DumpFolders(folder, "single", (_single(folder, field),))
     steps = [name for name in folders if _STEP.fullmatch(name)]
     ranks = [name for name in folders if _RANK.fullmatch(name) or _PROCESS.fullmatch(name)]
@@ -127,7 +127,7 @@ def _need_files(folder: Path, field: str) -> None:
     """Say which file of a dump is missing. Stacks may be; an interrupted dump has a journal instead."""
     if layout.journals(folder):
         return
-    for name in (layout.DUMP_FILE, layout.CONSTRUCT_FILE):
+    for name in (layout.main_file(folder, "dump").name, layout.CONSTRUCT_FILE):
         if not os.path.lexists(folder / name):
             raise PathError(f'{field}: "{folder}" has no {name}; a graph needs it.')
     if not os.path.lexists(folder / layout.STACK_FILE):

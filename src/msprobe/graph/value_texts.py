@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import orjson
 
-from msprobe.graph.communication import MOST_LISTED, in_runs
+from msprobe.compare.rank_runs import group_text
 from msprobe.statistics_table import USUAL_KEYS
 
 Form = Literal["8.1.1", "26.2"]
@@ -98,9 +98,7 @@ def _as_value(leaf: Mapping[str, Any], form: Form, with_md5: bool) -> dict[str, 
     if form == "26.2":
         found["requires_grad"] = None
     if kind == "torch.ProcessGroup":
-        value = leaf.get("group_ranks")
-        if isinstance(value, list) and len(value) > MOST_LISTED + 1 and all(type(rank) is int for rank in value):
-            value = in_runs(value)  # group_ranks has them one by one, once
+        value = group_text(leaf.get("group_ranks"))  # beside which stand all of them, once
     dtype = kind if kind in _KEEP_THEIR_WORD else f"<class {type(value).__name__}>"
     for statistic in USUAL_KEYS:
         found[statistic] = value

@@ -14,6 +14,7 @@ from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.paths import StrPath, check_path_form, like
 from msprobe.precheck.arguments import Argument, Items, UnreadableArgumentError, argument_of, form_of
 from msprobe.precheck.modules import ModulePass, function_of, passes_of
+from msprobe.store import layout
 from msprobe.store.handed_through import is_of_the_call_before
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
@@ -212,7 +213,7 @@ def open_requests(path: StrPath, modules: bool = False) -> Requests:
         near = like(given)
         hint = "give the dump.json of a step and rank." if near is None else f'did you mean "{near}"?'
         raise PathError(f'api_info_file "{given}" does not exist; {hint}')
-    if given.is_file() and given.suffix != ".json":
+    if given.is_file() and given.suffix != ".json" and layout.kind_of(given.name) is None:
         raise PathError(f'api_info_file "{given}" must end in .json; give the dump.json of a step and rank.')
     part = _json_part(given) if given.is_file() else open_dump(given).part()
     if not part.header and not len(part):
@@ -222,7 +223,7 @@ def open_requests(path: StrPath, modules: bool = False) -> Requests:
 
 def _json_part(path: Path) -> DumpPart:
     """A dump by its file, whatever that is called: users keep several beside each other."""
-    if path.name in ("dump.json", "debug.json"):
+    if layout.kind_of(path.name) is not None:
         return open_dump(path).part()
     return NamedPart(path)
 

@@ -1,12 +1,14 @@
 """One dump of the folders of several machines: each has the ranks that ran there.
 
-Nothing is copied: the folder of each rank gets a symbolic link, so that the parts may lie anywhere, on disks of other
-machines that are mounted here, too.
+Nothing is copied of folders: that of each rank gets a symbolic link, so that the parts may lie anywhere, on disks of
+other machines that are mounted here, too. What is in object storage is copied, into the folder of the collected dump.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +16,12 @@ from pathlib import Path
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import links
 from msprobe.paths import StrPath, check_output_folder, make_folder
+from msprobe.store import object_storage
 from msprobe.store.reader import Dump, open_dumps
 
 Place = tuple[int | None, int | str]
+#: Where copies from object storage lie in a collected dump.
+COPIES = ".copies"
 _MOST_TOLD = 4
 
 
@@ -36,14 +41,36 @@ class Collected:
 def collect(folders: Sequence[StrPath], output: StrPath) -> Collected:
     """Make ``output`` a dump of symbolic links to the ranks of several folders of dumps.
 
-    A folder is the root of a dump, or of one step. Raises PathError for folders that hold no dump and for an output
-    that is not empty, InvalidInputError where two have the same rank of the same step: all such places at once. Nothing
-    is written then.
+    A folder is the root of a dump, or of one step; a URL (``s3://bucket/run``) is copied before. Raises PathError for
+    folders that hold no dump and for an output that is not empty, InvalidInputError where two have the same rank of the
+    same step: all such places at once; see :func:`msprobe.store.object_storage.copy`. Nothing is left there then.
     """
-    dumps = open_dumps(folders)
     target = check_output_folder(output)
     if target.exists() and any(target.iterdir()):
         raise PathError(f'folder "{target}" is not empty; give a new one for the collected dump.')
+    was_there = target.exists()
+    copies = target / COPIES
+    try:
+        local = [
+            _copied(folder, copies / str(number)) if object_storage.is_url(folder) else folder
+            for number, folder in enumerate(folders)
+        ]
+        return _collect(local, target)
+    except BaseException:
+        shutil.rmtree(copies, ignore_errors=True)
+        if not was_there:
+            with contextlib.suppress(OSError):
+                target.rmdir()
+        raise
+
+
+def _copied(url: StrPath, folder: Path) -> Path:
+    object_storage.copy(str(url), folder)
+    return folder
+
+
+def _collect(folders: Sequence[StrPath], target: Path) -> Collected:
+    dumps = open_dumps(folders)
     there: dict[Place, list[Dump]] = {}
     for dump in dumps:
         for step in dump.steps:

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from json.encoder import encode_basestring as _quoted
 
 DEEPEST = 200
+#: Items stand on lines of their own down to so many blanks: in a record each argument and each result. What is in
+#: them is one line.
+LINES = 4
 _INFINITY = float("inf")
 
 # A string, or a token that strict JSON does not know. Strings come first: no token inside one is touched.
@@ -17,21 +20,22 @@ _STRING_OR_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 
 
 def encode(tree: object, depth: int) -> bytes:
-    """The text that ``json.dumps(tree, indent=1, ensure_ascii=False)`` has for a tree placed at ``depth``.
+    """The JSON text of a tree placed at ``depth``: that of ``json.dumps(tree, indent=1, ensure_ascii=False)`` with
+    ``depth`` more blanks before every line but the first, and without line breaks and blanks in what stands deeper
+    than ``LINES``.
 
-    Every line but the first begins with ``depth`` more blanks. A tree is made of dict, list, tuple, str, int,
-    float, bool and None (and their subclasses, which count as their base), and of finished pieces: ``bytes``,
-    or any object whose attribute ``text`` is ``bytes``, which hold JSON text written for depth 0. Keys that
-    are not strings become ``str(key)``. NaN and the infinities are written bare; lone surrogates as
-    ``\\udXXX``. What stands inside ``DEEPEST`` containers, or inside itself, becomes ``{"unsupported":
-    reason}``.
+    A tree is made of dict, list, tuple, str, int, float, bool and None (and their subclasses, which count as their
+    base), and of finished pieces: ``bytes``, or any object whose attribute ``text`` is ``bytes``, which hold JSON text
+    in one line. Keys that are not strings become ``str(key)``. NaN and the infinities are written bare; lone
+    surrogates as ``\\udXXX``. What stands inside ``DEEPEST`` containers, or inside itself, becomes
+    ``{"unsupported": reason}``.
 
     Raises TypeError for any other type, and ValueError for a depth beyond 0 to 1000.
     """
     if not 0 <= depth <= 1000:
         raise ValueError(f"depth must be 0 to 1000, found {depth}")
     out: list[bytes] = []
-    _write(tree, b"\n" + b" " * depth, [], out.append)
+    _write(tree, b"\n" + b" " * min(depth, LINES), [], out.append)
     return b"".join(out)
 
 
@@ -74,16 +78,16 @@ def _write(tree: object, line: bytes, around: list[object], append: Callable[[by
         try:
             append(int.__repr__(tree).encode())
         except ValueError:  # more digits than sys.get_int_max_str_digits() allows
-            append(_unsupported("integer with too many digits", line))
+            append(_unsupported("integer with too many digits"))
     elif isinstance(tree, float):
         append(_number(tree))
     elif isinstance(tree, bytes):
-        append(tree.replace(b"\n", line))
+        append(tree)
     elif isinstance(tree, (dict, list, tuple)):
         if len(around) >= DEEPEST:
-            append(_unsupported(f"nested deeper than {DEEPEST}", line))
+            append(_unsupported(f"nested deeper than {DEEPEST}"))
         elif any(container is tree for container in around):
-            append(_unsupported("contains itself", line))
+            append(_unsupported("contains itself"))
         elif not tree:
             append(b"{}" if isinstance(tree, dict) else b"[]")
         else:
@@ -94,7 +98,7 @@ def _write(tree: object, line: bytes, around: list[object], append: Callable[[by
         text = getattr(tree, "text", None)
         if not isinstance(text, bytes):
             raise TypeError(f"a record cannot hold a value of type {type(tree).__name__}")
-        append(text.replace(b"\n", line))
+        append(text)
 
 
 def _write_items(
@@ -103,22 +107,25 @@ def _write_items(
     around: list[object],
     append: Callable[[bytes], None],
 ) -> None:
-    inner = line + b" "
-    between = b"," + inner
+    # The newline and the blanks of this line are as many bytes as the blanks of the next.
+    has_lines = len(line) <= LINES
+    inner = line + b" " if has_lines else line
+    start, end, colon = (inner, line, b": ") if has_lines else (b"", b"", b":")
+    between = b"," + start
     if isinstance(tree, dict):
-        before = b"{" + inner
+        before = b"{" + start
         for key, value in tree.items():
-            append(before + quote(key if isinstance(key, str) else str(key)) + b": ")
+            append(before + quote(key if isinstance(key, str) else str(key)) + colon)
             _write(value, inner, around, append)
             before = between
-        append(line + b"}")
+        append(end + b"}")
     else:
-        before = b"[" + inner
+        before = b"[" + start
         for value in tree:
             append(before)
             _write(value, inner, around, append)
             before = between
-        append(line + b"]")
+        append(end + b"]")
 
 
 def _number(value: float) -> bytes:
@@ -129,5 +136,5 @@ def _number(value: float) -> bytes:
     return float.__repr__(value).encode()
 
 
-def _unsupported(reason: str, line: bytes) -> bytes:
-    return b'{\n "unsupported": "%s"\n}'.replace(b"\n", line) % reason.encode()
+def _unsupported(reason: str) -> bytes:
+    return b'{"unsupported":"%s"}' % reason.encode()

@@ -22,10 +22,10 @@ def handed_through(record: Any) -> dict[str, str]:
     ``output.0``. Empty where there is none, and for dumps of recorders that do not say it.
     """
     found: dict[str, str] = {}
-    ours = record.get("msprobe") if isinstance(record, Mapping) else None
+    ours = record.get("msprobe") if isinstance(record, dict) else None
     for place in (ours, record):
-        noted = place.get(HANDED_THROUGH) if isinstance(place, Mapping) else None
-        if isinstance(noted, Mapping):
+        noted = place.get(HANDED_THROUGH) if isinstance(place, dict) else None
+        if isinstance(noted, dict):
             found |= {path: result for path, result in noted.items() if isinstance(result, str)}
     return found
 
@@ -34,7 +34,8 @@ def has_own_backward(backward: Any, results: int = 1) -> bool:
     """False for a backward record whose gradients are all those of the call before. ``results``: how many gradients
     came in, of which each one handed through is none of the call's own.
     """
-    return len(set(handed_through(backward).values())) < max(1, results)
+    found = handed_through(backward)
+    return not found or len(set(found.values())) < max(1, results)
 
 
 def is_of_the_call_before(part: DumpPart, name: str) -> bool:

@@ -1,7 +1,7 @@
 """Where each record of a ``dump.json`` stands, without taking the file apart.
 
-Files written with ``indent=1``, ours and those of mindstudio-probe, show their structure by the blanks at the
-beginning of each line, for a JSON string holds no line break. One pass over the mapped file finds all
+Files in which each record begins a line, ours and those of mindstudio-probe, show their structure by the blanks at
+the beginning of each line, for a JSON string holds no line break. One pass over the mapped file finds all
 records; each is parsed when it is asked for. Memory is that of the names, whatever the size of the file.
 Of other forms of JSON each value is parsed to find where it ends.
 """
@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.foreign import zstd
 from msprobe.foreign.budget import Budget, BudgetError
 from msprobe.foreign.json_places import JsonPlaces, Member
 from msprobe.foreign.json_text import long_numbers
@@ -191,6 +192,8 @@ def _map(path: Path) -> mmap.mmap | bytes:
         with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size == 0:
                 return b""
+            if os.fspath(path).endswith(layout.COMPRESSED):
+                return zstd.unpacked(file, path)
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError as problem:
         raise PathError(f'file "{path}" does not exist.') from problem

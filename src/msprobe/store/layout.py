@@ -15,6 +15,8 @@ from msprobe.paths import StrPath
 
 DUMP_FILE = "dump.json"
 DEBUG_FILE = "debug.json"
+#: Behind the name of one of these two that is compressed.
+COMPRESSED = ".zst"
 STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
 ROWS_FILE = "dump_rows.bin"
@@ -42,7 +44,27 @@ _PROCESS_NUMBERS = 1 << 22
 _TEMPORARY = re.compile(r"\.msprobe-\d+-\d+\.tmp")
 # Processes on several machines may share a folder and a process number, so the numbers begin anywhere.
 _generations = itertools.count(int.from_bytes(os.urandom(6), "big") | 1)
-_NAMED_FILES = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, ROWS_FILE, DEBUG_ROWS_FILE)
+_KINDS: dict[str, Kind] = {
+    DUMP_FILE: "dump",
+    DEBUG_FILE: "debug",
+    DUMP_FILE + COMPRESSED: "dump",
+    DEBUG_FILE + COMPRESSED: "debug",
+}
+#: The files that hold records, by whatever names.
+MAIN_FILES = tuple(_KINDS)
+_NAMED_FILES = (*MAIN_FILES, STACK_FILE, CONSTRUCT_FILE, ROWS_FILE, DEBUG_ROWS_FILE)
+
+
+def kind_of(name: str) -> Kind | None:
+    """What the file of this name holds; None for a name that no file of records has."""
+    return _KINDS.get(name)
+
+
+def main_file(folder: Path, kind: Kind) -> Path:
+    """The file of records in a folder: the compressed one where that alone is there."""
+    plain = folder / (DUMP_FILE if kind == "dump" else DEBUG_FILE)
+    compressed = plain.with_name(plain.name + COMPRESSED)
+    return compressed if not os.path.lexists(plain) and os.path.lexists(compressed) else plain
 
 
 def step_folder(dump_path: StrPath, step: int) -> Path:
@@ -74,7 +96,7 @@ def steps_of_rank(dump_path: StrPath, rank: int | None) -> list[int]:
 
 def _has_dump(folder: Path) -> bool:
     try:
-        return any(os.path.lexists(folder / name) for name in (DUMP_FILE, DEBUG_FILE)) or bool(journals(folder))
+        return any(os.path.lexists(folder / name) for name in MAIN_FILES) or bool(journals(folder))
     except OSError:
         return False
 
@@ -155,7 +177,7 @@ def remove(folder: Path) -> bool:
     False if there were none. Raises PathError where a file cannot be removed.
     """
     # First what makes a dump of the rest: an interruption leaves nothing that looks whole.
-    found = sorted(old_files(folder), key=lambda path: path.name not in (DUMP_FILE, DEBUG_FILE))
+    found = sorted(old_files(folder), key=lambda path: path.name not in MAIN_FILES)
     if not found:
         return False
     _remove(found)
@@ -179,12 +201,13 @@ def _remove(files: Iterable[Path]) -> None:
             raise PathError(f'cannot remove "{path}" of an earlier dump: {problem.strerror}.') from problem
 
 
+def is_of_dump(name: str) -> bool:
+    """Whether a file of a dump has this name: not one of tensors, and none that is half written."""
+    return name in (*_NAMED_FILES, *BENCHMARK_FILES, ERROR_FILE) or is_journal(name)
+
+
 def _is_ours(name: str) -> bool:
-    return (
-        name in (*_NAMED_FILES, *BENCHMARK_FILES, ERROR_FILE)
-        or is_journal(name)
-        or _TEMPORARY.fullmatch(name) is not None
-    )
+    return is_of_dump(name) or _TEMPORARY.fullmatch(name) is not None
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

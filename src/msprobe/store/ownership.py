@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from msprobe import log
-from msprobe.errors import PathError
+from msprobe.errors import MsprobeError, PathError
+from msprobe.foreign import zstd
 from msprobe.foreign.opening import open_regular
 from msprobe.paths import StrPath, create_folder
 from msprobe.store import file_systems, heartbeat, layout, locks, processes
@@ -225,8 +226,8 @@ def _other_owner(folder: Path, ours: str) -> Owner | None:
             owner, written = _look(folder / name, from_end=False)
             if owner is not None and owner != me and _writes(owner, folder / name, time.time() - written, is_local):
                 return owner
-    for name in (layout.DUMP_FILE, layout.DEBUG_FILE):
-        with contextlib.suppress(OSError):
+    for name in layout.MAIN_FILES:
+        with contextlib.suppress(OSError, MsprobeError):
             owner, written = _look(folder / name, from_end=True)
             if owner is None or owner == me:
                 continue
@@ -310,6 +311,8 @@ def _look(path: Path, from_end: bool) -> tuple[Owner | None, float]:
     """The owner that a file tells, and when the file was changed last."""
     with open_regular(path) as file:
         status = os.fstat(file.fileno())
+        if path.name.endswith(layout.COMPRESSED):
+            return _owner_in(zstd.unpacked(file, path)[-_LOOKED_AT_BYTES:]), status.st_mtime
         if from_end:
             file.seek(max(0, status.st_size - _LOOKED_AT_BYTES))
         return _owner_in(file.read(_LOOKED_AT_BYTES)), status.st_mtime

@@ -46,10 +46,9 @@ class DumpPart:
         self.kind: layout.Kind = kind
         self.step = step
         self.rank = rank
-        self.path = folder / (layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE)
+        self.path = layout.main_file(folder, kind)
         #: Files of values that were asked for (:meth:`array`) and could not be read, by their names.
         self.unread: dict[str, None] = {}
-        self._is_folder_checked = False
         self._begin()
         try:
             self._read()
@@ -146,18 +145,21 @@ class DumpPart:
         is a path (of mindstudio-probe 8.1.1): dumps are moved, and a name from a file leads nowhere else. Raises
         InvalidInputError for a name that would.
         """
-        folder = self.folder / layout.TENSOR_FOLDER
         if "/" in data_name and "\0" not in data_name:
             return self._path_inside(data_name)
         if not data_name or "\0" in data_name or data_name in (".", "..") or not _can_be_a_name(data_name):
             raise InvalidInputError(f'"{self.path}": data_name {_shown(data_name)} is not the name of a file.')
-        path = folder / data_name
-        if path.is_symlink():
+        path = self._tensor_folder / data_name
+        if os.path.islink(path):
             links.check_link(path, self._root)
-        if not self._is_folder_checked:
-            links.check_link(folder, self._root)
-            self._is_folder_checked = True
         return path
+
+    @cached_property
+    def _tensor_folder(self) -> Path:
+        """Where the files of values are. Raises InvalidInputError if that is a link that leads out of the dump."""
+        folder = self.folder / layout.TENSOR_FOLDER
+        links.check_link(folder, self._root)
+        return folder
 
     @cached_property
     def _root(self) -> Path:

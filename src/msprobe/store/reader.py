@@ -18,7 +18,7 @@ from msprobe.store.part import DumpPart
 _STEP = re.compile(r"step(\d+)")
 _RANK = re.compile(r"rank(\d*)")
 _RANK_OR_PROCESS = re.compile(r"rank\d*|proc\d+")
-_TELLING = frozenset((layout.DUMP_FILE, layout.DEBUG_FILE, layout.STACK_FILE, layout.CONSTRUCT_FILE))
+_TELLING = frozenset((*layout.MAIN_FILES, layout.STACK_FILE, layout.CONSTRUCT_FILE))
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,9 @@ def open_dump(path: StrPath) -> Dump:
         return path
     given = check_path_form(path, "dump")
     if given.is_file():
-        if given.name not in (layout.DUMP_FILE, layout.DEBUG_FILE):
+        kind = layout.kind_of(given.name)
+        if kind is None:
             raise _no_dump(given, f'"{given}" must be named {layout.DUMP_FILE} or {layout.DEBUG_FILE}, or be a folder.')
-        kind: layout.Kind = "dump" if given.name == layout.DUMP_FILE else "debug"
         return Dump(given, [_rank_folder(given.parent)], kind, given=os.fspath(path))
     if given.exists() and not given.is_dir():
         raise PathError(f'"{given}" is neither a file nor a folder; give the folder of a dump.')
@@ -268,10 +268,10 @@ def _names_in(folder: Path) -> set[str]:
 
 def _kinds_of(names: set[str]) -> list[layout.Kind]:
     found: list[layout.Kind] = []
-    if layout.DUMP_FILE in names or any(name.startswith("dump-") for name in names):
-        found.append("dump")
-    if layout.DEBUG_FILE in names or any(name.startswith("debug-") for name in names):
-        found.append("debug")
+    kinds: tuple[layout.Kind, ...] = ("dump", "debug")
+    for kind in kinds:
+        if any(layout.kind_of(name) == kind or name.startswith(f"{kind}-") for name in names):
+            found.append(kind)
     return found
 
 

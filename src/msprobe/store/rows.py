@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
     StructuredArray = np.ndarray[Any, np.dtype[np.void]]
 
+#: A row as it is judged: the fields ``sum``, ``squares``, ``signed``, ``blocks``, ``max``, ``min``, ``zero`` and
+#: ``left_out`` of :class:`Row`.
+Numbers = tuple[float, float, tuple[float, ...], tuple[float, ...], float, float, int, int]
+
 KEY = "row"
 SUMS = 8
 BLOCKS = 8
@@ -108,6 +112,10 @@ class Layout:
             self._add(field)
         if not self.fields.keys() >= {"sum", "squares"}:
             raise ValueError("it has no sums")
+        #: Whether a row lies there as it lies in the memory of a recorder on this machine.
+        self.is_native = (order, self.row_bytes) == (sys.byteorder, row_format.ROW_BYTES) and self.fields == {
+            name: (kind, count, offset) for name, kind, count, offset in row_format.FIELDS
+        }
 
     def _add(self, field: Any) -> None:
         if not isinstance(field, list) or len(field) != 4:
@@ -173,6 +181,10 @@ class _Run:
     start: int
     layout: Layout
 
+    def cut(self, count: int) -> bytes:
+        """The first so many rows."""
+        return bytes(self.data[self.start : self.start + count * self.layout.row_bytes])
+
 
 class Rows:
     """The rows of one step of one rank. No method raises because of what is in the file."""
@@ -206,6 +218,39 @@ class Rows:
         """The row of this number; None if there is none."""
         found = self._values(number) if number >= 0 else None
         return None if found is None else _row(found, 0, 0, 0)
+
+    def numbers(self, number: int) -> Numbers | None:
+        """The numbers of the row, NaN for those that are not recorded; None if there is none, or no signed sums."""
+        if number < 0:
+            return None
+        self._open()
+        for run in reversed(self._runs):
+            if run.first <= number < run.first + run.count:
+                place = run.start + (number - run.first) * run.layout.row_bytes
+                if run.layout.is_native:
+                    found = row_format.NATIVE.unpack_from(run.data, place)
+                    total, squares, signed, blocks, rest = found[0], found[1], found[2:10], found[10:18], found[18:]
+                else:
+                    named = run.layout.values(run.data, place)
+                    (total,), (squares,) = named["sum"], named["squares"]
+                    signed = named.get("signed", (_NAN,) * SUMS)
+                    blocks = named.get("blocks", (_NAN,) * BLOCKS)
+                    rest = tuple(named.get(name, (_NAN,))[0] for name in ("max", "min", "zero", "left_out"))
+                # One is NaN where the row never came, the other where they were not computed.
+                is_known = squares == squares and (added := sum(signed)) == added
+                return (total, squares, signed, blocks, *rest) if is_known else None
+        self._warn_of_missing()
+        return None
+
+    def changed(self, other: Rows) -> frozenset[int]:
+        """The numbers of rows that are not, byte for byte, those of the same number in ``other``."""
+        count = min(len(self), len(other))
+        runs = [side._runs for side in (self, other)]
+        if all(len(found) == 1 and found[0].first == 0 for found in runs):
+            ones, others = runs[0][0].cut(count), runs[1][0].cut(count)
+            if ones == others:
+                return frozenset()
+        return frozenset(number for number in range(count) if self.raw(number) != other.raw(number))
 
     def raw(self, number: int) -> bytes | None:
         """The row of this number as it lies in the file; None if there is none."""

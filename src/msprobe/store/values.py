@@ -37,7 +37,7 @@ _MOST_ORDER_BYTES = 16
 # Elements of a tensor that says of itself that it repeats its few (an expanded one), and times that it does so.
 _MOST_REPEATED = 1 << 24
 _MOST_TIMES = 4
-_MAPPED_FROM_BYTES = 1 << 16
+_MAPPED_FROM_BYTES = 1 << 22  # mapping fewer takes longer than to copy them
 
 
 @dataclass(frozen=True)

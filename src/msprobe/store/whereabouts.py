@@ -113,7 +113,7 @@ def _dumps_below(top: Path, deepest: int = _DEEPEST) -> tuple[list[Path], bool]:
 
 def _is_dump(path: Path) -> bool:
     """True for the root of a dump, the folder of a step or a rank, and the file itself."""
-    if path.name in (layout.DUMP_FILE, layout.DEBUG_FILE):
+    if path.name in layout.MAIN_FILES:
         return path.is_file()
     if _has_records(path):
         return True
@@ -123,9 +123,7 @@ def _is_dump(path: Path) -> bool:
 
 def _has_records(folder: Path) -> bool:
     try:
-        return any(os.path.lexists(folder / name) for name in (layout.DUMP_FILE, layout.DEBUG_FILE)) or bool(
-            layout.journals(folder)
-        )
+        return any(os.path.lexists(folder / name) for name in layout.MAIN_FILES) or bool(layout.journals(folder))
     except OSError:
         return False
 

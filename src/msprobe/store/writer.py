@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msprobe import __version__, log
 from msprobe.errors import PathError
+from msprobe.foreign import zstd
 from msprobe.paths import create_file, write_atomically
 from msprobe.store import (
     durable,
@@ -65,8 +66,8 @@ class DumpWriter:
     ``header`` holds what stands before ``data``: task, level, framework, dump_data_dir, in this order. Behind
     ``data`` stands our own key ``msprobe``: version and format, the process, the number of records, and
     ``complete``, which is true only in the file of a finished step; items of ``header["msprobe"]`` are put
-    there too. The files are the text of ``json.dumps(..., indent=1, ensure_ascii=False)``; a finished one
-    ends in a newline.
+    there too. The text is that of :mod:`msprobe.store.encode`, a line for each argument and result; a finished
+    file ends in a newline. ``compress``: the first file is a frame of zstandard, with ``.zst`` behind its name.
 
     Nothing is created before the first record or ``publish``. If another living process writes in ``folder``,
     ``proc{pid}`` beside it is used; ``dump_data_dir`` of the header follows. No method raises because of the
@@ -84,6 +85,7 @@ class DumpWriter:
         with_stacks: bool = True,
         with_construct: bool = True,
         strict_json: bool = False,
+        compress: bool = False,
         existing: layout.Existing = "clean",
     ) -> None:
         self._folder = Path(folder)
@@ -93,7 +95,10 @@ class DumpWriter:
         self._our_header = ours if isinstance(ours, dict) else {}
         self._encode = encode
         self._kind: layout.Kind = kind
+        self._compress = compress
         self._json_name = layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE
+        if compress:
+            self._json_name += layout.COMPRESSED
         self._rows_name = layout.ROWS_FILE if kind == "dump" else layout.DEBUG_ROWS_FILE
         self._files: set[str] = set()
         self._with_stacks = with_stacks and kind == "dump"
@@ -405,7 +410,8 @@ class DumpWriter:
         self._published_size = source.size
 
     def _write_json(self, source: journal.Journal, final: bool) -> None:
-        write_atomically(self._path(self._json_name), self._json_pieces(source, final), fsync=False)
+        pieces = self._json_pieces(source, final)
+        write_atomically(self._path(self._json_name), zstd.packed(pieces) if self._compress else pieces, fsync=False)
 
     def _path(self, name: str) -> str:
         """Where a file of this dump is; before the end of the step it is waited for."""
@@ -414,7 +420,9 @@ class DumpWriter:
         return path
 
     def _mark_finished(self) -> bool:
-        """Finish the file that is there by one write at its end; False if it is not the one we wrote."""
+        """Finish the file that is there by one write at its end; False if it is not the one we wrote, or is packed."""
+        if self._compress:
+            return False
         with contextlib.suppress(OSError):
             descriptor = os.open(f"{self._folder}{os.sep}{self._json_name}", _READ_WRITE)
             try:

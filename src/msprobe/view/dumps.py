@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,10 +142,10 @@ class Dumps(StepsSource):
             healthy=self._healthy.get(place.reference),
         )
 
-    def _known_layers(self, place: Place) -> dict[str, int] | None:
+    def _known_layers(self, place: Place, named: Sequence[str | None]) -> dict[str, int] | None:
         if self._kept is None or place.candidate is None or place.reference is None:
             return None
-        return self._kept.layers(place.candidate)
+        return self._kept.layers(place.candidate, named)
 
     def _in_words(self) -> Json | None:
         if isinstance(self._told, Verdict):
@@ -182,7 +183,7 @@ class Dumps(StepsSource):
         for dump, where in zip(self._dumps, (place.candidate, place.reference), strict=True):
             if dump is not None and where is not None:
                 folder = dump.folder(*where)
-                found += [folder / layout.DUMP_FILE, folder / layout.DEBUG_FILE]
+                found += [folder / name for name in layout.MAIN_FILES]
         return found
 
     def _files_of(self, place: Place) -> list[Path]:

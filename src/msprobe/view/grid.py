@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path, read_name
@@ -26,15 +26,11 @@ def layers_of(columns: dict[str, Any]) -> dict[str, int]:
     """
     worst: dict[str, int] = {}
     first: dict[str, int] = {}
-    layers: list[str] = []
-    rows = zip(*map(columns.__getitem__, ("names", "kinds", "parents", "status", "orders")), strict=True)
+    rows = zip(_layers(columns), *map(columns.__getitem__, ("kinds", "status", "orders")), strict=True)
     named = frozenset(columns["named"])
-    for number, (name, kind, above, status, order) in enumerate(rows):
+    for number, (layer, kind, status, order) in enumerate(rows):
         if number in named and status < UNEXPLAINED:
             status = NAMED
-        path = plain_path(read_name(name).path) if kind in _WITH_PATH else ""
-        layer = layer_of(path) if path else layers[above] if above >= 0 else OUTSIDE
-        layers.append(layer)
         if kind == COLLECTION:
             continue
         if layer not in first:
@@ -48,6 +44,34 @@ def layers_of(columns: dict[str, Any]) -> dict[str, int]:
             first[layer] = order
     ordered = sorted(first, key=first.__getitem__)
     return {layer: worst[layer] for layer in ordered[:MOST_LAYERS]}
+
+
+def _layers(columns: dict[str, Any]) -> Iterator[str]:
+    """The layer of each row."""
+    layers: list[str] = []
+    for name, kind, above in zip(*map(columns.__getitem__, ("names", "kinds", "parents")), strict=True):
+        path = plain_path(read_name(name).path) if kind in _WITH_PATH else ""
+        layer = layer_of(path) if path else layers[above] if above >= 0 else OUTSIDE
+        layers.append(layer)
+        yield layer
+
+
+def rows_of_names(columns: dict[str, Any], names: Container[str]) -> dict[str, tuple[str, int]]:
+    """Layer and status of the rows of these names; of a name that two have, of the first."""
+    found: dict[str, tuple[str, int]] = {}
+    for name, layer, status in zip(columns["names"], _layers(columns), columns["status"], strict=True):
+        if name in names:
+            found.setdefault(name, (layer, status))
+    return found
+
+
+def with_named(layers: dict[str, int], rows: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The worst of each layer, where findings name rows of these layers and statuses."""
+    found = dict(layers)
+    for layer, status in rows:
+        if layer in found and status < UNEXPLAINED and _WEIGHT[NAMED] > _WEIGHT[found[layer]]:
+            found[layer] = NAMED
+    return found
 
 
 def layer_of(path: str) -> str:

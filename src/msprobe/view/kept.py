@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 
+from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.step_facts import StepFacts
 from msprobe.diagnose.pairing.order import in_order
 from msprobe.diagnose.verdict.common import Rank, Step
 from msprobe.view.columns import outline_of
-from msprobe.view.grid import layers_of
+from msprobe.view.grid import layers_of, rows_of_names, with_named
 from msprobe.view.judged import JudgedStep, of_facts
-from msprobe.view.rows import rows_of
+from msprobe.view.rows import REFERENCE_ONLY, rows_of
 
 #: The step in which runs part is looked at last, but for the next, which tells if it has an effect.
 _LAST_STEPS = 2
 #: So many records are kept of a run on several ranks (170 MB or so): judging the one that is shown first again takes a
 #: small part of the time that all of them took.
 MOST_OF_RANKS = 30_000
+_MOST_SUSPECTS = 1000
 _At = tuple[Step, Rank]
 
 
@@ -32,7 +35,8 @@ class Kept:
         self._most = most
         self._found: OrderedDict[_At, tuple[StepFacts, tuple[str, ...]]] = OrderedDict()
         self._records = 0
-        self._layers: dict[Step, dict[Rank, dict[str, int]]] = {}
+        # Of each layer the worst; layer and status of what a finding may name.
+        self._layers: dict[Step, dict[Rank, tuple[dict[str, int], dict[str, tuple[str, int]]]]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, facts: StepFacts, notes: tuple[str, ...]) -> bool:
@@ -40,10 +44,16 @@ class Kept:
         pairing = facts.pairing
         at = pairing.candidate.step, pairing.candidate.rank
         rows = rows_of(in_order(pairing), (pairing.candidate, pairing.reference))
-        layers = layers_of(outline_of(rows, facts.judged))
+        outline = outline_of(rows, facts.judged)
+        layers = layers_of(outline)
+        # A finding that is said in the end is one of these.
+        suspects = facts.ledger.in_order() if isinstance(facts, Scene) else []
+        alone = {row.name for row in rows if row.side == REFERENCE_ONLY}
+        entries = {one.finding.entry for one in suspects[:_MOST_SUSPECTS] if one.finding.entry is not None}
+        named = rows_of_names(outline, entries - alone)
         with self._lock:
             self._let_go(at)
-            self._layers.setdefault(at[0], {})[at[1]] = layers
+            self._layers.setdefault(at[0], {})[at[1]] = layers, named
             while len(self._layers) > _LAST_STEPS:
                 oldest = next(iter(self._layers))
                 for rank in self._layers.pop(oldest):
@@ -64,12 +74,15 @@ class Kept:
                 self._records -= _records(found[0])
         return of_facts(*found) if found is not None else None
 
-    def layers(self, at: _At) -> dict[str, int] | None:
-        """The worst status of each layer (see :func:`msprobe.view.grid.layers_of`), findings aside. None if it is not
-        known.
+    def layers(self, at: _At, named: Sequence[str | None] = ()) -> dict[str, int] | None:
+        """The worst status of each layer (see :func:`msprobe.view.grid.layers_of`), where findings name these records
+        of the candidate. None if it is not known.
         """
         with self._lock:
-            return self._layers.get(at[0], {}).get(at[1])
+            found = self._layers.get(at[0], {}).get(at[1])
+        if found is None or any(name not in found[1] for name in named):
+            return None
+        return with_named(found[0], [found[1][name] for name in named if name is not None])
 
     def close(self) -> None:
         """Let go of all that nobody took."""

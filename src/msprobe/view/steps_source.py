@@ -93,8 +93,10 @@ class StepsSource(ABC):
         """The calls of other ranks that a row exchanged data with."""
         return []
 
-    def _known_layers(self, place: Place) -> dict[str, int] | None:
-        """The worst of each layer of a place, findings and pairs made by hand aside, where it is known already."""
+    def _known_layers(self, place: Place, named: Sequence[str | None]) -> dict[str, int] | None:
+        """The worst of each layer of a place, where findings name these records of the candidate, and pairs made by
+        hand aside; None where it is not known yet.
+        """
         return None
 
     def _layers_now(self, number: int) -> dict[str, int]:
@@ -102,8 +104,9 @@ class StepsSource(ABC):
         key = (number, self.version(number))
         if key not in self._layers:
             place = self._place(number)
-            is_named = any(one["place"] == number for one in (self._verdict or {"findings": []})["findings"])
-            known = None if is_named or self._matches(number).read() else self._known_layers(place)
+            findings = [one for one in (self._verdict or {"findings": []})["findings"] if one["place"] == number]
+            named = [one["name"] for one in findings if not one["harmless"]]
+            known = None if self._matches(number).read() else self._known_layers(place, named)
             if known is not None:
                 self._files.check(self._files_of(place))
                 self._layers[key] = known

@@ -55,7 +55,7 @@ def rows_of(tensor: torch.Tensor, folder: Path) -> Iterator[tuple[str, Row]]:
             statistics = TensorStatistics()
             assert statistics.rows is not None
             statistics.rows.on = True
-            assert b'"row": 0' in statistics.describe(tensor, False).text
+            assert b'"row":0' in statistics.describe(tensor, False).text
             first, data = statistics.rows.take()
         assert first == 0
         yield way, read(data, folder)[0]

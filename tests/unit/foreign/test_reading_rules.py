@@ -98,7 +98,17 @@ KINDS = {
     **dict.fromkeys(("pickle.load", "pickle.loads", "pickle.Unpickler", "torch.load", "marshal.loads"), "unpickle"),
     **dict.fromkeys(("np.load", "np.loadtxt", "np.genfromtxt", "np.lib.format.read_array"), "load"),
 }
-UNPACKERS = ("zipfile.", "gzip.", "bz2.", "lzma.", "tarfile.", "zlib.decompress", "shutil.unpack_archive")
+UNPACKERS = (
+    "zipfile.",
+    "gzip.",
+    "bz2.",
+    "lzma.",
+    "tarfile.",
+    "zlib.decompress",
+    "zstandard.",
+    "compression.",
+    "shutil.unpack_archive",
+)
 
 
 def _dotted(node: ast.expr) -> str:

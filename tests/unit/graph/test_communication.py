@@ -15,7 +15,8 @@ from hand_made import tensor, write_part
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msprobe.graph.communication import MOST_LISTED, Call, exchanges_of, in_runs, partners
+from msprobe.compare.rank_runs import MOST_LISTED, in_runs
+from msprobe.graph.communication import Call, exchanges_of, partners
 from msprobe.graph.graph_files import read_graph_file
 
 _GROUP = {"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": "g"}

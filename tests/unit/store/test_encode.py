@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from json_text import in_one_line, written
 
 from msprobe.capture import native
 from msprobe.store.encode import DEEPEST, encode, quote, strict
@@ -29,9 +30,7 @@ trees = st.recursive(
 
 
 def dumped(tree: Any, depth: int) -> bytes:
-    """What the standard library writes for a tree that stands ``depth`` objects deep."""
-    text = json.dumps(tree, indent=1, ensure_ascii=False).replace("\n", "\n" + " " * depth)
-    return text.encode("utf-8", "backslashreplace")
+    return written(tree, depth).encode("utf-8", "backslashreplace")
 
 
 @given(trees, st.integers(0, 5))
@@ -45,15 +44,37 @@ def test_the_recorder_s_encoder_gives_the_same(tree: Any, depth: int) -> None:
 
 
 @given(trees, trees, st.integers(0, 3))
-def test_finished_pieces_are_indented_to_where_they_stand(piece: Any, other: Any, depth: int) -> None:
+def test_finished_pieces_stand_in_one_line(piece: Any, other: Any, depth: int) -> None:
     @dataclass(frozen=True)
     class Info:
         text: bytes
 
-    text = encode(piece, 0)
-    expected = dumped({"a": [piece, {"b": piece}], "c": other}, depth)
-    assert encode({"a": [text, {"b": text}], "c": other}, depth) == expected
-    assert encode({"a": [Info(text), {"b": Info(text)}], "c": other}, depth) == expected
+    text = in_one_line(piece).encode("utf-8", "backslashreplace")
+    found = encode({"a": [text, {"b": text}], "c": other}, depth)
+    assert json.loads(found) == json.loads(dumped({"a": [piece, {"b": piece}], "c": other}, depth))
+    assert found.count(b"\n") == dumped({"a": [0, {"b": 0}], "c": other}, depth).count(b"\n")
+    assert encode({"a": [Info(text), {"b": Info(text)}], "c": other}, depth) == found
+
+
+def test_each_argument_of_a_record_is_one_line() -> None:
+    tensor = {"type": "torch.Tensor", "shape": [2, 3], "Max": 1.0}
+    record = {"input_args": [tensor, [tensor, None]], "input_kwargs": {}, "output": [tensor], "msprobe": {"order": 7}}
+    one = '{"type":"torch.Tensor","shape":[2,3],"Max":1.0}'
+    assert encode(record, 2).decode().split("\n") == [
+        "{", '   "input_args": [', f"    {one},", f"    [{one},null]", "   ],", '   "input_kwargs": {},',
+        '   "output": [', f"    {one}", "   ],", '   "msprobe": {', '    "order": 7', "   }", "  }",
+    ]  # fmt: skip
+
+
+def test_a_record_with_our_keys_is_no_larger_than_the_published_form_without_them() -> None:
+    tensor = {
+        "type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 32, 64], "Max": 3.739976406097412,
+        "Min": -3.153724431991577, "Mean": 0.010074092075228691, "Norm": 63.7303466796875, "requires_grad": True,
+    }  # fmt: skip
+    published = {"input": [tensor], "output": [tensor, tensor, tensor]}
+    row = {**tensor, "stride": [2048, 64, 1], "row": 123456}
+    ours = {"input": [row], "output": [row] * 3, "msprobe": {"order": 123456, "source": "/train.py:103"}}
+    assert len(encode(ours, 2)) < len(json.dumps(published, indent=1).replace("\n", "\n  "))
 
 
 def test_subclasses_count_as_their_base() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from json_text import written
 
 from msprobe import __version__
 from msprobe.store import durable, layout, ownership, processes
@@ -45,10 +46,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(path: Path) -> Any:
-    """The content of a file, which must be exactly what the standard library writes."""
+    """The content of a file, which must have exactly the text of the format."""
     text = path.read_text()
     content = json.loads(text)
-    assert text.rstrip("\n") == json.dumps(content, indent=1, ensure_ascii=False)
+    assert text.rstrip("\n") == written(content)
     return content
 
 
@@ -78,7 +79,7 @@ def test_the_file_is_the_text_of_the_whole(tmp_path: Path, puts: list[tuple[str,
     expected = {**header, "data": dict(puts), "msprobe": ours}
 
     def text() -> str:
-        return json.dumps(expected, indent=1, ensure_ascii=False)
+        return written(expected)
 
     def found() -> str:
         return (tmp_path / "rank0" / "dump.json").read_bytes().decode("utf-8")

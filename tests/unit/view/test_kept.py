@@ -10,7 +10,7 @@ from unit.view.pages import LARGER, opened, pair
 
 from msprobe.diagnose import one_step
 from msprobe.diagnose.runs import compare_runs
-from msprobe.view import dumps
+from msprobe.view import dumps, opening
 from msprobe.view.kept import Kept
 
 
@@ -86,7 +86,10 @@ def _ranks_of(count: int, folder: Path) -> tuple[Path, Path]:
     )
 
 
-def test_the_grid_of_ranks_is_what_the_comparison_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [30_000, 1], ids=["kept", "too large to be kept"])
+def test_the_grid_of_ranks_is_what_the_comparison_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     runs = _ranks_of(3, tmp_path)
     with opened(*runs) as shown:
         for number in range(3):
@@ -94,6 +97,7 @@ def test_the_grid_of_ranks_is_what_the_comparison_knows(tmp_path: Path, monkeypa
         expected = shown.ranks(0)
     assert len({str(row) for row in expected["worst"]}) > 1
     monkeypatch.setattr(dumps, "judge_pair", None)
+    monkeypatch.setattr(opening, "MOST_OF_RANKS", most)
     with opened(*runs) as shown:
         assert shown.ranks(0) == expected
 

@@ -19,7 +19,7 @@ class Text:
     __slots__ = ("text",)
 
     def __init__(self, text: object) -> None:
-        self.text = native.encode(text, 0)
+        self.text = native.in_one_line(text)
 
 
 class GroupText(NamedTuple):
@@ -52,7 +52,7 @@ class Groups:
             ranks = values.group_ranks(group)
             if not ranks:
                 return None
-            found = GroupText(native.encode(values.process_group(group), 0), values.group_id(ranks))
+            found = GroupText(native.in_one_line(values.process_group(group)), values.group_id(ranks))
             self._known[group] = found
         return found
 

@@ -387,9 +387,9 @@ class TensorStatistics:
         if self._structure:
             return Content(b"", b"", b"", None)
         if self._xor:
-            return Content(b'"md5": null,\n ', b"", b"", None)
+            return Content(b'"md5":null,', b"", b"", None)
         nulls = self.text.nulls + SEPARATOR if self.text.nulls else b""
-        return Content(nulls, b',\n "md5": null' if self._crc else b"", b"", None)
+        return Content(nulls, b',"md5":null' if self._crc else b"", b"", None)
 
     def copy(self, tensor: torch.Tensor, buffer: memoryview) -> tuple[str, tuple[int, ...], int] | None:
         """Copy the elements in C order into ``buffer``, which must have their size: (name of the type without
@@ -490,7 +490,7 @@ def _finished(frame: Frame, content: Content) -> TensorInfo:
 
 
 def _xor_content(xor: bytes, xxh3: bytes) -> Content:
-    return Content(b'"md5": ' + xor + SEPARATOR, b"", digest_key(xxh3), None)
+    return Content(b'"md5":' + xor + SEPARATOR, b"", digest_key(xxh3), None)
 
 
 def _digest_of(address: int, shape: torch.Size, stride: tuple[int, ...], itemsize: int, contiguous: bool) -> bytes:

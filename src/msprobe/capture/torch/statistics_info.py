@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msprobe.capture import native
-from msprobe.capture.native import encode
+from msprobe.capture.native import in_one_line
 from msprobe.capture.statistics_text import SEPARATOR, StatisticsText, answer_of, statistics_in
 from msprobe.statistics_table import Numbers
 
-REQUIRES_GRAD = b'"requires_grad": true'
-REQUIRES_NO_GRAD = b'"requires_grad": false'
+REQUIRES_GRAD = b'"requires_grad":true'
+REQUIRES_NO_GRAD = b'"requires_grad":false'
 
 
 class _PlainInfo:
@@ -84,7 +84,7 @@ class NamedInfo(TensorInfo):
 
     def fill(self, base: TensorInfo) -> None:
         """Take over the text of ``base``."""
-        entry = b',\n "data_name": ' + encode(self.data_name, 0)
+        entry = b',"data_name":' + in_one_line(self.data_name)
         self.text = base.text[: base.cut] + entry + base.text[base.cut :]
         self.cut = base.cut + len(entry)
         self.nonfinite = base.nonfinite
@@ -115,7 +115,7 @@ class Measured(NamedTuple):
         middle, counts, answer = self.rows.render(self.numbers)
         return Content(
             middle + SEPARATOR if middle else b"",
-            b',\n "md5": "%s"' % self.crc if self.crc else b"",
+            b',"md5":"%s"' % self.crc if self.crc else b"",
             (SEPARATOR + counts if counts else b"") + digest_key(self.xxh3),
             answer != 0 if answer >= 0 else None,
         )
@@ -123,12 +123,12 @@ class Measured(NamedTuple):
 
 def digest_key(xxh3: bytes) -> bytes:
     """The digest as it stands in a description."""
-    return b',\n "digest": "%s"' % xxh3 if xxh3 else b""
+    return b',"digest":"%s"' % xxh3 if xxh3 else b""
 
 
 def row_key(row: int | None) -> bytes:
     """The number of a row as it stands in a description."""
-    return b"" if row is None else b',\n "row": %d' % row
+    return b"" if row is None else b',"row":%d' % row
 
 
 class Frame(NamedTuple):
@@ -144,7 +144,7 @@ class Frame(NamedTuple):
         """The whole text, and where the name of a file belongs in it."""
         requires = REQUIRES_GRAD if self.requires_grad else REQUIRES_NO_GRAD
         head = self.prefix + content.middle + requires + content.md5
-        return head + self.before + content.extra + self.behind + b"\n}", len(head)
+        return head + self.before + content.extra + self.behind + b"}", len(head)
 
 
 class MeasuredInfo(TensorInfo):
@@ -251,12 +251,12 @@ def unset(frame: Frame, absent: Content) -> TensorInfo:
 
 def prefix(type_name: str, dtype: str, shape: Iterable[int]) -> bytes:
     """The beginning of a description, up to where the statistics stand."""
-    head = encode({"type": type_name, "dtype": dtype, "shape": [int(n) for n in shape]}, 0)
-    return head[: -len(b"\n}")] + b",\n "
+    head = in_one_line({"type": type_name, "dtype": dtype, "shape": [int(n) for n in shape]})
+    return head[: -len(b"}")] + b","
 
 
 def keys(pairs: Sequence[tuple[str, Any]]) -> bytes:
     """Further keys of a description, each with a comma before it."""
     if not pairs:
         return b""
-    return b"".join(b",\n " + encode(key, 0) + b": " + encode(value, 1) for key, value in pairs)
+    return b"".join(b"," + in_one_line(key) + b":" + in_one_line(value) for key, value in pairs)

@@ -309,16 +309,17 @@ def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
 
 def _of_plain(left: TensorInfo, right: TensorInfo) -> float:
     """The same for tensors of floating-point numbers of one form of which four finite numbers are known."""
-    one, other = left.statistics, right.statistics
-    largest = max(abs(one[0]), abs(one[1]), abs(other[0]), abs(other[1]))
-    typical = max(left.rms, right.rms) or largest
-    norm = max(one[3], other[3])
-    found = max(abs(one[0] - other[0]), abs(one[1] - other[1])) / largest if largest else 0.0
-    return max(
-        found,
-        abs(one[2] - other[2]) / typical if typical else 0.0,
-        abs(one[3] - other[3]) / norm if norm else 0.0,
-    )
+    (most, least, mean, norm), (its_most, its_least, its_mean, its_norm) = left.statistics, right.statistics
+    largest = max(most, -most, least, -least, its_most, -its_most, its_least, -its_least)
+    size = left.rms if left.rms >= right.rms else right.rms
+    typical = size or largest
+    highest, lowest = abs(most - its_most), abs(least - its_least)
+    found = (highest if highest >= lowest else lowest) / largest if largest else 0.0
+    of_mean = abs(mean - its_mean) / typical if typical else 0.0
+    its_norm, norm = (its_norm, norm) if norm >= its_norm else (norm, its_norm)
+    of_norm = (norm - its_norm) / norm if norm else 0.0
+    found = found if found >= of_mean else of_mean
+    return found if found >= of_norm else of_norm
 
 
 def _other_count(left: dict[str, Any], right: dict[str, Any]) -> bool:

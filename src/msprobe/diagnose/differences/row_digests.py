@@ -55,18 +55,6 @@ class RowDigests:
 
     def _changed_rows(self) -> frozenset[int]:
         """The numbers of rows that differ between the files."""
-        if self._changed is not None:
-            return self._changed
-        count = min(len(self._candidate), len(self._reference))
-        self._changed = frozenset()
-        if count:
-            import numpy as np  # costs more than to compare what has no rows
-
-            both = np.arange(count)
-            one, other = self._candidate.take(both), self._reference.take(both)
-            changed = np.zeros(len(both), np.bool_)
-            for name in one.dtype.names or ():
-                differs = one[name] != other[name]
-                changed |= differs.any(1) if differs.ndim > 1 else differs
-            self._changed = frozenset(np.flatnonzero(changed).tolist())
+        if self._changed is None:
+            self._changed = self._candidate.changed(self._reference)
         return self._changed

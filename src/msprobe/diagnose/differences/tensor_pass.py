@@ -151,7 +151,8 @@ class _Sums:
         if self.first < 0:
             place = int(other.argmax())
             self.first, self.first_values = start + place, (float(a[place]), float(b[place]))
-        self.last = start + other.size - 1 - int(other[::-1].argmax())
+        # Where all differ, or the last does, nothing is searched: backwards, numpy copies what it searches.
+        self.last = start + (other.size - 1 if other[-1] else other.size - 1 - int(other[::-1].argmax()))
         self.count += count
         if self.becomes_zero:
             self.becomes_zero = not a[int(other.argmax())] and not a[other].any()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import lru_cache
+from typing import Literal
 
 from msprobe.store.row_format import block_of
-from msprobe.store.rows import BLOCKS, SUMS
-
-if TYPE_CHECKING:
-    from msprobe.store.rows import StructuredArray
+from msprobe.store.rows import BLOCKS, SUMS, Numbers
 
 #: ``exact``: all numbers are the same, or the tensors cannot hold the same. ``estimate``: the root mean square is known
 #: but for a factor (the signed sums are eight draws: a quarter, one deviation of the root of a chi-square of eight).
@@ -21,6 +18,7 @@ Kind = Literal["exact", "estimate", "lower", "unknown"]
 
 #: No norm of what is in a row is larger: its elements are at most 1e18.
 _LARGEST = 1e30
+_ROOT_OF_SUMS = math.sqrt(SUMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Deviation:
     largest: float = 0.0
     least: float = 0.0
     #: As many elements of one size would have the sums of squares that the blocks have: fewer than ``count`` where a
-    #: few blocks hold most of it, and errors average out less.
+    #: few blocks hold most of it, and errors average out less. ``count`` where there are no errors.
     alike: float = 0.0
 
     @property
@@ -51,61 +49,61 @@ class Deviation:
 UNKNOWN = Deviation("unknown")
 
 
-def between(
-    ones: StructuredArray, others: StructuredArray, counts: Sequence[int], alike_otherwise: Sequence[bool]
-) -> list[Deviation]:
-    """How far tensors are apart, pair by pair: ``ones`` and ``others`` are their rows
-    (:meth:`msprobe.store.rows.Rows.take`), ``counts`` how many elements each pair has. ``alike_otherwise``: what is in
-    no row is the same, as the number of NaN.
+def between(one: Numbers | None, other: Numbers | None, count: int, alike_otherwise: bool) -> Deviation:
+    """How far two tensors of ``count`` elements are apart, by the numbers of their rows
+    (:meth:`msprobe.store.rows.Rows.numbers`); None: there is none. ``alike_otherwise``: what is in no row is the same,
+    as the number of NaN.
     """
-    import numpy as np  # costs more than to compare what has no rows
-
-    with np.errstate(all="ignore"):
-        return _between(ones, others, counts, alike_otherwise)
-
-
-def _between(
-    ones: StructuredArray, others: StructuredArray, counts: Sequence[int], alike_otherwise: Sequence[bool]
-) -> list[Deviation]:
-    import numpy as np
-
-    count = np.asarray(counts, np.float64)
-    blank = np.isnan(ones["signed"]).any(1) | np.isnan(others["signed"]).any(1)
-    same = np.asarray(alike_otherwise, np.bool_)
-    for name in ones.dtype.names or ():
-        equal = (ones[name] == others[name]) | (np.isnan(ones[name]) & np.isnan(others[name]))
-        same &= equal.all(1) if equal.ndim > 1 else equal
-    summed = np.maximum(count - np.maximum(ones["left_out"], others["left_out"]), 0.0)
-    norms = np.sqrt(ones["squares"]), np.sqrt(others["squares"])
-    norm = np.maximum(*norms)
-    largest = np.where(summed > 0, np.maximum(ones["max"], others["max"]), 0.0)
-    least = np.where(summed > 0, np.minimum(ones["min"], others["min"]), 0.0)
-    block = np.array([block_of(one) for one in counts], np.float64)
-    sizes = np.clip(count[:, None] - np.arange(BLOCKS) * block[:, None], 0.0, block[:, None])
-    fourth = np.maximum(ones["blocks"], others["blocks"]) ** 4
-    held = (np.divide(fourth, sizes, out=np.zeros_like(fourth), where=sizes > 0)).sum(1)
-    alike = np.minimum(np.divide(norm**4, held, out=summed.copy(), where=held > 0), summed)
-    apart = np.column_stack(
-        [
-            norms[0] - norms[1],
-            (ones["sum"] - others["sum"]) / np.sqrt(np.maximum(summed, 1.0)),
-            np.where(sizes > 0, ones["blocks"] - others["blocks"], 0.0),
-        ]
-    )
-    coherent = np.sqrt((apart**2).sum(1) / (2 + (sizes > 0).sum(1)))
-    distance = np.sqrt(((ones["signed"] - others["signed"]) ** 2).sum(1) / SUMS)
-    lower = ones["left_out"] != others["left_out"]
-    columns = (blank, same, lower, distance, coherent, norm, summed, largest, least, alike)
-    return [_deviation(*values) for values in zip(*(one.tolist() for one in columns), strict=True)]
-
-
-def _deviation(
-    blank: bool, same: bool, lower: bool, distance: float, coherent: float, norm: float, summed: float, *rest: float
-) -> Deviation:
-    if blank or not max(distance, coherent, norm) < _LARGEST or not norm >= 0.0:
+    # One by one: most pairs are few, and a package of arrays takes longer to import than a thousand of them.
+    if one is None or other is None:
+        return UNKNOWN
+    total, squares, signed, blocks, most, least, _, out = one
+    their_total, their_squares, their_signed, their_blocks, their_most, their_least, _, their_out = other
+    if not (0.0 <= squares < _LARGEST**2 and 0.0 <= their_squares < _LARGEST**2):
         return UNKNOWN  # also what no recorder writes: a file of rows may be anybody's
-    if same:
-        return Deviation("exact", 0.0, 0.0, norm, int(summed), *rest)
-    if lower:
-        return Deviation("lower", math.inf, math.inf, norm, int(summed), *rest)
-    return Deviation("estimate", distance, coherent, norm, int(summed), *rest)
+    norm, its_norm = math.sqrt(squares), math.sqrt(their_squares)
+    larger = norm if norm >= its_norm else its_norm
+    summed = max(count - max(out, their_out), 0)
+    bounds = (_larger(most, their_most), -_larger(-least, -their_least)) if summed else (0.0, 0.0)
+    if alike_otherwise and squares == their_squares and (one == other or _same(one, other)):
+        return Deviation("exact", 0.0, 0.0, larger, summed, *bounds, summed)
+    distance = math.dist(signed, their_signed) / _ROOT_OF_SUMS
+    roots, filled = _blocks_of(count)
+    fourth = [size * size / root for size, root in zip(map(max, blocks, their_blocks), roots, strict=True)]
+    held = math.hypot(*fourth) ** 2
+    alike = min(larger**4 / held, summed) if held > 0.0 else summed
+    if out != their_out:
+        return (
+            Deviation("lower", math.inf, math.inf, larger, summed, *bounds, alike) if distance < _LARGEST else UNKNOWN
+        )
+    of_sums = (total - their_total) / math.sqrt(max(summed, 1))
+    coherent = math.hypot(norm - its_norm, of_sums, math.dist(blocks, their_blocks)) / math.sqrt(2 + filled)
+    if not (distance < _LARGEST and coherent < _LARGEST):
+        return UNKNOWN
+    return Deviation("estimate", distance, coherent, larger, summed, *bounds, alike)
+
+
+@lru_cache(4096)
+def _blocks_of(count: int) -> tuple[tuple[float, ...], int]:
+    """The roots of the sizes of the blocks of so many elements (infinite for an empty one), and how many are filled."""
+    size = block_of(count)
+    sizes = [min(max(count - place * size, 0), size) for place in range(BLOCKS)]
+    return tuple(math.sqrt(one) if one else math.inf for one in sizes), BLOCKS - sizes.count(0)
+
+
+def _larger(one: float, other: float) -> float:
+    """NaN where one of them is."""
+    return one if one > other or one != one else other
+
+
+def _same(one: Numbers, other: Numbers) -> bool:
+    """Whether the numbers are the same, NaN for NaN."""
+
+    if one[0] == other[0] and one[1] != other[1]:
+        return False  # most of those that differ
+
+    def flat(numbers: Numbers) -> list[float]:
+        total, squares, signed, blocks, *rest = numbers
+        return [total, squares, *signed, *blocks, *rest]
+
+    return all(a == b or (a != a and b != b) for a, b in zip(flat(one), flat(other), strict=True))

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 from msprobe.compare.entry_names import operation
 from msprobe.compare.number_types import epsilon_of
@@ -102,30 +102,28 @@ class Node:
         return worst, coherent
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensors:
+class _Tensors(NamedTuple):
     """One tensor after the other: the slot, the unit of the coarser type of both sides (0 for whole numbers), the place
     of the deviation in its table (-1 where there is none), and the size of the first dimension (0 of a number).
+    ``is_same``: what is no tensor is the same, and tensors are in the same places. ``factors``: the numbers among them
+    that are no whole ones.
     """
 
     slots: tuple[str, ...]
     units: tuple[float, ...]
     places: tuple[int, ...]
     lengths: tuple[int, ...]
+    is_same: bool
+    factors: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A pair of calls. ``is_same``: what is no tensor is the same, and tensors are in the same places. ``factors``: the
-    numbers among its arguments.
-    """
+class _Call(NamedTuple):
+    """A pair of calls."""
 
     event: Event
     partner: Event
     inputs: _Tensors
     outputs: _Tensors
-    is_same: bool
-    factors: tuple[float, ...]
 
 
 class _Table:
@@ -139,31 +137,43 @@ class _Table:
     def note(self, slots: list[Slot], others: list[Slot]) -> _Tensors:
         """Tensors that answer to each other, by the names of the candidate's."""
         theirs = dict(others)
+        is_same = len(slots) == len(theirs)
         found = []
+        factors: list[float] = []
+        noted = self._places
         for slot, leaf in slots:
+            other = theirs.get(slot, _ABSENT)
             if not is_tensor(leaf):
+                is_same = is_same and (leaf is other or (leaf is None and is_tensor(other)) or leaf == other)
+                if type(leaf) is dict and type(number := leaf.get("value")) is float:
+                    factors.append(number)
                 continue
-            other = theirs.get(slot)
-            if other is None or not is_tensor(other) or numel(leaf) != numel(other):
-                found.append((slot, epsilon_of(leaf["dtype"]), -1, 0))
+            unit = epsilon_of(leaf["dtype"])
+            if not is_tensor(other):
+                is_same = is_same and other is None
+                found.append((slot, unit, -1, 0))
                 continue
-            unit = max(epsilon_of(leaf["dtype"]), epsilon_of(other["dtype"]))
-            alike = leaf.get("nan") == other.get("nan") and leaf.get("inf") == other.get("inf")
-            key = number_of(leaf), number_of(other), numel(leaf), alike
-            place = self._places.setdefault(key, len(self._places)) if min(key[:2]) >= 0 else -1
+            if (count := numel(leaf)) != numel(other):
+                found.append((slot, unit, -1, 0))
+                continue
+            if other["dtype"] != leaf["dtype"]:
+                unit = max(unit, epsilon_of(other["dtype"]))
+            one, its = number_of(leaf), number_of(other)
+            place = -1
+            if one >= 0 and its >= 0:
+                alike = leaf.get("nan") == other.get("nan") and leaf.get("inf") == other.get("inf")
+                place = noted.setdefault((one, its, count, alike), len(noted))
             shape = leaf.get("shape")
             found.append((slot, unit, place, shape[0] if shape else 0))
         if not found:
-            return _NO_TENSORS
+            return _Tensors((), (), (), (), is_same, tuple(factors))
         names, units, places, lengths = zip(*found, strict=True)
-        return _Tensors(names, units, places, lengths)
+        return _Tensors(names, units, places, lengths, is_same, tuple(factors))
 
     def measure(self) -> None:
         """Compute what was noted."""
-        keys = list(self._places)
-        if keys:
-            ones, others = (side.take([key[number] for key in keys]) for number, side in enumerate(self._rows))
-            self._found = between(ones, others, [key[2] for key in keys], [key[3] for key in keys])
+        mine, theirs = self._rows[0].numbers, self._rows[1].numbers
+        self._found = [between(mine(one), theirs(other), count, alike) for one, other, count, alike in self._places]
 
     def of(self, place: int) -> Deviation:
         """The deviation at a place of the table."""
@@ -201,7 +211,7 @@ class _Made:
 
 #: Distances are estimates, each of which may be off by so much.
 _DOUBLED = 2.0
-_NO_TENSORS = _Tensors((), (), (), ())
+_ABSENT = object()
 
 
 def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[Node]:
@@ -216,15 +226,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         if partner is None or not event.is_call or event.direction == "gradient":
             continue
         (inputs, others), (outputs, results) = answering_slots(event, partner, crossing)
-        plain = _plain(inputs)
-        calls[event] = _Call(
-            event,
-            partner,
-            table.note(inputs, others),
-            table.note(outputs, results),
-            plain == _plain(others),
-            tuple(_numbers(plain.values())),
-        )
+        calls[event] = _Call(event, partner, table.note(inputs, others), table.note(outputs, results))
     table.measure()
     of_run = max(map(common_unit, (pairing.candidate, pairing.reference)))
     made = _Made(table)
@@ -274,7 +276,7 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
         excused = "random"
     elif direction == "backward" and is_of_another_node(pairing, event, call.partner):
         excused = "another node"
-    elif not call.is_same or any(found.kind == "unknown" for found in floating):
+    elif not call.inputs.is_same or any(found.kind == "unknown" for found in floating):
         excused = "arguments"
     elif any(found.kind != "exact" for of_type, found in pairs if not of_type):
         excused = "whole numbers"
@@ -283,7 +285,9 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
     results = []
     rows = next(iter(call.inputs.lengths), 0)
     # Kernels round a number that all elements are multiplied by to their type, or keep it.
-    as_one = unit > SINGLE and name in operators.ELEMENTWISE and any(_is_rounded(one, unit) for one in call.factors)
+    as_one = (
+        unit > SINGLE and name in operators.ELEMENTWISE and any(_is_rounded(one, unit) for one in call.inputs.factors)
+    )
     for slot, of_type, place, length in zip(outputs.slots, outputs.units, outputs.places, outputs.lengths, strict=True):
         if not of_type:
             continue
@@ -380,21 +384,10 @@ def product_units(found: Iterable[Node], possible: Mapping[str, Rounding] = UNTO
     return units
 
 
-def _numbers(plain: Iterable[Any]) -> Iterator[float]:
-    for leaf in plain:
-        if isinstance(leaf, dict) and leaf.get("type") == "float" and isinstance(leaf.get("value"), float):
-            yield leaf["value"]
-
-
 def _is_rounded(number: float, unit: float) -> bool:
     """True if a type of this unit does not have the number."""
     mantissa = math.frexp(number)[0] / unit if math.isfinite(number) else 0.0
     return not (2.0 * mantissa).is_integer()
-
-
-def _plain(slots: list[Slot]) -> dict[str, Any]:
-    """What is no tensor, and where tensors are."""
-    return {slot: None if is_tensor(leaf) else leaf for slot, leaf in slots}
 
 
 FAMILIES: tuple[tuple[str, frozenset[str]], ...] = (

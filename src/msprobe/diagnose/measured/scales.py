@@ -17,6 +17,7 @@ from msprobe.diagnose.measured.deviation import Deviation
 _ROUNDED = 0.2123
 #: Arguments and result are in one unit.
 TERMS = operators.SUMS | operators.SUMS_TERMS
+_ADDED = operators.SUMS | operators.NORMS
 #: Products of two arguments are summed.
 PRODUCTS = operators.PRODUCTS | operators.FURTHER_PRODUCTS
 
@@ -120,7 +121,7 @@ def summed(operation: str, direction: str, result: Deviation, given: Sequence[De
     if operation in PRODUCTS and len(given) > 1:
         others = given[1:2] if direction == "forward" else given[1:3]
         return max((math.sqrt(first.count * one.count / count) for one in others), default=1.0)
-    if operation in operators.SUMS | operators.NORMS or direction == "backward":
+    if operation in _ADDED or direction == "backward":
         return max(first.count / count, 1.0)
     return 1.0
 

@@ -18,6 +18,7 @@ from msprobe.messages import said
 #: The recorder's name for the module that everything runs in.
 _ROOT = "root"
 _LISTED = 3
+_MOVES_OR_IDLE = operators.MOVES | operators.IDLE
 
 
 def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
@@ -75,7 +76,7 @@ def _is_empty(event: Event) -> bool:
 
 def _is_telling(event: Event) -> bool:
     """True for a call that calculates: guards of a compiled module look at tensors, too, and move them."""
-    return event.parts.kind == "api" and operation(event.stem) not in operators.MOVES | operators.IDLE
+    return event.parts.kind == "api" and operation(event.stem) not in _MOVES_OR_IDLE
 
 
 def _below(event: Event) -> Iterator[Event]:

@@ -42,6 +42,8 @@ class Pairing:
     repeats: dict[Event, Event] = field(default_factory=dict)
     naming: Naming = field(default_factory=Naming)
     unreached: set[Event] = field(default_factory=set)
+    #: What was found out of pairs of backward calls: see :func:`msprobe.diagnose.tolerance.judge.is_of_another_node`.
+    other_nodes: dict[tuple[Event, Event], bool] = field(default_factory=dict, repr=False)
     _alone: list[Event] | None = field(default=None, init=False, repr=False)
     _missing: list[Event] | None = field(default=None, init=False, repr=False)
 

@@ -199,15 +199,21 @@ class Timeline:
     """The events of one part, in order, and the tree of module passes.
 
     Tensors that are described alike are one object in all records, unless ``one_by_one``. ``only``: read these records
-    and leave out the others.
+    and leave out the others. ``known``: tensors of the timeline of the other side, which are then one object, too.
     """
 
-    def __init__(self, part: DumpPart, one_by_one: bool = False, only: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        part: DumpPart,
+        one_by_one: bool = False,
+        only: Collection[str] | None = None,
+        known: Known | None = None,
+    ) -> None:
         self.part = part
         self.step = part.step
         self.rank = part.rank
         self.by_name: dict[str, Event] = {}
-        self.events = self._read(part, None if one_by_one else {}, only)
+        self.events = self._read(part, None if one_by_one else {} if known is None else known, only)
         self._optimizers: list[Event] | None = None
         self._first_backward: int | None = None
         self.roots: list[Event] = []

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.steps.overwritten import as_unset
+from msprobe.diagnose.steps.tensor_info import TensorInfo
 from msprobe.statistics_table import USUAL_KEYS
 
 if TYPE_CHECKING:
@@ -43,14 +44,16 @@ def mark_unwritten(events: Sequence[Event], level: object) -> None:
 
 def reads_unwritten(event: Event) -> bool:
     """True if a call takes memory that nobody has written, and does more than to write to it."""
+    if event.direction in ("backward", "gradient"):
+        return False
+    found = [slot for slot, leaf in event.inputs() if _is_unset(leaf) and not slot.startswith("input.out")]
+    if not found or event.is_collective:
+        return False
     word = operation(event.stem)
-    if event.direction in ("backward", "gradient") or event.is_collective or word in operators.WRITES_ONLY:
+    if word in operators.WRITES_ONLY:
         return False
     copies = word in operators.KEEPS_ALL and word not in operators.ELEMENTWISE
-    return any(
-        _is_unset(leaf) and not slot.startswith("input.out") and not (copies and slot in _TEMPLATES)
-        for slot, leaf in event.inputs()
-    )
+    return not (copies and _TEMPLATES.issuperset(found))
 
 
 def _allocates(event: Event) -> bool:
@@ -58,6 +61,8 @@ def _allocates(event: Event) -> bool:
 
 
 def _is_unset(leaf: Any) -> bool:
+    if type(leaf) is TensorInfo and leaf.plain:
+        return False
     return isinstance(leaf, dict) and leaf.get("unset") is True
 
 

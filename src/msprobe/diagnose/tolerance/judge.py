@@ -191,6 +191,13 @@ def is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
     is (a dropout of nothing, a cast to the type that it has) has no node of its own in the graph, and what was recorded
     is that of the call before. Records of ours say so; of others the shapes tell it.
     """
+    found = pairing.other_nodes.get((event, partner))
+    if found is None:
+        found = pairing.other_nodes[event, partner] = _is_of_another_node(pairing, event, partner)
+    return found
+
+
+def _is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
     for one in (event, partner):
         if one.parts.kind == "api" and not has_own_backward(one.record, len(one.inputs())):
             return True
@@ -198,12 +205,11 @@ def is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
         forward = timeline.forward_of(one) if one.is_call else None
         if forward is None or not forward.is_call:
             continue
-        given: list[Any] | None = None
-        for _, leaf in one.outputs():
-            if is_floating(leaf):
-                given = [o.get("shape") for _, o in forward.inputs() if is_tensor(o)] if given is None else given
-                if leaf.get("shape") not in given:
-                    return True
+        shapes = [leaf.get("shape") for _, leaf in one.outputs() if is_floating(leaf)]
+        if shapes:
+            given = [leaf.get("shape") for _, leaf in forward.inputs() if is_tensor(leaf)]
+            if any(shape not in given for shape in shapes):
+                return True
     return False
 
 

@@ -165,7 +165,7 @@ class StreamStep:
     def put_call(self, name: str, tree: object, stack_id: int | None, parent: Any, rows: Any = None) -> None:
         """See :class:`msprobe.capture.sinks.StepSink`."""
         self.count += 1
-        self.send("record", native.encode(tree, 0), name=name, stack=stack_id, parent=parent)
+        self.send("record", native.in_one_line(tree), name=name, stack=stack_id, parent=parent)
 
     def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
         """See :class:`msprobe.capture.sinks.StepSink`."""

@@ -136,6 +136,11 @@ class Spool:
         yield ReceivedStep(step, rank, folder, is_whole, problem)
 
 
+def _text(tree: object, depth: int) -> bytes:
+    """Records come as text. Line breaks in it are not those of the file, which tell readers where records stand."""
+    return tree.replace(b"\n", b"") if isinstance(tree, bytes) else native.encode(tree, depth)
+
+
 class _Step:
     """One step of one rank on its way to the disk."""
 
@@ -146,8 +151,7 @@ class _Step:
         self._writer = DumpWriter(
             folder,
             header,
-            # Records come as text.
-            encode=lambda tree, depth: tree if isinstance(tree, bytes) else native.encode(tree, depth),
+            encode=_text,
             kind=kind,
             with_stacks=facts.get("with_stacks") is True,
             with_construct=facts.get("with_construct") is True,

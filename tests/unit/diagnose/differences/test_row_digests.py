@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rows_made import row_of, table_of
+from rows_made import row_of
 
 from msprobe.diagnose.differences.row_digests import RowDigests
 from msprobe.store.rows import Row
@@ -29,8 +29,8 @@ class _Rows:
     def row(self, number: int) -> Row | None:
         return self.rows[number] if number < len(self.rows) else None
 
-    def take(self, numbers: Any) -> Any:
-        return table_of(*(self.rows[number] for number in numbers))
+    def changed(self, other: _Rows) -> frozenset[int]:
+        return frozenset(n for n in range(min(len(self), len(other))) if self.raw(n) != other.raw(n))
 
 
 def _digests(mine: list[Any], theirs: list[Any]) -> RowDigests:

@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rows_made import apart as between_rows
-from rows_made import row_of, table_of
-
-from msprobe.diagnose.measured.deviation import between
+from rows_made import row_of
 
 _COUNT = 4096
 _VALUES = np.random.default_rng(0).standard_normal(_COUNT)
@@ -71,16 +69,6 @@ def test_few_large_elements_average_out_less() -> None:
 def test_nan_in_the_record_is_no_equality() -> None:
     row = row_of(_VALUES)
     assert between_rows(row, row, _COUNT, is_alike=False).kind == "estimate"
-
-
-def test_pairs_are_measured_side_by_side() -> None:
-    ones, others = (
-        table_of(row_of(_VALUES), None, row_of(_VALUES[:8])),
-        table_of(*[row_of(_VALUES)] * 2, row_of(_VALUES[:8] + 1)),
-    )
-    found = between(ones, others, [_COUNT, _COUNT, 8], [True] * 3)
-    assert [one.kind for one in found] == ["exact", "unknown", "estimate"]
-    assert found[2].distance == pytest.approx(math.sqrt(8), rel=0.8)
 
 
 @pytest.mark.parametrize("squares", [-1.0, math.inf, 1e300])

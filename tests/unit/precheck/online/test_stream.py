@@ -58,7 +58,7 @@ def train(folder: Path, sink: Any = None, steps: int = 2, **settings: Any) -> li
 def content(folder: Path) -> Any:
     """What a dump says, without where it lies."""
     # What is sent has no rows, which are for the comparison of dumps.
-    found = json.loads(re.sub(r',\s*"row": \d+', "", (folder / "dump.json").read_text()))
+    found = json.loads(re.sub(r',"row":\d+', "", (folder / "dump.json").read_text()))
     found.pop("dump_data_dir")
     return found, json.loads((folder / "stack.json").read_text()), json.loads((folder / "construct.json").read_text())
 
