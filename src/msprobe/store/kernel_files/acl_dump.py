@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.opening import open_regular
+from msprobe.foreign.protobuf import WireError, fields, numbers
 from msprobe.paths import StrPath, check_readable_file
 from msprobe.store.kernel_files.device_formats import FORMATS
 from msprobe.store.kernel_files.element_types import TYPES, DeviceType, unpacked
-from msprobe.store.kernel_files.wire import WireError, fields, packed
 
 Array = npt.NDArray[Any]
 Role = Literal["input", "output", "l1buffer", "space"]
@@ -192,12 +192,7 @@ def _tensor(data: memoryview, role: Role) -> KernelTensor:
 
 
 def _dimensions(data: memoryview) -> tuple[int, ...]:
-    found: list[int] = []
-    for number, value in fields(data):
-        if number == 1:
-            found += packed(value, _MOST_DIMENSIONS)
-            if len(found) > _MOST_DIMENSIONS:
-                raise WireError(f"a shape has more than {_MOST_DIMENSIONS} dimensions")
+    found = numbers(data, slice(0, len(data)), _MOST_DIMENSIONS)
     if prod(max(one, 1) for one in found) > _MOST_FILE_BYTES * 8:
         raise WireError(f"a tensor of shape {found} is larger than any file")
     return tuple(found)
