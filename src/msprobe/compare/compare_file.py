@@ -12,7 +12,7 @@ from msprobe.compare.problems import InvalidArgumentError, InvalidPathError
 from msprobe.config.declared import Declared, demand, is_list, is_object, is_whole, read_declared
 from msprobe.config.jsonc import Document, parse
 from msprobe.config.mistakes import Source, raise_mistakes
-from msprobe.errors import PathError
+from msprobe.errors import PathError, reason_of
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import read_bounded
 from msprobe.paths import StrPath, check_readable_file
@@ -70,7 +70,7 @@ def load_compare_file(path: StrPath) -> CompareFile:
     try:
         data = read_bounded(file, Budget(file, SETTINGS))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from problem
     return read_compare_file(parse(data, os.fspath(Path(path))), os.fspath(path))
 
 

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
-from msprobe.errors import InvalidInputError
+from msprobe.errors import InvalidInputError, in_one_line
 from msprobe.foreign.budget import factor
 
 #: What the library raises for archives that are broken.
@@ -44,7 +44,7 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(file)
         except BROKEN as problem:
-            raise InvalidInputError(f'"{path}" is no readable archive: {short(problem)}.') from problem
+            raise InvalidInputError(f'"{path}" is no readable archive: {in_one_line(problem)}.') from problem
         #: All of them, in the order of the directory.
         self.listed = listed = self._zip.infolist()
         self.entries: dict[str, zipfile.ZipInfo] = {entry.filename: entry for entry in listed}
@@ -100,7 +100,7 @@ class Archive:
                 yield file
         except BROKEN as problem:
             raise InvalidInputError(
-                f'"{self.path}": its entry {_name(entry)} is damaged: {short(problem)}.'
+                f'"{self.path}": its entry {_name(entry)} is damaged: {in_one_line(problem)}.'
             ) from problem
 
     def check_ratio(self) -> None:
@@ -123,12 +123,6 @@ def _are_apart(entries: list[zipfile.ZipInfo]) -> bool:
             return False
         end = start + _HEAD_BYTES + entry.compress_size
     return True
-
-
-def short(problem: BaseException) -> str:
-    """An error of the library in few words of one line."""
-    text = " ".join(str(problem).split()).rstrip(".")[:160]
-    return "".join(letter if letter.isprintable() else "_" for letter in text) or type(problem).__name__
 
 
 def _name(entry: zipfile.ZipInfo) -> str:

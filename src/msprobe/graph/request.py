@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msprobe import log
 from msprobe.compare.mapping_files import LayerMapping
 from msprobe.config.jsonc import parse
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import read_bounded
 from msprobe.graph.matching import Mode
@@ -60,7 +60,7 @@ def read_compare_file(path: StrPath) -> CompareFile:
     except FileNotFoundError:
         raise PathError(f'cannot read compare file "{name}": no such file.') from None
     except OSError as problem:
-        raise PathError(f'cannot read compare file "{name}": {(problem.strerror or str(problem)).lower()}.') from None
+        raise PathError(f'cannot read compare file "{name}": {reason_of(problem)}.') from None
     found = parse(text, name).value
     if not isinstance(found, Mapping):
         raise InvalidInputError(f'compare file "{name}" must hold an object, found a {type(found).__name__}.')

@@ -19,7 +19,7 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, in_one_line, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.opening import open_regular
 from msprobe.foreign.stored_archive import stored_entries
@@ -95,7 +95,7 @@ def read_npy(path: StrPath) -> TensorValues:
     except OSError as problem:
         raise _unreadable(path, problem) from problem
     except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable .npy file: {_one_line(problem)}.') from problem
+        raise InvalidInputError(f'"{path}" is no readable .npy file: {in_one_line(problem)}.') from problem
     return TensorValues(array, array.dtype.name)
 
 
@@ -167,7 +167,7 @@ def read_pt(path: StrPath) -> TensorValues:
         if isinstance(problem, OSError) and problem.errno != errno.EINVAL:
             raise _unreadable(path, problem) from problem
         # Whatever a broken archive or pickle makes the standard library raise.
-        raise InvalidInputError(f'"{path}" is no readable .pt file: {_one_line(problem)}.') from problem
+        raise InvalidInputError(f'"{path}" is no readable .pt file: {in_one_line(problem)}.') from problem
 
 
 def _whole(file: BinaryIO) -> memoryview:
@@ -242,9 +242,4 @@ def _missing(path: StrPath) -> PathError:
 
 
 def _unreadable(path: StrPath, problem: OSError) -> PathError:
-    return PathError(f'tensor file "{Path(path)}" cannot be read: {(problem.strerror or str(problem)).lower()}.')
-
-
-def _one_line(problem: Exception) -> str:
-    text = " ".join(str(problem).split()) or type(problem).__name__
-    return text[:300].rstrip(".")
+    return PathError(f'tensor file "{Path(path)}" cannot be read: {reason_of(problem)}.')

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, check_file, joined
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import open_regular
@@ -34,7 +34,7 @@ _MINDSPORE = {
 
 
 def _cannot_read(path: str, problem: OSError) -> PathError:
-    return PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.')
+    return PathError(f'"{path}" cannot be read: {reason_of(problem)}.')
 
 
 def read_safetensors(path: str) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.opening import is_regular, open_regular
 from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
 from msprobe.store.torch_archive import bytes_at, check_place
@@ -103,7 +103,7 @@ def _bytes_of(path: str, start: int, length: int) -> Array:
             f'"{path}" ends before the values do that it describes; it may have been cut off.'
         ) from problem
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, held
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, in_one_line, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.budget import factor
 from msprobe.foreign.opening import open_regular
@@ -49,9 +49,9 @@ def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return _read_row(path, view[:end], start)
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable file of torch.save: {_one_line(problem)}.') from problem
+        raise InvalidInputError(f'"{path}" is no readable file of torch.save: {in_one_line(problem)}.') from problem
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
 
 
 class _Window(io.RawIOBase):
@@ -306,7 +306,3 @@ REBUILD: dict[str, Any] = {
     "numpy.core.multiarray.scalar": _scalar,
     "numpy._core.multiarray.scalar": _scalar,
 }
-
-
-def _one_line(problem: BaseException) -> str:
-    return (" ".join(str(problem).split()) or type(problem).__name__)[:300].rstrip(".")

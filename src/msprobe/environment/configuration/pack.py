@@ -34,7 +34,7 @@ from typing import IO, Any, Literal, NamedTuple
 
 from msprobe import log
 from msprobe.environment.configuration.pack_lock import locked, process_start_ns
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.budget import Budget, Limits, factor
 from msprobe.foreign.json_text import parse_json
@@ -158,7 +158,7 @@ class PackWriter:
             with locked(path):
                 self._replace(path, entries)
         except OSError as problem:
-            raise PathError(f'cannot write pack "{path}": {(problem.strerror or str(problem)).lower()}.') from problem
+            raise PathError(f'cannot write pack "{path}": {reason_of(problem)}.') from problem
 
     def _replace(self, path: str, entries: Mapping[str, bytes]) -> None:
         temporary = os.path.join(os.path.dirname(path), f".msprobe-{os.getpid()}-{time.time_ns()}.tmp")
@@ -410,8 +410,3 @@ def _directory_length(path: str, file: IO[bytes]) -> int:
             *_, count, directory, _ = _END64.unpack(end)
     file.seek(0)
     return max(int(count), MOST_ENTRIES + 1) if directory > _MOST_DIRECTORY_BYTES else int(count)
-
-
-def _short(problem: BaseException) -> str:
-    text = " ".join(str(problem).split()).rstrip(".")[:160]
-    return "".join(letter if letter.isprintable() else "_" for letter in text) or type(problem).__name__

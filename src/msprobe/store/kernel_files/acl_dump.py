@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.opening import open_regular
 from msprobe.foreign.protobuf import WireError, fields, numbers
 from msprobe.paths import StrPath, check_readable_file
@@ -118,7 +118,7 @@ def mapped(file: Path) -> memoryview:
                 raise InvalidInputError(f'"{file}" is empty.')
             return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as problem:
-        raise PathError(f'file "{file}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'file "{file}" cannot be read: {reason_of(problem)}.') from problem
 
 
 def _read(file: Path, data: memoryview) -> KernelFile:
