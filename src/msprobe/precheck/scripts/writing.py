@@ -33,7 +33,7 @@ from msprobe.precheck.memory import available_bytes
 from msprobe.precheck.metrics import Array
 from msprobe.precheck.mindspore_rows import is_checked
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
-from msprobe.precheck.standalone_text import text_of
+from msprobe.precheck.scripts.text import text_of
 from msprobe.precheck.standards import Standard, standard_of
 from msprobe.store.values import read_values
 
