@@ -48,7 +48,6 @@ ALLOWED: dict[str, dict[str, str]] = {
         "monitor/csv_files.py": "csv, with a limit of its own",
         "monitor/diff.py": "the beginning of a csv file that was listed as a regular file",
         "monitor/config.py": "settings of the monitor",
-        "monitor/v2/settings.py": "settings of the monitor",
     },
     "json": {
         "foreign/json_text.py": "the one parser",
