@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
+.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-properties fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
 
 help:
 	@echo "make demo      msprobe demo, into .demo: a wrong line in a small training is found"
@@ -50,6 +50,7 @@ help:
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
 	@echo "make test-mindspore  run the tests on MindSpore, which it installs in an environment of its own"
 	@echo "make fuzz      give each reader inputs that nobody would write, for FUZZ_SECONDS=60 in all (findings in .fuzz)"
+	@echo "make fuzz-properties  state properties of more and other examples than make test does"
 	@echo "make docs      build the site of docs/ into site/, strictly"
 	@echo "make web       build the page of msprobe view from web/ (needs node)   make web-check  is what is committed that build?"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
@@ -167,6 +168,10 @@ FUZZ_SECONDS ?= 60
 FUZZ_READERS ?=
 fuzz: $(STAMP)
 	cd tests && FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_FOUND=$(abspath .fuzz) OMP_NUM_THREADS=1 $(abspath $(RUN)) -m fuzz.run $(FUZZ_READERS)
+
+# Other examples than `make test` has, which draws the same each time, for the properties that tests state.
+fuzz-properties: $(STAMP)
+	MSPROBE_EXAMPLES=others OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" $(shell grep -rl --include='test_*.py' '^from hypothesis' tests/unit)
 
 # The same under atheris, which keeps what reaches new lines; where it has a wheel.
 fuzz-guided: $(STAMP)
