@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import struct
 import zipfile
 import zlib
@@ -24,6 +25,12 @@ BROKEN = (
     ValueError, OverflowError,
 )  # fmt: skip
 _LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
+_END = struct.Struct("<4s4H2LH")
+_END_64 = struct.Struct("<4sQ2H2L4Q")
+_END_64_LOCATOR = struct.Struct("<4sLQL")
+#: What a directory may have: checkpoints of large models have the most entries.
+_MOST_ENTRIES = 4_000_000
+_MOST_ENTRY_BYTES = 336
 _HEAD_BYTES = _LOCAL_HEADER.size
 _ENCRYPTED = 1
 # What deflated numbers of a training come to; more than so many bytes of zeros are no state that anybody keeps.
@@ -34,13 +41,19 @@ _FREE_BYTES = 64 << 20
 class Archive:
     """The entries of an open archive by their names.
 
-    ``path`` names it in messages. ``names_may_repeat``: of entries with one name the last one counts. Raises
-    InvalidInputError for what is no archive, or none that is read here; OSError as the file does.
+    ``path`` names it in messages. ``names_may_repeat``: of entries with one name the last one counts. ``most``: how
+    many entries it may say to have, which is asked before its directory is read into memory. Raises InvalidInputError
+    for what is no archive, or none that is read here; OSError as the file does.
     """
 
-    def __init__(self, file: IO[bytes], path: object, *, names_may_repeat: bool = False) -> None:
+    def __init__(
+        self, file: IO[bytes], path: object, *, names_may_repeat: bool = False, most: int = _MOST_ENTRIES
+    ) -> None:
         self.file = file
         self.path = path
+        count, directory = _directory(file, path)
+        if count > most or directory > most * _MOST_ENTRY_BYTES:
+            raise InvalidInputError(f'"{path}" has {count} entries in {directory} bytes; it may have {most}.')
         try:
             self._zip = zipfile.ZipFile(file)
         except BROKEN as problem:
@@ -112,6 +125,27 @@ class Archive:
                 f'"{self.path}": its {packed} bytes unpack to {said}, which no numbers of a training do. If you trust '
                 "it, raise the limits with --limit 10."
             )
+
+
+def _directory(file: IO[bytes], path: object) -> tuple[int, int]:
+    """How many entries an archive says to have, and in how many bytes."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 0xFFFF - _END.size))
+    tail = file.read()
+    place = tail.rfind(b"PK\5\6")
+    if place < 0 or len(tail) - place < _END.size:
+        raise InvalidInputError(f'"{path}" is not a zip file.')
+    *_, count, directory, _, _ = _END.unpack_from(tail, place)
+    before = max(0, size - len(tail) + place - _END_64_LOCATOR.size)
+    file.seek(before)
+    locator = file.read(_END_64_LOCATOR.size)
+    if locator.startswith(b"PK\6\7") and len(locator) == _END_64_LOCATOR.size:
+        file.seek(max(0, before - _END_64.size))
+        end = file.read(_END_64.size)
+        if len(end) == _END_64.size and end.startswith(b"PK\6\6"):
+            *_, count, directory, _ = _END_64.unpack(end)
+    file.seek(0)
+    return int(count), int(directory)
 
 
 def _are_apart(entries: list[zipfile.ZipInfo]) -> bool:

@@ -25,7 +25,6 @@ from msprobe.store.torch_archive import TENSORS, Described, PackedContents, Stor
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _MOST_PICKLE_BYTES = 256 << 20
-_MOST_ENTRIES = 4_000_000
 
 
 def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
@@ -95,7 +94,7 @@ class _Window(io.RawIOBase):
 def _read_archive(path: str, window: _Window) -> Any:
     archive = Archive(window, path)  # type: ignore[arg-type]
     entries = archive.entries
-    if len(entries) > _MOST_ENTRIES or any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()):
+    if any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()):
         raise InvalidInputError(f'"{path}" has compressed entries; torch.save compresses nothing.')
     root, is_big_endian, text = description(path, PackedContents(archive), int(_MOST_PICKLE_BYTES * factor()))
     tree, _ = read_pickle(memoryview(text), REBUILD, storage_of)
