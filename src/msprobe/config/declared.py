@@ -79,6 +79,11 @@ def wrong(text: str, kind: MistakeKind = "value") -> PydanticCustomError:
     return PydanticCustomError(_TOLD, "{text}", {"text": text, "kind": kind})
 
 
+def is_str(value: Any) -> bool:
+    """True for a text."""
+    return isinstance(value, str)
+
+
 def is_text(value: Any) -> bool:
     """True for a text that is not blank."""
     return isinstance(value, str) and bool(value.strip())
@@ -218,10 +223,12 @@ def _fields(form: Any, path: FieldPath) -> dict[str, FieldInfo]:
             _fields(form, ())[str(step)].annotation if member is None else get_args(member)[get_origin(member) is dict]
         )
     found = next(one for one in _kinds(form) if hasattr(one, "model_fields") or is_dataclass(one))
-    if not is_dataclass(found):
-        return cast(dict[str, FieldInfo], found.model_fields)
-    hints = {name: FieldInfo.from_annotation(hint) for name, hint in get_type_hints(found, include_extras=True).items()}
-    return {info.alias or name: info for name, info in hints.items()}
+    if is_dataclass(found):
+        hints = get_type_hints(found, include_extras=True)
+        declared = {name: FieldInfo.from_annotation(hint) for name, hint in hints.items()}
+    else:
+        declared = found.model_fields
+    return {info.alias or name: info for name, info in declared.items()}
 
 
 def _kinds(form: Any) -> Iterator[Any]:

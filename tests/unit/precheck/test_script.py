@@ -177,7 +177,7 @@ def test_a_call_that_is_refused_leaves_no_folder_behind(dump: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"propagation": "sideways"}, "allowed: forward or backward"),
+        ({"propagation": "sideways"}, 'must be "forward" or "backward"'),
         ({"iter_times": 1001}, "a whole number from 1 to 1000"),
         ({"api_name": "Torch.nosuch.0"}, "has no API 'Torch.nosuch.0'"),
         ({"api_name": "softmax"}, "as Functional.softmax.0"),
