@@ -33,11 +33,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-properties fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
+.PHONY: help demo test test-unit test-slow test-bugs test-trainers test-sharded test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-properties fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
 
 help:
 	@echo "make demo      msprobe demo, into .demo: a wrong line in a small training is found"
 	@echo "make test      run the tests (minutes)"
+	@echo "make test-unit run the unit tests that start no process"
 	@echo "make test TORCH_VERSION=2.1.2  run the recorder's tests with another torch, in an environment of its own"
 	@echo "make cpu-times show what the tests cost that were last run, by folder, file and test"
 	@echo "make test-slow run the tests that take long, too"
@@ -93,6 +94,10 @@ $(TORCH_STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	$(TORCH_RUN) -m pip install --quiet -e . torch==$(TORCH_VERSION) hypothesis polars pytest pytest-timeout \
 	  pytest-xdist python-calamine safetensors -c $(TORCH_VENV)/constraints.txt
 	@touch $@
+
+# What is quick everywhere: no processes (a check holds that), no networks of others.
+test-unit: $(STAMP)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/unit $(PARALLEL) $(MEASURED) -m "not slow and not process and not gpu"
 
 .PHONY: test-torch
 test-torch: $(TORCH_STAMP)

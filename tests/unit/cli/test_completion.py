@@ -22,6 +22,7 @@ def completed(*words: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_completes_commands_their_second_words_options_and_values() -> None:
     assert {"compare", "config_check"} <= completed("msprobe", "co")
@@ -32,6 +33,7 @@ def test_bash_completes_commands_their_second_words_options_and_values() -> None
     assert completed("msprobe", "monitor", "diff", "run_") == set()  # then bash offers files
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_every_command_and_what_it_says_is_right(shell: str) -> None:
     printed = call("completion", shell).stdout

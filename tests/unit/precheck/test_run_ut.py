@@ -238,6 +238,7 @@ def test_files_of_a_standard_that_judges_beside_the_control_say_what_the_console
     assert "--control cpu --device" in other.stdout
 
 
+@pytest.mark.process
 def test_a_call_that_does_not_end_is_ended_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "Worker", PROCESS)  # which is no Python here
     worker = tmp_path / "worker.sh"

@@ -17,7 +17,7 @@ _PARTS = {
         *("side/elements.py", "../signed_errors.py", "side/strict.py", "side/ending.py"),
         *("scripts/call.py", "scripts/main.py"),
     ),
-    "mindspore": ("side/cosine.py", "mindspore/standalone.py"),
+    "mindspore": ("side/elements.py", "side/cosine.py", "mindspore/standalone.py"),
 }
 # The one whose first lines say what the script is.
 _HEAD = {"pytorch": "scripts/call.py", "mindspore": "mindspore/standalone.py"}

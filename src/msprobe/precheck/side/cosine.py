@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from msprobe.precheck.side.elements import HALVES, format_of
+
 COSINE_OVER, MAX_ABS_BELOW = 0.99, 0.001
 _SMALL = 1e-8
-# The distance of 1 to the next number: a half type cannot be nearer than its rounding, at sizes above one.
-_HALF_EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 class ByCosine(NamedTuple):
@@ -40,7 +40,10 @@ def judge_by_cosine(ours: Any, theirs: Any, their_type: str, atol: float = MAX_A
     cosine = float((b @ d + _SMALL) / (np.linalg.norm(b) * np.linalg.norm(d) + _SMALL))
     largest = float(np.max(np.abs(d - b)))
     numbers = (cosine, largest, float(np.max(np.abs(d - b) / (np.abs(b) + _SMALL))))
-    allowed = max(atol, 2 * _HALF_EPS.get(their_type.lower(), 0.0) * float(np.max(np.abs(b))))
+    word = their_type.lower()
+    # A half type cannot be nearer than its rounding, at sizes above one.
+    unit = 2.0 ** -format_of(word)[0] if word in HALVES else 0.0
+    allowed = max(atol, 2 * unit * float(np.max(np.abs(b))))
     if cosine <= COSINE_OVER:
         return ByCosine("error", f"cosine {cosine:.6g} is not above {COSINE_OVER}.", *numbers)
     if largest >= allowed:

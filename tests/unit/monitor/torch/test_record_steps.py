@@ -184,6 +184,7 @@ for step in range(9):
 """
 
 
+@pytest.mark.process
 def test_a_killed_program_leaves_the_step_of_its_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "monitor.json").write_text(json.dumps(RECORDS))
     (tmp_path / "train.py").write_text(KILLED)
