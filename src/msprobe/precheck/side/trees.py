@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 
-def map_tree(value: Any, path: str, change: Callable[[Any, str], Any], of: type = torch.Tensor) -> Any:
-    """A tree with each tensor replaced by what ``change(tensor, path)`` gives; ``of``: leaves of another class."""
+def map_tree(value: Any, path: str, change: Callable[[Any, str], Any], of: Any = torch.Tensor) -> Any:
+    """A tree with each tensor replaced by what ``change(tensor, path)`` gives; ``of``: leaves of other classes."""
     if isinstance(value, of):
         return change(value, path)
     if isinstance(value, torch.Size):

@@ -23,7 +23,7 @@ from msprobe.paths import check_output_folder
 from msprobe.precheck.dispatch.files import DispatchFiles, ResultRow
 from msprobe.precheck.dispatch.judging import Array, judge
 from msprobe.precheck.executors import executor_of
-from msprobe.precheck.side.trees import leaves_of
+from msprobe.precheck.side.trees import leaves_of, map_tree
 from msprobe.precheck.torch.machine import Machine
 
 MODES = ("all", "list", "auto", "OFF")
@@ -310,12 +310,8 @@ def _machine_of(bench: Any, mistakes: list[str]) -> Machine | None:
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A tree of lists, tuples and dictionaries with each leaf replaced."""
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        return type(value)(_mapped(item, change) for item in value)
-    if isinstance(value, dict):
-        return {name: _mapped(item, change) for name, item in value.items()}
-    return change(value)
+    """Arguments or results with what names or holds numbers replaced: tensors, types and devices."""
+    return map_tree(value, "", lambda one, _: change(one), (torch.Tensor, torch.dtype, torch.device))
 
 
 def _home(value: Any) -> Any:
