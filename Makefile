@@ -33,11 +33,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-bugs test-trainers test-sharded test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
+.PHONY: help demo test test-unit test-slow test-bugs test-trainers test-sharded test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-properties fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
 
 help:
 	@echo "make demo      msprobe demo, into .demo: a wrong line in a small training is found"
 	@echo "make test      run the tests (minutes)"
+	@echo "make test-unit run the unit tests that start no process"
 	@echo "make test TORCH_VERSION=2.1.2  run the recorder's tests with another torch, in an environment of its own"
 	@echo "make cpu-times show what the tests cost that were last run, by folder, file and test"
 	@echo "make test-slow run the tests that take long, too"
@@ -50,6 +51,7 @@ help:
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
 	@echo "make test-mindspore  run the tests on MindSpore, which it installs in an environment of its own"
 	@echo "make fuzz      give each reader inputs that nobody would write, for FUZZ_SECONDS=60 in all (findings in .fuzz)"
+	@echo "make fuzz-properties  state properties of more and other examples than make test does"
 	@echo "make docs      build the site of docs/ into site/, strictly"
 	@echo "make web       build the page of msprobe view from web/ (needs node)   make web-check  is what is committed that build? are the workflows right?"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
@@ -92,6 +94,10 @@ $(TORCH_STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	$(TORCH_RUN) -m pip install --quiet -e . torch==$(TORCH_VERSION) hypothesis polars pytest pytest-timeout \
 	  pytest-xdist python-calamine safetensors -c $(TORCH_VENV)/constraints.txt
 	@touch $@
+
+# What is quick everywhere: no processes (a check holds that), no networks of others.
+test-unit: $(STAMP)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/unit $(PARALLEL) $(MEASURED) -m "not slow and not process and not gpu"
 
 .PHONY: test-torch
 test-torch: $(TORCH_STAMP)
@@ -167,6 +173,10 @@ FUZZ_SECONDS ?= 60
 FUZZ_READERS ?=
 fuzz: $(STAMP)
 	cd tests && FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_FOUND=$(abspath .fuzz) OMP_NUM_THREADS=1 $(abspath $(RUN)) -m fuzz.run $(FUZZ_READERS)
+
+# Other examples than `make test` has, which draws the same each time, for the properties that tests state.
+fuzz-properties: $(STAMP)
+	MSPROBE_EXAMPLES=others OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" $(shell grep -rl --include='test_*.py' '^from hypothesis' tests/unit)
 
 # The same under atheris, which keeps what reaches new lines; where it has a wheel.
 fuzz-guided: $(STAMP)

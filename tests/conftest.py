@@ -14,9 +14,10 @@ from msprobe import log
 # Before torch is imported by any test: sums must not depend on how many cores the machine has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Timings never decide a test.
-settings.register_profile("msprobe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("msprobe")
+# Timings never decide a test, nor does chance: each run draws the same examples. `make fuzz` looks for others.
+settings.register_profile("same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("others", settings.get_profile("same"), derandomize=False, max_examples=1000)
+settings.load_profile(os.environ.get("MSPROBE_EXAMPLES", "same"))
 
 #: What a file of tests imports that measures memory.
 _MEASURE_MEMORY = {"tracemalloc", "resource", "most_bytes_in"}

@@ -50,3 +50,14 @@ class NotAvailableError(MsprobeError):
     """The request is sound, but not possible in this version or on this device: use another one."""
 
     code: ClassVar[int] = 5
+
+
+def reason_of(problem: OSError) -> str:
+    """Why the system refuses, as the end of a sentence: ``no such file or directory``."""
+    return (problem.strerror or str(problem)).lower()
+
+
+def in_one_line(problem: BaseException, most: int = 300) -> str:
+    """An error of a library in at most so many letters of one line, without a full stop."""
+    text = " ".join(str(problem).split())[:most].rstrip(".")
+    return "".join(letter if letter.isprintable() else "_" for letter in text) or type(problem).__name__

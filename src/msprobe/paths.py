@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from msprobe.errors import PathError
+from msprobe.errors import PathError, reason_of
 
 FOLDER_MODE = 0o750
 FILE_MODE = 0o640
@@ -87,7 +87,7 @@ def create_folder(path: StrPath) -> bool:
             f"cannot create folder {_shown(folder)}: {_shown(found or folder)} is not a folder."
         ) from problem
     except OSError as problem:
-        raise PathError(f"cannot create folder {_shown(folder)}: {_reason(problem)}.") from problem
+        raise PathError(f"cannot create folder {_shown(folder)}: {reason_of(problem)}.") from problem
     return created
 
 
@@ -116,7 +116,7 @@ def create_file(path: StrPath, *, append: bool = False, buffering: int = _BUFFER
         _set_file_mode(descriptor)
         return os.fdopen(descriptor, "ab" if append else "wb", buffering)
     except OSError as problem:
-        raise PathError(f"cannot write file {_shown(path)}: {_reason(problem)}.") from problem
+        raise PathError(f"cannot write file {_shown(path)}: {reason_of(problem)}.") from problem
 
 
 def write_atomically(path: StrPath, data: bytes | Iterable[bytes], fsync: bool = True) -> int:
@@ -156,7 +156,7 @@ def write_atomically(path: StrPath, data: bytes | Iterable[bytes], fsync: bool =
         if fsync:
             _sync_folder(folder)
     except OSError as problem:
-        raise PathError(f"cannot write file {_shown(path)}: {_reason(problem)}.") from problem
+        raise PathError(f"cannot write file {_shown(path)}: {reason_of(problem)}.") from problem
     return written
 
 
@@ -181,7 +181,7 @@ def check_readable_file(
         hint = "give the path of an existing file." if near is None else f"did you mean {_shown(near)}?"
         raise PathError(f"file {shown} does not exist; {hint}") from problem
     except OSError as problem:
-        raise PathError(f"file {shown} cannot be used: {_reason(problem)}.") from problem
+        raise PathError(f"file {shown} cannot be used: {reason_of(problem)}.") from problem
     if stat.S_ISDIR(status.st_mode):
         raise PathError(f"{shown} is a folder; give the path of a file.")
     if not stat.S_ISREG(status.st_mode):
@@ -253,7 +253,7 @@ def check_output_folder(path: StrPath) -> Path:
         if not os.access(current, os.W_OK | os.X_OK):
             raise PathError(f"folder {shown} cannot be written: no permission to write in {_shown(current)}.")
     except OSError as problem:
-        raise PathError(f"folder {shown} cannot be used: {_reason(problem)}.") from problem
+        raise PathError(f"folder {shown} cannot be used: {reason_of(problem)}.") from problem
     return folder
 
 
@@ -348,7 +348,3 @@ def _shown(path: StrPath) -> str:
     """The path as a message quotes it: one line, not endless."""
     text = ascii(os.fspath(path)) if not os.fspath(path).isprintable() else f'"{os.fspath(path)}"'
     return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"
-
-
-def _reason(problem: OSError) -> str:
-    return (problem.strerror or str(problem)).lower()

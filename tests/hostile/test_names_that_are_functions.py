@@ -13,8 +13,9 @@ import msprobe
 from hostile.limits import Answer, Called, Ended
 from hostile.made import TENSOR, dump, record
 from msprobe.foreign import known_words
-from msprobe.precheck import standalone_side, standalone_types
 from msprobe.precheck.known_names import is_known
+from msprobe.precheck.side.functions import operator_of
+from msprobe.precheck.side.types import CONSTANTS
 
 CALLED = """
 import runpy, sys, torch
@@ -89,7 +90,7 @@ def test_run_ut_skips_a_call_with_a_function_for_a_type(tmp_path: Path) -> None:
 
 def test_the_words_of_scripts_and_of_readers_are_the_same() -> None:
     """A script has a list of its own, as it runs where msprobe is not."""
-    for kind, table in standalone_types.CONSTANTS.items():
+    for kind, table in CONSTANTS.items():
         of = type(next(iter(table.values())))
         assert set(table) <= known_words.CONSTANTS[kind]
         here = {name for name in dir(torch) if isinstance(getattr(torch, name), of)} - {"legacy_contiguous_format"}
@@ -129,7 +130,7 @@ def test_a_call_that_acts_on_more_than_tensors_is_not_known(name: str) -> None:
     known = is_known(prefix, api)
     if prefix == "Ops" and known:  # the list of where they are is that of torch: they are refused when looked up
         with pytest.raises(LookupError):
-            standalone_side.operator_of(api)
+            operator_of(api)
         return
     assert not known
 
@@ -153,7 +154,7 @@ def test_honest_calls_are_known(name: str) -> None:
 
 def test_honest_operators_are_known() -> None:
     for name in ("aten_relu", "aten_add_", "aten_native_layer_norm", "aten_gelu", "aten_einsum", "prims_add"):
-        assert standalone_side.operator_of(name)
+        assert operator_of(name)
 
 
 NOT_FOLLOWED = "Torch.load Torch.hub.load Tensor.apply_ Torch.os.system Ops.aten_save Torch.set_num_threads".split()
@@ -180,10 +181,9 @@ def test_neither_a_check_nor_a_script_runs_them(tmp_path: Path) -> None:
 ROOMS = ("precheck", "store", "compare", "diagnose", "graph", "view", "environment", "lockstep", "results", "report")
 MODULES = {"torch", "mindspore", "np", "numpy", "functional", "mint", "builtins"}
 ALLOWED = {
-    "precheck/standalone_types.py": 2,  # the list itself
+    "precheck/side/types.py": 2,  # the list itself
     "precheck/mindspore/standalone.py": 2,  # the list itself
-    "precheck/standalone_side.py": 1,  # the kind of a device, of our own list
-    "precheck/torch/machine.py": 2,  # the same
+    "precheck/side/machine.py": 2,  # the kind of a device, of our own list
     "precheck/torch/beside.py": 1,  # our own list of devices
 }
 
@@ -210,7 +210,7 @@ def test_no_text_is_looked_up_in_a_framework() -> None:
             count = lookups_in(ast.parse(path.read_text(encoding="utf-8")))
             if count != ALLOWED.get(name, 0):
                 found[name] = count
-    assert not found, "look it up with msprobe.foreign.known_words or msprobe.precheck.standalone_types"
+    assert not found, "look it up with msprobe.foreign.known_words or msprobe.precheck.side.types"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import warnings
 from collections.abc import Sequence
@@ -185,6 +186,7 @@ def run_bare(name: str) -> Observation:
     return run_bare_twice(name)[1]
 
 
+@functools.cache
 def run_bare_twice(name: str) -> tuple[Observation, Observation]:
     """The observations of a first and of a second run; the second has the warnings of both.
 

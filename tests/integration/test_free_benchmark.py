@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import csv
-import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import zoo
-from innocence_observation import Observation, differences
+from innocence_observation import differences
 from innocence_ranks import Job, Outcome, run_jobs
 from innocence_run import Recorder, Setting, run, run_bare_twice, without_known_once
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 # What could notice: writes in place and to views, buffers that a call changes unseen, random numbers, recomputation,
 # autocast, inference, one tensor given twice, kernels chosen by gradients, modes and classes of tensors of the user,
@@ -54,19 +54,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 FEW = ("cnn_batchnorm", "in_place_relu_chain", "random_everywhere", "autocast_bfloat16_transformer")
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@functools.cache
-def bare_twice(name: str) -> tuple[Observation, Observation]:
-    return run_bare_twice(name)
-
-
 def table(folder: Path, file: str) -> list[dict[str, str]]:
     found = []
     for path in sorted(folder.rglob(file)):
@@ -84,7 +71,7 @@ def test_it_changes_nothing_and_healthy_calls_are_no_risk(
 ) -> None:
     if name not in zoo.load_all():
         pytest.skip("this torch does not have what it needs")
-    _, off = bare_twice(name)
+    _, off = run_bare_twice(name)
     watcher = Recorder(tmp_path, Setting("L1", "free_benchmark", SETTINGS[kind]))
     on = run(name, watcher)
     found = differences(*without_known_once(off, on))

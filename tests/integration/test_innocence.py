@@ -9,16 +9,15 @@ function objects, global tables.
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 import zoo
-from innocence_observation import Observation, differences
+from innocence_observation import differences
 from innocence_run import Nobody, Recorder, Setting, run, run_bare_twice, without_known_once
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SINGLE = [pytest.param(name, marks=[pytest.mark.slow] * a.slow) for name, a in zoo.load_all().items() if a.ranks == 1]
 LEVELS = [Setting("L0"), Setting("L1"), Setting("mix"), Setting("L2")]
@@ -95,22 +94,9 @@ WITH_OPTIONS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@functools.cache
-def bare_twice(name: str) -> tuple[Observation, Observation]:
-    return run_bare_twice(name)
-
-
 def check(name: str, setting: Setting, folder: Path) -> dict[str, list[str]]:
     """Fail where the recorded run differs from the bare one; give the names of what was recorded, by step."""
-    _, off = bare_twice(name)
+    _, off = run_bare_twice(name)
     recorder = Recorder(folder, setting)
     on = run(name, recorder)
     found = differences(*without_known_once(off, on))
@@ -122,7 +108,7 @@ def check(name: str, setting: Setting, folder: Path) -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", SINGLE)
 def test_bare_runs_are_reproducible(name: str) -> None:
     """Without this, the other tests would say nothing."""
-    first, off = bare_twice(name)
+    first, off = run_bare_twice(name)
     if differences(*without_known_once(off, first)):  # the first one may have been the first to use a part of torch
         assert not differences(*without_known_once(off, run(name, Nobody())))
     assert [path for path in off if path.startswith("step2/")]

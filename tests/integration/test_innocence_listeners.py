@@ -4,17 +4,17 @@ which has the same records then.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 import zoo
 from innocence_listening import Listening
-from innocence_observation import Observation, differences
+from innocence_observation import differences
 from innocence_ranks import Job, Outcome, run_jobs
 from innocence_run import Setting, run, run_bare_twice, without_known_once
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 # One of each kind that could notice: in place and views, custom Functions, recomputation, autocast, random numbers,
 # modes and classes of tensors of the user, transforms, threads, compiled code, errors, packed sequences, hooks.
@@ -43,26 +43,13 @@ ALONE = Setting("mix", top={"step": [99]})
 BESIDE = Setting("mix")
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@functools.cache
-def bare_twice(name: str) -> tuple[Observation, Observation]:
-    return run_bare_twice(name)
-
-
 @pytest.mark.parametrize("setting", [ALONE, BESIDE], ids=["alone", "beside"])
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_listener_that_looks_at_everything_changes_nothing(
     name: str, setting: Setting, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert name in zoo.load_all()
-    _, off = bare_twice(name)
+    _, off = run_bare_twice(name)
     watcher = Listening(tmp_path, setting)
     watcher.everything.draws = name != "per_sample_gradients"
     on = run(name, watcher)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from torch import nn
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.check import check_run
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 zoo.load_all()
 NAMES = [
@@ -140,14 +142,6 @@ def _faults_of_gradients(name: str, passes: list[Pass], data: dict[str, Any]) ->
             if not any(place < len(leaves) and same(numbers, recorded(leaves[place])) for leaves in backward):
                 found.append(f"{name}: the gradient {numbers} of output {place} is in none of {len(backward)} records")
     return found
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", NAMES)

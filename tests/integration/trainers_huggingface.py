@@ -17,6 +17,7 @@ from typing import Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
+from trainers_data import Rows
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments, set_seed
 
 from msprobe.integrations.huggingface import MsprobeCallback
@@ -32,17 +33,6 @@ COMMON: dict[str, Any] = {
     "disable_tqdm": True,
     "seed": 3,
 }
-
-
-class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
-    """Sentences of eight random words."""
-
-    def __len__(self) -> int:
-        return 16
-
-    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
-        words = torch.randint(0, 32, (8,), generator=torch.Generator().manual_seed(i))
-        return {"input_ids": words, "labels": words}
 
 
 class Speaks(TrainerCallback):  # type: ignore[misc]

@@ -14,6 +14,7 @@ from typing import Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
+from trainers_data import Rows
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -25,17 +26,6 @@ from transformers import (
 )
 
 WAY, BUGS = sys.argv[1], sys.argv[2:]
-
-
-class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
-    """Sentences of eight random words."""
-
-    def __len__(self) -> int:
-        return 16
-
-    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
-        words = torch.randint(0, 32, (8,), generator=torch.Generator().manual_seed(i))
-        return {"input_ids": words, "labels": words}
 
 
 def new_model() -> Any:

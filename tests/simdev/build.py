@@ -62,7 +62,7 @@ def _compile(built: Path, failed: Path) -> None:
     started = built.with_suffix(f".{os.getpid()}")
     words = [
         *compiler.split(),
-        *("-O1", "-g0", "-std=c++20", "-fPIC", "-shared", "-w", "-D_GLIBCXX_USE_CXX11_ABI=1"),
+        *("-O0", "-g0", "-std=c++20", "-fPIC", "-shared", "-w", "-D_GLIBCXX_USE_CXX11_ABI=1"),
         *(f"-I{torch / 'include' / place}" for place in ("", "torch/csrc/api/include")),
         f"-I{sysconfig.get_paths()['include']}",
         *(str(_HERE / "device.cpp"), "-o", str(started), f"-L{torch / 'lib'}"),

@@ -303,6 +303,7 @@ CASES = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.command.__name__}-{case.take.__name__}")
 def test_half_of_the_input_is_no_all_clear(tmp_path: Path, case: Case) -> None:
     whole, less = case.make(tmp_path / "whole"), case.make(tmp_path / "less")

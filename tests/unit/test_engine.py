@@ -36,6 +36,7 @@ def _end_ray() -> Iterator[None]:
         ray.shutdown()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)
 def test_results_come_in_the_order_of_the_jobs(engine: Engine) -> None:
     asked: list[int] = []
@@ -73,6 +74,7 @@ def test_one_job_for_ray_is_done_here_and_that_is_said(
     assert capsys.readouterr().out.count("is done in this process, without Ray") == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_first_error_in_order_arrives_as_it_is(engine: Engine, tmp_path: Path) -> None:
     results = run(open_dump, [tmp_path / "one", tmp_path / "two"], Workers(2, engine))
@@ -100,6 +102,7 @@ def test_what_a_job_says_is_said_here_in_order(engine: Engine, capsys: pytest.Ca
     assert [line.rpartition(" ")[2] for line in capsys.readouterr().out.splitlines()] == ["first", "second", "third"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_process_that_is_killed_is_told(engine: Engine) -> None:
     with pytest.raises(WorkerLostError, match="a process that ran jobs has ended"):
@@ -141,6 +144,7 @@ def test_every_error_can_travel() -> None:
     assert travelled.message == "what is wrong"
 
 
+@pytest.mark.process
 def test_interrupt_ends_the_workers_too(tmp_path: Path) -> None:
     script = tmp_path / "wait.py"
     script.write_text(
@@ -177,6 +181,7 @@ def _is_gone(process: int) -> bool:
         return not Path("/proc/self").exists() or not Path(f"/proc/{process}").exists()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(NO_RAY, reason="ray has no wheel for this Python or is not installed")
 @pytest.mark.skipif(ON_RAY in os.environ, reason="these are the tests on Ray")
 def test_all_this_holds_on_ray() -> None:

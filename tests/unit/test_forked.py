@@ -9,6 +9,7 @@ import forked
 import pytest
 
 
+@pytest.mark.process
 def test_a_folder_that_is_also_that_of_the_forking_process_is_found(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("import forked; print(forked.__name__)")
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -19,6 +20,7 @@ def test_a_folder_that_is_also_that_of_the_forking_process_is_found(tmp_path: Pa
     assert forked.run("program.py", cwd=tmp_path, env={**bare, "PYTHONPATH": place}).stdout == "forked\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("variables", "printed"), [({}, ""), ({"PYTHONUNBUFFERED": "1"}, "begun")])
 def test_what_is_printed_before_a_sudden_end_is_there_where_nothing_is_buffered(
     tmp_path: Path, variables: dict[str, str], printed: str

@@ -163,6 +163,7 @@ def test_a_narrow_encoding_still_gets_the_line(monkeypatch: pytest.MonkeyPatch) 
 PROGRAM = "from msprobe import log\nfor i in range(3): log.info(f'line {i} \u00fc')\n"
 
 
+@pytest.mark.process
 def test_a_closed_pipe_leaves_the_exit_status_alone() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -174,6 +175,7 @@ def test_a_closed_pipe_leaves_the_exit_status_alone() -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 def test_a_full_disk_behind_stdout_leaves_the_exit_status_alone() -> None:
     with open("/dev/full", "wb") as full:
@@ -184,12 +186,14 @@ def test_a_full_disk_behind_stdout_leaves_the_exit_status_alone() -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.process
 def test_lines_keep_their_place_among_the_prints_of_the_program() -> None:
     program = "from msprobe import log\nprint('a'); log.info('b'); print('c'); log.info('d')"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
     assert [line.split()[-1] for line in out.splitlines()] == ["a", "b", "c", "d"]
 
 
+@pytest.mark.process
 def test_log_loads_no_framework() -> None:
     program = "import sys, msprobe.log; print(sorted({'torch', 'numpy', 'pydantic'} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout

@@ -14,6 +14,7 @@ from msprobe.errors import NotAvailableError
 HAS_MINDSPORE = importlib.util.find_spec("mindspore") is not None
 
 
+@pytest.mark.process
 def test_comparing_needs_no_mindspore() -> None:
     code = (
         "import sys; from msprobe.mindspore.compare.ms_compare import ms_compare;"

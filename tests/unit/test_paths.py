@@ -157,6 +157,7 @@ def _observed(folder: Path, seen: list[str]) -> Iterator[bytes]:
         yield b"x" * (2 << 20)
 
 
+@pytest.mark.process
 def test_processes_killed_while_they_write_never_leave_half_a_file(tmp_path: Path) -> None:
     target = tmp_path / "f"
     program = (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from msprobe.precheck.strict import unit_in_last_place
+from msprobe.precheck.side.elements import unit_in_last_place
 from msprobe.signed_errors import Pool, Result, SignedErrors, judge_signed
 
 RANDOM = np.random.default_rng(0)
@@ -16,12 +16,12 @@ EPSILON = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
 
 def rounded(values: Any, dtype: str) -> Any:
     """Numbers rounded to the nearest of a type."""
-    unit = unit_in_last_place(values, dtype)
+    unit = unit_in_last_place(values, dtype, np)
     return np.rint(values / unit) * unit
 
 
 def judged(reference: Any, candidate: Any, dtype: str = "bfloat16", own: Any = None) -> SignedErrors:
-    unit = unit_in_last_place(reference, dtype)
+    unit = unit_in_last_place(reference, dtype, np)
     scale = np.maximum(unit, np.sqrt(np.mean(reference**2)) * EPSILON[dtype] / 8)
     errors = None if own is None else own - reference
     return judge_signed(Result(reference, candidate - reference, unit, scale, EPSILON[dtype], errors))
@@ -143,7 +143,7 @@ def test_arrays_of_torch_and_of_numpy_are_judged_alike() -> None:
     values = RANDOM.standard_normal((16, 8, 12, 12))
     for candidate in (values * 1.01, values + 0.05, np.where(np.arange(12) == 3, values * 1.1, values)):
         candidate = rounded(candidate, "bfloat16")
-        unit = unit_in_last_place(values, "bfloat16")
+        unit = unit_in_last_place(values, "bfloat16", np)
         arrays = values, candidate - values, unit, unit
         ours = judge_signed(Result(*arrays, 2.0**-7))
         theirs = judge_signed(Result(*map(torch.tensor, arrays), 2.0**-7))

@@ -162,12 +162,14 @@ def run(text: str, folder: Path) -> forked.Completed:
     return forked.run("program.py", cwd=folder, env=environment)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_is_like_a_device(tmp_path: Path, name: str) -> None:
     done = run(PROGRAMS[name], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.process
 def test_the_host_cannot_read_its_memory(tmp_path: Path) -> None:
     text = """
 import ctypes

@@ -27,6 +27,7 @@ for name in sys.argv[1].split(","):
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("names", "expected"),
     [("PrecisionDebugger,seed_all,TrainerMon,check_api", "SENTENCE"), ("compare,compare_distributed", "THERE")],

@@ -8,14 +8,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from msprobe.cli import compare_short
 from msprobe.cli.parser import UsageError, add_workers, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.cli.statuses import COULD_NOT
-from msprobe.errors import NotAvailableError
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -29,14 +27,12 @@ _NOTHING_GIVEN = (
     "give the two dumps to compare: `msprobe compare CANDIDATE REFERENCE` (or -i compare.json, or -tp and -gp; "
     "`msprobe compare -h` explains)."
 )
-_SHORT_FORM = "msprobe.cli.compare_short"
 # Of the form with -tp and -gp: what takes the place of its sheet, and the options that each of these knows.
 _TOOLS = {
     "--consistent_check": ("--consistent_check", "--backend", "--xlsx", "--csv"),
     "--rank and --step": ("--rank", "--step"),
     "-da": ("-da",),
 }
-_MODES = ("auto", "offline_data", "torchair", "offline_model", "atb")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     newer = parser.add_argument_group("sheet, as mindstudio-probe 26.2")
     newer.add_argument("-tp", "--target_path", metavar="PATH", help="dump.json, debug.json or step folder")
     newer.add_argument("-gp", "--golden_path", metavar="PATH", help="the same of the trusted run")
-    newer.add_argument("-m", "--mode", choices=_MODES, default="auto", help="only auto is there in this version")
+    newer.add_argument("-m", "--mode", metavar="MODE", default="auto", help="auto, which is the only one here")
     newer.add_argument("-tensor_log", "--is_print_compare_log", action="store_true", help="a log line for each tensor")
     newer.add_argument(
         "-da", "--diff_analyze", action="store_true", help="the first result that is off by more than half, as JSON"
@@ -77,10 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     newer.add_argument("--backend", metavar="NAME", help="what that training runs on: fsdp or megatron")
     newer.add_argument("--rank", metavar="N,N", help="ranks of a comparison of MindSpore kernels")
     newer.add_argument("--step", metavar="N,N", help="steps of a comparison of MindSpore kernels")
-    if importlib.util.find_spec(_SHORT_FORM) is not None:
-        short = importlib.import_module(_SHORT_FORM)
-        if hasattr(short, "add_arguments"):
-            short.add_arguments(parser)
+    compare_short.add_arguments(parser)
 
 
 def _add_mappings(parser: argparse.ArgumentParser) -> None:
@@ -154,10 +147,7 @@ def _given(args: argparse.Namespace) -> dict[str, object]:
 
 
 def _short_form(args: argparse.Namespace) -> int:
-    if importlib.util.find_spec(_SHORT_FORM) is None:
-        raise NotAvailableError("`msprobe compare CANDIDATE REFERENCE` is not available yet; use -i or -tp and -gp.")
-    status: int = importlib.import_module(_SHORT_FORM).short_form(args)
-    return status
+    return compare_short.short_form(args)
 
 
 def _by_file(args: argparse.Namespace, sheet: str) -> int:

@@ -38,9 +38,10 @@ def execute(args: argparse.Namespace) -> int:
     """Check the samples, print what was found."""
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
-    from msprobe.precheck.executors import DTYPES, executor_of
+    from msprobe.precheck.executors import executor_of
     from msprobe.precheck.job import Task
     from msprobe.precheck.sample_check import check_samples
+    from msprobe.precheck.side.words import DTYPES
     from msprobe.report.phrases import clean
 
     unknown = [name for name in args.dtypes.split(",") if name not in DTYPES]

@@ -84,7 +84,7 @@ def execute(args: argparse.Namespace) -> int:
         of_dump = ("api", "propagation", "seed", "device", "load", "reference", "control", "data_in_files")
         given = {f"--{name.replace('_', '-')}": getattr(args, name) not in (None, "", False) for name in of_dump}
         refuse_unused(given, "for --dump; of -i the file says what its script is")
-        from msprobe.precheck.script import generate, load_op_config
+        from msprobe.precheck.scripts.writing import generate, load_op_config
 
         return run_script(generate(load_op_config(args.config_input), folder), args.minimize)
     if args.api is None:
@@ -115,7 +115,7 @@ def write_and_run(
     """
     from msprobe.precheck.executors import script_words
     from msprobe.precheck.requests import Requests
-    from msprobe.precheck.script import ScriptRequest, write_script
+    from msprobe.precheck.scripts.writing import ScriptRequest, write_script
     from msprobe.report.phrases import clean
 
     assert isinstance(requests, Requests)

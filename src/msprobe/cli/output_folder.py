@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from msprobe.errors import PathError
+from msprobe.errors import PathError, reason_of
 from msprobe.paths import StrPath, check_output_folder
 
 
@@ -25,7 +25,7 @@ def usable_output(path: StrPath, names: Sequence[str] = ()) -> Path:
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
+        reason = reason_of(problem)
         raise PathError(f'folder "{path}" cannot be written: {reason} (in "{there}"); choose another folder.') from None
     for name in names:
         if (folder / name).is_dir():

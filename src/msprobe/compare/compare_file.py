@@ -12,23 +12,23 @@ from msprobe.compare.problems import InvalidArgumentError, InvalidPathError
 from msprobe.config.declared import Declared, demand, is_list, is_object, is_whole, read_declared
 from msprobe.config.jsonc import Document, parse
 from msprobe.config.mistakes import Source, raise_mistakes
-from msprobe.errors import PathError
+from msprobe.errors import PathError, reason_of
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import read_bounded
 from msprobe.paths import StrPath, check_readable_file
 
 _MOST_BYTES = 1 << 26
-_GIVE = "give the path of a dump.json or of a step folder"
+GIVE = "give the path of a dump.json or of a step folder"
 
-_Path = Annotated[
+FolderPath = Annotated[
     str,
     demand(
-        (lambda value: value not in (None, ""), f"is empty; {_GIVE}"),
+        (lambda value: value not in (None, ""), f"is empty; {GIVE}"),
         (lambda value: isinstance(value, str), "must be a path, found {found}"),
         kind="path",
     ),
 ]
-_OtherPath = Annotated[
+OtherPath = Annotated[
     str | None,
     AfterValidator(lambda path: path or None),
     demand((lambda value: value is None or isinstance(value, str), "must be a path, found {found}"), kind="path"),
@@ -47,9 +47,9 @@ _Names = Annotated[dict[str, _Name] | None, demand((is_object, "must be an objec
 class CompareFile(Declared):
     """The fields of a compare.json. ``rank_id`` is None where the field is absent, which chooses another tool."""
 
-    npu_path: _Path = Field(description=_GIVE)
-    bench_path: _Path = Field(description=_GIVE)
-    stack_path: _OtherPath = None
+    npu_path: FolderPath = Field(description=GIVE)
+    bench_path: FolderPath = Field(description=GIVE)
+    stack_path: OtherPath = None
     is_print_compare_log: _Switch = True
     rank_id: _Numbers = None
     step_id: _Numbers = None
@@ -66,12 +66,17 @@ def load_compare_file(path: StrPath) -> CompareFile:
     Raises PathError if it cannot be read, JsonSyntaxError if it is not JSON, otherwise one error with all mistakes:
     InvalidPathError if paths are among them, or InvalidArgumentError.
     """
+    return read_compare_file(parsed(path), os.fspath(path))
+
+
+def parsed(path: StrPath) -> Document:
+    """The text of a compare.json. Raises PathError and JsonSyntaxError."""
     file = check_readable_file(path, ".json", _MOST_BYTES, follow_symlink=True)
     try:
         data = read_bounded(file, Budget(file, SETTINGS))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
-    return read_compare_file(parse(data, os.fspath(Path(path))), os.fspath(path))
+        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from problem
+    return parse(data, os.fspath(Path(path)))
 
 
 def read_compare_file(document: Document, name: str) -> CompareFile:

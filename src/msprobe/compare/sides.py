@@ -11,7 +11,7 @@ from typing import ClassVar
 from msprobe import log
 from msprobe.compare.problems import DamagedDataError, FileAndFolderError, InvalidPathError
 from msprobe.coverage import NotRead
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.paths import StrPath
 from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, Kind, journals, kind_of, main_file
 from msprobe.store.part import DumpPart
@@ -129,7 +129,7 @@ def _ranks(folder: Path, strict: bool) -> dict[int, Path]:
     try:
         entries = sorted(folder.iterdir())
     except OSError as problem:
-        raise PathError(f'folder "{folder}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'folder "{folder}" cannot be read: {reason_of(problem)}.') from problem
     found = {}
     foreign = []
     for entry in entries:

@@ -12,10 +12,11 @@ Needs pydantic, so whoever reads a file imports this when it does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
-from typing import Any, Literal, cast, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -29,10 +30,15 @@ Test = Callable[[Any], bool]
 
 _TOLD: Literal["told"] = "told"
 _MOST_ADAPTERS = 64
+# What pydantic calls a field of an object, and of a data class, that is not declared.
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 class Declared(BaseModel):
-    """Base of the objects in such files. The description of a field says what to give where it is missing."""
+    """Base of the objects in such files. The description of a field says what to give where it is missing.
+
+    A data class of the standard library serves as well, whose ``__pydantic_config__`` is that of this class.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -73,6 +79,11 @@ def wrong(text: str, kind: MistakeKind = "value") -> PydanticCustomError:
     return PydanticCustomError(_TOLD, "{text}", {"text": text, "kind": kind})
 
 
+def is_str(value: Any) -> bool:
+    """True for a text."""
+    return isinstance(value, str)
+
+
 def is_text(value: Any) -> bool:
     """True for a text that is not blank."""
     return isinstance(value, str) and bool(value.strip())
@@ -98,16 +109,54 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def is_switch(value: Any) -> bool:
+    """True for true and false."""
+    return isinstance(value, bool)
+
+
+def is_texts(value: Any) -> bool:
+    """True for a list of texts."""
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def whole(least: int, most: int | None = None, kind: MistakeKind = "value", *, or_none: bool = False) -> Demand:
+    """A whole number within limits; null, too, with ``or_none``."""
+
+    def test(value: Any) -> bool:
+        return (or_none and value is None) or (is_whole(value) and least <= value <= (value if most is None else most))
+
+    return demand(
+        (test, f"must be a whole number from {least}{f' to {most}' if most else ''}, found {{found}}"), kind=kind
+    )
+
+
+def one_of(*words: str, kind: MistakeKind = "value") -> Demand:
+    """One of these texts; the nearest is named where it is none."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and value in words:
+            return value
+        listed = " or ".join(map(shown, words)) if len(words) < 3 else f"one of {', '.join(words)}"
+        raise wrong(f"must be {listed}, found {shown(value)}{did_you_mean(value, words)}", kind)
+
+    return Demand(check, kind=kind)
+
+
+Switch = Annotated[bool, demand((is_switch, "must be true or false, found {found}"))]
+Texts = Annotated[tuple[str, ...], demand((is_texts, "must be a list of texts, found {found}"))]
+
+
 def read_declared(
     form: Any,
     source: Source,
     whole: str,
     path: FieldPath = (),
     *,
-    unknown: Literal["ignored", "refused"] = "refused",
+    unknown: Literal["ignored", "outer ignored", "refused"] = "refused",
     context: Any = None,
 ) -> Read:
-    """Read the value at ``path`` of a source as a type; fields that are not known are told, or only warned about.
+    """Read the value at ``path`` of a source as a type; fields that are not known are mistakes, or only warned of; with
+    ``outer ignored`` those within other fields are mistakes.
 
     ``whole`` names the file in a message about all of it (``the data mapping``). ``context`` is given to validators.
     """
@@ -124,7 +173,8 @@ def read_declared(
         inner = _place(detail["loc"], raw)
         broken.add(inner)
         text = _text(form, detail, inner)
-        if detail["type"] == "extra_forbidden" and unknown == "ignored":
+        is_ignored = unknown == "ignored" or (unknown == "outer ignored" and len(inner) == 1)
+        if detail["type"] in _UNKNOWN and is_ignored:
             log.warning(ended(f"{source.where((*path, *inner))} is left out: it {text}"))
         elif not path and not inner:
             mistakes.append(Mistake(source.name, f"{whole} {text}"))
@@ -150,7 +200,7 @@ def _text(form: Any, detail: ErrorDetails, path: FieldPath) -> str:
     if kind == "missing":
         hint = _fields(form, path[:-1])[str(path[-1])].description
         return f"is missing; {hint}" if hint else "is missing"
-    if kind == "extra_forbidden":
+    if kind in _UNKNOWN:
         known = tuple(_fields(form, path[:-1]))
         return f"is not known{did_you_mean(path[-1], known) or '; known are ' + ', '.join(known)}"
     if kind == "invalid_key":
@@ -166,13 +216,29 @@ def _kind(form: Any, detail: ErrorDetails, path: FieldPath) -> MistakeKind:
 
 
 def _fields(form: Any, path: FieldPath) -> dict[str, FieldInfo]:
-    """The fields of the model that is at a place of a type."""
+    """The fields of the model or the data class that is at a place of a type."""
     for step in path:
-        form = _fields(form, ())[str(step)].annotation
-    # Annotated[Model, ...] and Model | None are of the model, too.
-    parts = (form, getattr(form, "__origin__", None), *get_args(form))
-    found: dict[str, FieldInfo] = next(part for part in parts if hasattr(part, "model_fields")).model_fields
-    return found
+        member = next((one for one in _kinds(form) if get_origin(one) in (dict, list, tuple)), None)
+        form = (
+            _fields(form, ())[str(step)].annotation if member is None else get_args(member)[get_origin(member) is dict]
+        )
+    found = next(one for one in _kinds(form) if hasattr(one, "model_fields") or is_dataclass(one))
+    if is_dataclass(found):
+        hints = get_type_hints(found, include_extras=True)
+        declared = {name: FieldInfo.from_annotation(hint) for name, hint in hints.items()}
+    else:
+        declared = found.model_fields
+    return {info.alias or name: info for name, info in declared.items()}
+
+
+def _kinds(form: Any) -> Iterator[Any]:
+    """A type, and those that it is made of: ``Annotated[Model, ...]`` and ``Model | None`` are of the model, too."""
+    yield form
+    if get_origin(form) is Annotated:
+        yield from _kinds(get_args(form)[0])
+    elif get_origin(form) in (Union, UnionType):
+        for one in get_args(form):
+            yield from _kinds(one)
 
 
 def _place(loc: tuple[int | str, ...], raw: Any) -> FieldPath:

@@ -12,10 +12,11 @@ from msprobe.config.jsonc import Document, FieldPath
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError, PathError, ScopeError
 from msprobe.foreign.nearest import near_words
 
-MistakeKind = Literal["value", "scope", "path", "unavailable"]
+MistakeKind = Literal["value", "range", "scope", "path", "unavailable"]
 
 _ERRORS: dict[MistakeKind, type[MsprobeError]] = {
     "value": InvalidInputError,
+    "range": InvalidInputError,
     "scope": ScopeError,
     "path": PathError,
     "unavailable": NotAvailableError,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msprobe import __version__, distribution
 from msprobe.doctor.findings import Finding, Status
-from msprobe.errors import MsprobeError
+from msprobe.errors import MsprobeError, reason_of
 from msprobe.foreign.opening import open_regular
 
 _LEAST_TORCH = (2, 1)
@@ -191,7 +191,7 @@ def of_folders(folders: Sequence[Path]) -> Iterator[Finding]:
                 pass
             free = shutil.disk_usage(there).free
         except OSError as problem:
-            reason = (problem.strerror or str(problem)).lower()
+            reason = reason_of(problem)
             text = f"{folder} cannot be written: {reason}"
             yield Finding("write-access", "error", text, ("choose a different folder",), data)
             continue

@@ -9,7 +9,7 @@ from typing import Any
 
 from msprobe.children import starting
 from msprobe.doctor.findings import Finding
-from msprobe.errors import MsprobeError
+from msprobe.errors import MsprobeError, in_one_line
 from msprobe.foreign.json_text import parse_json
 
 _MOST_SECONDS = 120.0
@@ -44,13 +44,13 @@ def main() -> int:
     try:
         import torch
     except BaseException as problem:
-        problems.append(f"`import torch` fails: {_one_line(problem)}")
+        problems.append(f"`import torch` fails: {in_one_line(problem)}")
     else:
         if find_spec("torch_npu") is not None:
             try:
                 __import__("torch_npu")
             except BaseException as problem:
-                problems.append(f"`import torch_npu` fails: {_one_line(problem)}")
+                problems.append(f"`import torch_npu` fails: {in_one_line(problem)}")
         for kind in ("cuda", "npu", "xpu", "mps"):
             room = getattr(torch, kind, None)
             try:
@@ -61,7 +61,3 @@ def main() -> int:
                 devices[kind] = count
     sys.stdout.write(f"\n{json.dumps({'problems': problems, 'devices': devices})}\n")
     return 0
-
-
-def _one_line(problem: BaseException) -> str:
-    return " ".join(f"{type(problem).__name__}: {problem}".split())[:300]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from msprobe.coverage import Coverage, NotRead, write
 from msprobe.environment.checkpoint.contents import small_file
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import csv_cells, yaml_text
 from msprobe.paths import make_folder, write_atomically
 
@@ -158,7 +158,7 @@ def _text(path: str) -> str:
             )
         return Path(path).read_text("utf-8", "replace")
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
 
 
 def read_verl(path: str) -> _Read:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from typing import IO
 
-from msprobe.errors import InvalidInputError
+from msprobe.errors import InvalidInputError, in_one_line
 from msprobe.foreign.budget import factor
 
 #: What the library raises for archives that are broken.
@@ -24,6 +25,12 @@ BROKEN = (
     ValueError, OverflowError,
 )  # fmt: skip
 _LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
+_END = struct.Struct("<4s4H2LH")
+_END_64 = struct.Struct("<4sQ2H2L4Q")
+_END_64_LOCATOR = struct.Struct("<4sLQL")
+#: What a directory may have: checkpoints of large models have the most entries.
+_MOST_ENTRIES = 4_000_000
+_MOST_ENTRY_BYTES = 336
 _HEAD_BYTES = _LOCAL_HEADER.size
 _ENCRYPTED = 1
 # What deflated numbers of a training come to; more than so many bytes of zeros are no state that anybody keeps.
@@ -34,17 +41,23 @@ _FREE_BYTES = 64 << 20
 class Archive:
     """The entries of an open archive by their names.
 
-    ``path`` names it in messages. ``names_may_repeat``: of entries with one name the last one counts. Raises
-    InvalidInputError for what is no archive, or none that is read here; OSError as the file does.
+    ``path`` names it in messages. ``names_may_repeat``: of entries with one name the last one counts. ``most``: how
+    many entries it may say to have, which is asked before its directory is read into memory. Raises InvalidInputError
+    for what is no archive, or none that is read here; OSError as the file does.
     """
 
-    def __init__(self, file: IO[bytes], path: object, *, names_may_repeat: bool = False) -> None:
+    def __init__(
+        self, file: IO[bytes], path: object, *, names_may_repeat: bool = False, most: int = _MOST_ENTRIES
+    ) -> None:
         self.file = file
         self.path = path
+        count, directory = _directory(file, path)
+        if count > most or directory > most * _MOST_ENTRY_BYTES:
+            raise InvalidInputError(f'"{path}" has {count} entries in {directory} bytes; it may have {most}.')
         try:
             self._zip = zipfile.ZipFile(file)
         except BROKEN as problem:
-            raise InvalidInputError(f'"{path}" is no readable archive: {short(problem)}.') from problem
+            raise InvalidInputError(f'"{path}" is no readable archive: {in_one_line(problem)}.') from problem
         #: All of them, in the order of the directory.
         self.listed = listed = self._zip.infolist()
         self.entries: dict[str, zipfile.ZipInfo] = {entry.filename: entry for entry in listed}
@@ -100,7 +113,7 @@ class Archive:
                 yield file
         except BROKEN as problem:
             raise InvalidInputError(
-                f'"{self.path}": its entry {_name(entry)} is damaged: {short(problem)}.'
+                f'"{self.path}": its entry {_name(entry)} is damaged: {in_one_line(problem)}.'
             ) from problem
 
     def check_ratio(self) -> None:
@@ -114,6 +127,27 @@ class Archive:
             )
 
 
+def _directory(file: IO[bytes], path: object) -> tuple[int, int]:
+    """How many entries an archive says to have, and in how many bytes."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 0xFFFF - _END.size))
+    tail = file.read()
+    place = tail.rfind(b"PK\5\6")
+    if place < 0 or len(tail) - place < _END.size:
+        raise InvalidInputError(f'"{path}" is not a zip file.')
+    *_, count, directory, _, _ = _END.unpack_from(tail, place)
+    before = max(0, size - len(tail) + place - _END_64_LOCATOR.size)
+    file.seek(before)
+    locator = file.read(_END_64_LOCATOR.size)
+    if locator.startswith(b"PK\6\7") and len(locator) == _END_64_LOCATOR.size:
+        file.seek(max(0, before - _END_64.size))
+        end = file.read(_END_64.size)
+        if len(end) == _END_64.size and end.startswith(b"PK\6\6"):
+            *_, count, directory, _ = _END_64.unpack(end)
+    file.seek(0)
+    return int(count), int(directory)
+
+
 def _are_apart(entries: list[zipfile.ZipInfo]) -> bool:
     """Whether each begins behind the end of the one before."""
     end = 0
@@ -123,12 +157,6 @@ def _are_apart(entries: list[zipfile.ZipInfo]) -> bool:
             return False
         end = start + _HEAD_BYTES + entry.compress_size
     return True
-
-
-def short(problem: BaseException) -> str:
-    """An error of the library in few words of one line."""
-    text = " ".join(str(problem).split()).rstrip(".")[:160]
-    return "".join(letter if letter.isprintable() else "_" for letter in text) or type(problem).__name__
 
 
 def _name(entry: zipfile.ZipInfo) -> str:

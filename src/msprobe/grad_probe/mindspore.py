@@ -18,7 +18,6 @@ from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.grad_probe.measure import Array, Gradient, measure
 from msprobe.grad_probe.probe import Probe
-from msprobe.grad_probe.rows import GradientRow
 from msprobe.grad_probe.writer import Entry
 
 
@@ -82,7 +81,7 @@ class GradientProbe(Observer):
                 try:
                     entry = self._entry(name, found.gradient)
                 except Exception as error:
-                    entry = self._skipped(name, found.gradient, error)
+                    entry = self.probe.skipped(name, found.gradient, error)
                 self.probe.add(place, entry, 1000 + int(getattr(found.gradient, "size", 0)))
 
     def after(self, event: Event, result: Any) -> None:
@@ -121,14 +120,3 @@ class GradientProbe(Observer):
             array = array.astype(np.float32)
         flat = array.reshape(-1)
         return measure(Gradient(name, flat, flat.__array_interface__["data"][0], shape, local_shape, norm), fields)
-
-    def _skipped(self, name: str, gradient: Any, error: Exception) -> Entry:
-        """A row without numbers."""
-        log.once(
-            ("gradient", name),
-            "warning",
-            f"grad_probe: the gradient of {name} ({type(gradient).__name__}) cannot be read, its row has no numbers:"
-            f" {type(error).__name__}: {str(error)[:200]}",
-        )
-        shares = (float("nan"),) * (len(self.probe.fields.bounds) + 1)
-        return GradientRow(name, tuple(getattr(gradient, "shape", ())), shares=shares), None

@@ -8,12 +8,14 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from msprobe import __version__, log
 from msprobe.config.settings import GradientProbe, Settings
 from msprobe.errors import PathError
 from msprobe.foreign.nearest import near_words
 from msprobe.grad_probe import layout
+from msprobe.grad_probe.rows import GradientRow
 from msprobe.grad_probe.writer import Entry, StepFiles, StepWriter
 from msprobe.paths import create_folder, write_atomically
 
@@ -83,6 +85,17 @@ class Probe:
         """What was found of the parameter at this place of the model, in the step that runs now."""
         self._entries[place] = entry
         self._nbytes += nbytes
+
+    def skipped(self, name: str, gradient: Any, error: Exception) -> Entry:
+        """A row without numbers, for a gradient that cannot be read: its shape is known at most."""
+        log.once(
+            ("gradient", name),
+            "warning",
+            f"grad_probe: the gradient of {name} ({type(gradient).__name__}) cannot be read, its row has no numbers:"
+            f" {type(error).__name__}: {str(error)[:200]}",
+        )
+        shares = (float("nan"),) * (len(self.fields.bounds) + 1)
+        return GradientRow(name, tuple(getattr(gradient, "shape", ())), shares=shares), None
 
     def end_step(self, rank: int | None) -> None:
         """The step is over: have it written, if it is wanted, also where no parameter had a gradient."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, in_one_line, reason_of
 from msprobe.foreign.budget import Budget
 from msprobe.foreign.csv_cells import plain_text
 from msprobe.foreign.opening import open_regular, read_bounded
@@ -41,7 +41,7 @@ class StepRows:
                 raise PathError(f'"{file}" has more than {_LARGEST_CSV} bytes; it is no summary of gradients.')
             text = read_bounded(file, Budget(file)).decode("utf-8-sig")
         except OSError as problem:
-            raise PathError(f'"{file}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+            raise PathError(f'"{file}" cannot be read: {reason_of(problem)}.') from problem
         except UnicodeDecodeError:
             raise InvalidInputError(f'"{file}" is not UTF-8; it is no summary of gradients.') from None
         try:
@@ -110,7 +110,7 @@ def read_direction(file: Path) -> Array:
             offset = opened.tell()
             size = whole - offset
     except (OSError, ValueError, MemoryError) as problem:
-        raise InvalidInputError(f'"{file}" is no .npy file of a direction: {_one_line(problem)}.') from None
+        raise InvalidInputError(f'"{file}" is no .npy file of a direction: {in_one_line(problem)}.') from None
     if dtype not in (np.bool_, np.int8, np.uint8):
         raise InvalidInputError(f'"{file}": a direction must be bool, int8 or uint8, found {dtype}.')
     if math.prod(shape) != size:
@@ -118,10 +118,6 @@ def read_direction(file: Path) -> Array:
     if not size:
         return np.zeros(shape, dtype)
     return np.memmap(file, dtype, "r", offset, shape, "F" if is_fortran else "C")
-
-
-def _one_line(problem: Exception) -> str:
-    return str(problem).splitlines()[0][:200].rstrip(".") if str(problem) else type(problem).__name__
 
 
 def shape_of(row: Mapping[str, str]) -> tuple[int, ...] | None:

@@ -30,7 +30,6 @@ from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.grad_probe.measure import Gradient, measure
 from msprobe.grad_probe.probe import Probe
-from msprobe.grad_probe.rows import GradientRow
 from msprobe.grad_probe.torch_devices import DeviceStep
 from msprobe.grad_probe.turns import Turns
 from msprobe.grad_probe.writer import Entry
@@ -195,7 +194,7 @@ class GradientProbe(Observer):
             try:
                 entry = self._entry(name, gradient, devices)
             except Exception as error:
-                entry = self._skipped(name, gradient, error)
+                entry = self.probe.skipped(name, gradient, error)
             probe.add(place, entry, gradient.numel() + 1000)
         for device in devices.values():
             device.launch()
@@ -229,17 +228,6 @@ class GradientProbe(Observer):
                 values = values.to(torch.float32)
             values = values.contiguous()
             return measure(_gradient(name, values, _NUMPY[values.dtype], shape, local_shape, norm), fields)
-
-    def _skipped(self, name: str, gradient: Any, error: Exception) -> Entry:
-        """A row without numbers: its shape is known at most."""
-        log.once(
-            ("gradient", name),
-            "warning",
-            f"grad_probe: the gradient of {name} ({type(gradient).__name__}) cannot be read, its row has no numbers:"
-            f" {type(error).__name__}: {str(error)[:200]}",
-        )
-        shares = (float("nan"),) * (len(self.probe.fields.bounds) + 1)
-        return GradientRow(name, tuple(getattr(gradient, "shape", ())), shares=shares), None
 
 
 class _Following(TrainingListening):

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from msprobe import log
+from msprobe.compare.compare_file import GIVE, FolderPath, OtherPath, parsed
 from msprobe.compare.mapping_files import LayerMapping
-from msprobe.config.jsonc import parse
-from msprobe.errors import InvalidInputError, PathError
-from msprobe.foreign.budget import SETTINGS, Budget
-from msprobe.foreign.opening import read_bounded
+from msprobe.config.declared import Declared, demand, is_object, read_declared
+from msprobe.config.mistakes import Source, raise_in_one_line
+from msprobe.errors import InvalidInputError
 from msprobe.graph.matching import Mode
 from msprobe.graph.merge.layout import Layout
 from msprobe.paths import StrPath
 
 FileType = Literal["vis", "db", "json"]
-# Those of compare.json, whichever command reads it.
-_KNOWN = frozenset(("npu_path", "bench_path", "stack_path", "is_print_compare_log", "parallel_merge"))
 
 
 @dataclass(frozen=True)
@@ -52,33 +52,27 @@ class CompareFile:
     layouts: tuple[Layout, ...] = ()
 
 
+class _GraphFile(Declared):
+    npu_path: FolderPath = Field(description=GIVE)
+    bench_path: OtherPath = None
+    parallel_merge: Any = None
+    # Those of other commands, which have the same file.
+    stack_path: Any = None
+    is_print_compare_log: Any = None
+
+
+_FILE = Annotated[_GraphFile, demand((is_object, "must hold an object with npu_path, found {found}"))]
+
+
 def read_compare_file(path: StrPath) -> CompareFile:
     """Read compare.json; comments are allowed. Raises PathError or InvalidInputError."""
     name = os.fspath(path)
-    try:
-        text = read_bounded(path, Budget(path, SETTINGS))
-    except FileNotFoundError:
-        raise PathError(f'cannot read compare file "{name}": no such file.') from None
-    except OSError as problem:
-        raise PathError(f'cannot read compare file "{name}": {(problem.strerror or str(problem)).lower()}.') from None
-    found = parse(text, name).value
-    if not isinstance(found, Mapping):
-        raise InvalidInputError(f'compare file "{name}" must hold an object, found a {type(found).__name__}.')
-    mistakes: list[str] = []
-    npu = found.get("npu_path")
-    unknown = [key for key in found if key not in _KNOWN]
-    if not isinstance(npu, str) or not npu:
-        instead = f", found {', '.join(map(repr, unknown))}" if npu is None and unknown else ""
-        mistakes.append(f"'npu_path' is required and must be a folder path{instead}")
-    bench = found.get("bench_path")
-    if bench is not None and not isinstance(bench, str):
-        mistakes.append("'bench_path' must be a folder path")
-    if mistakes:
-        raise InvalidInputError(f'compare file "{name}": {"; ".join(mistakes)}.')
-    if unknown:
-        log.warning(f'compare file "{name}": {", ".join(map(repr, unknown))} mean nothing to graph and are left out.')
-    bench = bench or None
-    return CompareFile(str(npu), bench, _layouts(found.get("parallel_merge"), name, bench is not None))
+    read = read_declared(_FILE, Source(name, parsed(path), {}), "the file", unknown="ignored")
+    if read.mistakes:
+        raise_in_one_line(read.mistakes, InvalidInputError)
+    found: _GraphFile = read.value
+    layouts = _layouts(found.parallel_merge, name, found.bench_path is not None)
+    return CompareFile(found.npu_path, found.bench_path, layouts)
 
 
 def _layouts(given: Any, name: str, compares: bool) -> tuple[Layout, ...]:

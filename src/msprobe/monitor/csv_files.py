@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from msprobe import log
-from msprobe.errors import PathError
+from msprobe.errors import PathError, reason_of
 from msprobe.foreign.budget import Budget, Limits
 from msprobe.foreign.csv_cells import plain_text
 from msprobe.foreign.opening import read_bounded
@@ -195,7 +195,7 @@ def _read(path: Path) -> bytes:
     try:
         data = read_bounded(path, Budget(path, Limits(bytes=_MOST_BYTES)))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from None
+        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from None
     return data.removeprefix(b"\xef\xbb\xbf")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe import __version__, log
-from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.errors import InvalidInputError, MsprobeError, PathError, reason_of
 from msprobe.foreign.json_text import read_json
 from msprobe.monitor.measurements import Run
 from msprobe.paths import StrPath, check_path_form, make_folder, write_atomically
@@ -139,7 +139,7 @@ def find_runs(base: StrPath) -> list[RunFolder]:
     try:
         names = sorted(os.listdir(folder))
     except OSError as problem:
-        raise PathError(f'folder "{base}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from None
+        raise PathError(f'folder "{base}" cannot be read: {reason_of(problem)}.') from None
     found = [run for name in names if (run := _run_folder(folder / name)) is not None]
     return sorted(found, key=lambda run: (run.rank, run.started))
 

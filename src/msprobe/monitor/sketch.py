@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes, open_regular
 from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
@@ -251,7 +251,7 @@ def read_sketches(path: StrPath) -> list[Sketch]:
             # Python makes room at once for all that it is asked for.
             data = file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from None
+        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from None
     found: dict[int, Sketch] = {}
     groups: tuple[Group, ...] = ()
     try:
@@ -276,7 +276,7 @@ def unread_bytes(path: StrPath) -> int:
         with open_regular(path) as file:
             data = file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from None
+        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from None
     rest = data[_whole_length(data) :]
     if len(rest) < _FRAME.size:
         return 0

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.compare.number_types import epsilon_of
 from msprobe.precheck import metrics, standards
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.compiler_rule import root_mean_square
 from msprobe.precheck.first_verdict import dropout_verdict, first_verdict
 from msprobe.precheck.metrics import Array
+from msprobe.precheck.side.strict import judge_close, judge_direction, judge_exact, judge_floats
 from msprobe.precheck.standards import Profile
-from msprobe.precheck.strict import judge_close, judge_direction, judge_exact, judge_floats
 
 #: Below this share of elements that are off by more than a unit, results of 8 bits pass (26.2).
 FLOAT8_SHARE = 0.001
@@ -215,8 +216,9 @@ def _judge_direction(row: Judged, pair: Pair, bench: Value, device: Value) -> No
     rounded = wide if pair.rounded is None else pair.rounded
     dtype = pair.computed_in or device.kind
     found = judge_direction(
-        wide, rounded, device.array.astype(np.float64), dtype, pair.movement, pair.elementwise, pair.ordinary
-    )
+        wide, rounded, device.array.astype(np.float64), dtype, epsilon_of(dtype), pair.movement, pair.elementwise,
+        pair.ordinary,
+    )  # fmt: skip
     row.slope, row.directed = (found.slope, found.standard_error), found.strength
     order = ("pass", "Warning", "error")
     if row.status in order and order.index(found.status) > order.index(row.status):

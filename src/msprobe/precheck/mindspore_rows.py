@@ -8,22 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from msprobe.compare.number_types import EPSILON
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.columns import Judged
-from msprobe.precheck.executors import Executor, Fault, executor_of
+from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import MINDSPORE_ATOL, Answer, Task
 from msprobe.precheck.known_names import REFUSED
-from msprobe.precheck.metrics import Array
+from msprobe.precheck.side.cosine import judge_by_cosine
+from msprobe.precheck.side.words import Executor, Fault
 
 RESULT_HEADER = ("API Name", "Forward Test Success", "Backward Test Success", "Message")
 DETAILS_HEADER = (
     *("API Name", "Bench Dtype", "Tested Dtype", "Shape", "Cosine", "MaxAbsErr", "MaxRelativeErr", "Status", "Message"),
 )
-COSINE_OVER = 0.99
-_EPSILON = 1e-8
-#: Units of rounding of half types: results are compared with the reference rounded to their type.
-_HALF_EPS = {name: EPSILON[name.lower()] for name in ("Float16", "BFloat16", "float16", "bfloat16")}
 _FAULTS = ("scale", "nan", "inf", "drop-tail")
 _API_TYPES = ("Mint", "MintFunctional")
 _TENSOR_APIS = frozenset(
@@ -110,39 +106,12 @@ def judge(name: str, bench: tuple[Any, str], tested: tuple[Any, str], atol: floa
     largest difference it passes.
     """
     (ours, our_type), (theirs, their_type) = bench, tested
-    row = Row(name, "pass", "", our_type, their_type)
-    if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
-        row.status = "pass" if ours == theirs else "error"
-        row.message = "" if row.status == "pass" else f"{theirs!r} instead of {ours!r}."
-        return row
-    row.shape = tuple(theirs.shape)
-    if ours.shape != theirs.shape:
-        row.status, row.message = "error", f"the shapes differ: {theirs.shape}, in the reference {ours.shape}."
-        return row
-    if theirs.size == 0:
-        return row
-    b, d = ours.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
-    if not np.array_equal(np.isfinite(b), np.isfinite(d)):
-        row.status, row.message = "error", "infinities or NaN are not at the same places."
-        return row
-    finite = np.isfinite(b)
-    b, d = b[finite], d[finite]
-    if b.size == 0:
-        return row
-    row.cosine = float((b @ d + _EPSILON) / (np.linalg.norm(b) * np.linalg.norm(d) + _EPSILON))
-    row.max_abs = float(np.max(np.abs(d - b)))
-    row.max_relative = float(np.max(np.abs(d - b) / (np.abs(b) + _EPSILON)))
-    # A half type cannot be nearer than its rounding, at sizes above one.
-    allowed = max(atol, 2 * _HALF_EPS.get(their_type, 0.0) * _largest(b))
-    if row.cosine <= COSINE_OVER:
-        row.status, row.message = "error", f"cosine {row.cosine:.6g} is not above {COSINE_OVER}."
-    elif row.max_abs >= allowed:
-        row.status, row.message = "error", f"the largest difference {row.max_abs:.6g} is not below {allowed:.3g}."
+    found = judge_by_cosine(ours, theirs, their_type, atol)
+    row = Row(name, found.status, found.message, our_type, their_type)
+    if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray):
+        row.shape = tuple(theirs.shape)
+    row.cosine, row.max_abs, row.max_relative = found[2:]
     return row
-
-
-def _largest(values: Array) -> float:
-    return float(np.max(np.abs(values)))
 
 
 def skipped(key: str, message: str, has_backward: bool) -> Answer:

@@ -6,14 +6,40 @@ looked for beside the yaml file. ``backward`` may be left out where the gradient
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from msprobe.config.declared import Declared, demand, is_filled_object, is_object, read_declared
+from msprobe.config.mistakes import raise_in_one_line
+from msprobe.config.yaml_source import read_yaml
 from msprobe.errors import InvalidInputError
-from msprobe.foreign.budget import SETTINGS, Budget
-from msprobe.foreign.opening import read_bounded
-from msprobe.paths import StrPath, check_readable_file
+from msprobe.paths import StrPath
 
-_ALLOWED = ("forward", "backward", "description")
+
+def _is_function(value: Any) -> bool:
+    file, _, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    return file.endswith(".py") and name.isidentifier()
+
+
+_Function = Annotated[str, demand((_is_function, "must be FILE.py:FUNCTION, found {found}"))]
+
+
+class _Operator(Declared):
+    forward: _Function = Field(description="give FILE.py:FUNCTION")
+    backward: _Function | None = None
+    description: Any = None
+
+
+class _File(Declared):
+    operators: Annotated[
+        dict[str, Annotated[_Operator, demand((is_object, "must be an object with forward, found {found}"))]],
+        demand((is_filled_object, "must be an object of at least one operator, found {found}")),
+    ] = Field(description="give an object of at least one operator")
+
+
+_FILE = Annotated[_File, demand((is_object, "must be an object with operators, found {found}"))]
 
 
 def read_operators(path: StrPath) -> dict[str, tuple[str, str]]:
@@ -22,33 +48,12 @@ def read_operators(path: StrPath) -> dict[str, tuple[str, str]]:
 
     All mistakes are told at once. Raises PathError or InvalidInputError.
     """
-    from msprobe.foreign import yaml_text
+    read = read_declared(_FILE, read_yaml(path, "operators"), "the file")
+    if read.mistakes:
+        raise_in_one_line(read.mistakes, InvalidInputError)
 
-    file = check_readable_file(path, (".yaml", ".yml"))
-    content = yaml_text.load(read_bounded(file, Budget(path, SETTINGS)), path)
-    given = content.get("operators") if isinstance(content, dict) else None
-    if not isinstance(given, dict) or not given:
-        raise InvalidInputError(f'"{path}" must have "operators", an object of at least one operator.')
-    mistakes, found = [], {}
-    for name, entry in given.items():
-        functions = {"forward": None, **entry} if isinstance(entry, dict) else {"forward": None}
-        functions = {which: functions[which] for which in ("forward", "backward") if which in functions}
-        wrong = {which: value for which, value in functions.items() if not _is_function(value)}
-        mistakes += [f'"{name}": "{which}" is {value!r}; allowed: FILE.py:FUNCTION' for which, value in wrong.items()]
-        if wrong:
-            continue
-        unknown = [str(key) for key in entry if key not in _ALLOWED]
-        if unknown:
-            mistakes.append(f'"{name}": {", ".join(unknown)} is not known; allowed: {", ".join(_ALLOWED)}')
-        paths = {which: str(file.parent.absolute() / str(value)) for which, value in functions.items()}
-        found[str(name)] = (paths["forward"], paths.get("backward", ""))
-    if mistakes:
-        raise InvalidInputError(f'"{path}": {"; ".join(mistakes)}.')
-    return found
+    def whole(function: str | None) -> str:
+        return str(Path(path).parent.absolute() / function) if function else ""
 
-
-def _is_function(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    file, _, name = value.rpartition(":")
-    return file.endswith(".py") and name.isidentifier()
+    found: dict[str, _Operator] = read.value.operators
+    return {name: (whole(one.forward), whole(one.backward)) for name, one in found.items()}

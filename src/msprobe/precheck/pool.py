@@ -18,7 +18,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.children import starting
-from msprobe.errors import MsprobeError, NotAvailableError
+from msprobe.errors import MsprobeError, NotAvailableError, reason_of
 from msprobe.precheck import mindspore_rows
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import READY, Answer, Task, answer_of, skipped
@@ -98,7 +98,7 @@ class Worker:
             self._process = starting.start_module("msprobe.precheck.worker", python=self._python)
         except OSError as problem:
             raise NotAvailableError(
-                f'"{self._python or sys.executable}" cannot be run: {(problem.strerror or str(problem)).lower()}; '
+                f'"{self._python or sys.executable}" cannot be run: {reason_of(problem)}; '
                 "python:PATH is the python of an environment, as /venv/bin/python."
             ) from None
         self._rest, self._is_ready = b"", False

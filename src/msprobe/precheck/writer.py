@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.csv_cells import plain_text
 from msprobe.paths import FILE_MODE, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER, lines_of
@@ -174,7 +174,7 @@ def _append(path: Path, data: bytes) -> None:
         finally:
             os.close(descriptor)
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be written: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'"{path}" cannot be written: {reason_of(problem)}.') from problem
 
 
 def _whole_rows(path: Path) -> list[list[str]]:
@@ -182,7 +182,7 @@ def _whole_rows(path: Path) -> list[list[str]]:
     try:
         data = path.read_bytes()
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
     whole = data[: data.rfind(b"\n") + 1].removeprefix(BOM)
     try:
         rows = csv.reader(io.StringIO(whole.decode("utf-8"), newline=""))

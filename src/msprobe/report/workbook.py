@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, cast
 from xml.sax.saxutils import escape
 
-from msprobe.errors import PathError
+from msprobe.errors import PathError, reason_of
 from msprobe.foreign.csv_cells import safe_text
 from msprobe.paths import FILE_MODE, StrPath
 
@@ -94,7 +94,7 @@ def write_workbook(path: StrPath, sheets: Iterable[Sheet]) -> None:
                 os.unlink(temporary)
             raise
     except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
+        reason = reason_of(problem)
         raise PathError(f'cannot write file "{Path(target)}": {reason}.') from problem
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe import log
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import links
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store import layout
@@ -156,7 +156,7 @@ def open_dump(path: StrPath) -> Dump:
         folders, hollow = _folders(given)
         _check_links(given, folders)
     except OSError as problem:
-        raise PathError(f'folder "{given}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'folder "{given}" cannot be read: {reason_of(problem)}.') from problem
     if not folders:
         message = f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.'
         inner = [given / name for name in (layout.STEP_BY_STEP, layout.COMPILED) if (given / name).is_dir()]

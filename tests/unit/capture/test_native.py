@@ -613,6 +613,7 @@ def test_an_extension_in_use_has_no_reason_not_to_be() -> None:
     assert native.status() == "C extension: in use"
 
 
+@pytest.mark.process
 @native_only
 def test_another_interpreter_is_refused_the_static_state() -> None:
 
@@ -658,6 +659,7 @@ def test_why_the_extension_is_not_used_is_kept(monkeypatch: pytest.MonkeyPatch) 
     assert again.status() == "C extension: could not be loaded: _native.so: undefined symbol: PyNothing"
 
 
+@pytest.mark.process
 def test_the_python_versions_are_chosen_when_asked_for() -> None:
 
     program = "from msprobe.capture import native as n; print(n.built, n.numbers, n.encode({'a': 1}, 0))"
@@ -672,6 +674,7 @@ def test_the_python_versions_are_chosen_when_asked_for() -> None:
     assert out.split(" ", 2) == ["False", "None", "b'{\\n \"a\": 1\\n}'\n"]
 
 
+@pytest.mark.process
 def test_an_extension_of_another_version_is_not_used_and_it_is_said() -> None:
     words = (
         "import sys, types; old = types.ModuleType('old'); old.KINDS = {};"

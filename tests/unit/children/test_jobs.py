@@ -13,6 +13,8 @@ import pytest
 
 from msprobe.children.jobs import ProcessLostError, dismiss_all, results
 
+pytestmark = pytest.mark.process
+
 PID = "__import__('os').getpid()"
 
 

@@ -15,6 +15,7 @@ from msprobe.children.places import leave_working_directory, module_places
 PLANTED = ("signal.py", "select.py", "struct.py", "pickle.py", "traceback.py", "__future__.py", "typing.py")
 
 
+@pytest.mark.process
 def test_a_child_runs_nothing_of_its_working_directory_where_python_has_no_safe_path(tmp_path: Path) -> None:
     """As before Python 3.11, which has no variable for it."""
     for name in (*PLANTED, "msprobe.py"):
@@ -26,6 +27,7 @@ def test_a_child_runs_nothing_of_its_working_directory_where_python_has_no_safe_
     assert done.returncode == 0
 
 
+@pytest.mark.process
 def test_only_modules_of_msprobe_are_started(tmp_path: Path) -> None:
     words = starting.command("http.server")
     done = subprocess.run(words, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True)

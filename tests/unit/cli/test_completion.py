@@ -51,6 +51,7 @@ def offered(shell: str, *words: str) -> set[str]:
     return {one.partition("\t")[0] for one in done.stdout.splitlines() if one.startswith(words[-1])}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_commands_their_second_words_options_and_values(shell: str) -> None:
     if shutil.which(shell) is None:
@@ -62,6 +63,7 @@ def test_a_shell_completes_commands_their_second_words_options_and_values(shell:
     assert offered(shell, "monitor", "diff", "READ") == (set() if shell == "bash" else {"README.md"})
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_every_command_and_what_it_says_is_right(shell: str) -> None:
     printed = call("completion", shell).stdout

@@ -200,6 +200,7 @@ def test_names_and_values_of_a_stranger_drive_neither_terminal_nor_page_nor_shee
     assert str(row[1]).startswith("'=seed")
 
 
+@pytest.mark.process
 def test_it_starts_without_a_framework_and_changes_no_variable(files: Path) -> None:
     done = process("config_check", "-d", "train1.sh", "-o", "s.zip", cwd=files)
     assert done.returncode == 0, done.stderr

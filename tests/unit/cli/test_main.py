@@ -172,6 +172,7 @@ def test_every_available_command_explains_itself(name: str, capsys: pytest.Captu
     assert "--debug" in out
 
 
+@pytest.mark.process
 def test_an_error_is_one_line_and_a_traceback_only_with_debug(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
     plain = python("-m", "msprobe", "summary", absent)
@@ -186,6 +187,7 @@ def test_an_error_is_one_line_and_a_traceback_only_with_debug(tmp_path: Path) ->
         assert "PathError: [msprobe] " in debug.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("program", ["import msprobe", "from msprobe.cli import main\nmain(['-h'])"])
 def test_nothing_heavy_is_loaded_before_a_command_needs_it(program: str) -> None:
     try_it = (
@@ -201,10 +203,12 @@ def _cpu_seconds(program: str, rounds: int = 5) -> float:
     return min(float(python("-c", measure).stdout.split()[-1]) for _ in range(rounds))
 
 
+@pytest.mark.process
 def test_import_takes_less_than_50_ms_of_cpu() -> None:
     assert _cpu_seconds("import msprobe") < 0.050
 
 
+@pytest.mark.process
 def test_help_takes_less_than_150_ms_of_cpu_interpreter_included() -> None:
     times = []
     for _ in range(5):
@@ -215,6 +219,7 @@ def test_help_takes_less_than_150_ms_of_cpu_interpreter_included() -> None:
     assert min(times) < 0.150
 
 
+@pytest.mark.process
 def test_a_reader_that_leaves_early_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "import sys, types\nfrom msprobe.cli import commands, main\n"

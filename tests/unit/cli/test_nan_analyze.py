@@ -120,6 +120,7 @@ def test_bad_input_is_one_sentence(
     assert told in line
 
 
+@pytest.mark.process
 def test_no_framework_is_imported(step: Path, tmp_path: Path) -> None:
     import subprocess
 

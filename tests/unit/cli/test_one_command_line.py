@@ -11,9 +11,11 @@ import pytest
 from option_inputs import make_inputs
 from option_rows import TABLES
 from option_walker import Walker
+from prechecked import InThisProcess
 
 from msprobe.cli import commands
 from msprobe.cli.spellings import LETTERS
+from msprobe.precheck import sample_check
 
 COMMANDS = commands.COMMANDS
 #: Under every name that they have.
@@ -103,6 +105,7 @@ def _without_json(printed: str) -> bool:
     return False
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", NAMES)
 def test_with_json_stdout_is_one_object_and_with_quiet_it_is_empty(walker: Walker, name: str) -> None:
     table = TABLES[name]
@@ -133,8 +136,10 @@ def test_each_command_that_looks_for_something_has_a_line_here() -> None:
     assert looks == ANSWERS.keys() | WITH_TRAININGS
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ANSWERS)
-def test_0_is_clean_and_1_is_found(walker: Walker, name: str) -> None:
+def test_0_is_clean_and_1_is_found(walker: Walker, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_check, "Worker", InThisProcess)  # which imports torch and its samples
     for wanted, (line, reaches) in enumerate(ANSWERS[name]):
         done = walker.run(name, line, reaches)
         assert done.returncode == wanted, done

@@ -231,6 +231,7 @@ def test_blanks_in_names_and_quit(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Command invalid" not in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_the_shell_ends_with_its_pipe(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "msprobe", "-f", "pytorch", "parse"], input=b"pt -n nope.npy\n", timeout=60, check=False,

@@ -77,6 +77,7 @@ def test_a_place_at_the_end_moves_the_bar(text: str, state: dict[str, Any]) -> N
     teller.stop()
 
 
+@pytest.mark.process
 def test_showing_progress_loads_nothing_of_what_is_waited_for() -> None:
     script = (
         "import sys, msprobe.cli.progress as p; p.Teller('checking')('step 1, 1 of 2');"

@@ -166,6 +166,7 @@ def test_what_is_no_dump_is_an_error_that_names_the_place(tmp_path: Path, capsys
         assert str(place) in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_no_framework_is_needed(tmp_path: Path) -> None:
     import subprocess
     import sys

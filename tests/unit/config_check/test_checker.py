@@ -242,6 +242,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.process
 def test_a_compiler_that_is_imported_meanwhile_knows_all_functions(tmp_path: Path) -> None:
     """In a process of its own, where it has not been imported yet."""
     command = [sys.executable, "-W", "error::UserWarning", "-c", IN_A_PROCESS, str(tmp_path / "a.zip")]

@@ -310,6 +310,7 @@ def test_no_check_calls_itself_blind_where_it_finds_something(tmp_path: Path) ->
     assert result.summary["blind"] == {}
 
 
+@pytest.mark.process
 def test_ranks_that_are_checked_in_other_processes_give_the_same_answer(tmp_path: Path) -> None:
     for step in (0, 1):
         of_ranks(tmp_path, lambda rank: replica(rank, batch=9 + rank, lr=0.2 if rank == 1 else 0.1), step=step)

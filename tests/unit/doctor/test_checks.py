@@ -189,6 +189,7 @@ def run(package: Path, *words: str, **variables: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("variables", "count"), [({}, 1), ({"RANK": "1"}, 0)])
 def test_an_import_beside_the_neighbour_says_one_sentence_once(
     package: Path, variables: dict[str, str], count: int
@@ -199,6 +200,7 @@ def test_an_import_beside_the_neighbour_says_one_sentence_once(
     assert all("--force-reinstall" in line for line in lines)
 
 
+@pytest.mark.process
 def test_a_package_whose_first_file_is_not_ours_says_how_to_repair_it(package: Path) -> None:
     first = package / "msprobe" / "__init__.py"
     ours = first.read_bytes()
@@ -215,6 +217,7 @@ def test_a_package_whose_first_file_is_not_ours_says_how_to_repair_it(package: P
 # ---------------------------------------------------------------- devices
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("real_devices")
 @pytest.mark.parametrize(
     ("torch", "status"),

@@ -12,7 +12,7 @@ import msprobe
 
 _SOURCE = Path(msprobe.__file__).parent
 #: Texts of scripts, which run where msprobe is not: they carry what they need.
-_SCRIPTS = ("precheck/standalone", "precheck/mindspore/standalone")
+_SCRIPTS = ("precheck/side", "precheck/scripts/call", "precheck/scripts/main", "precheck/mindspore/standalone")
 
 
 def _name(node: ast.expr) -> str:

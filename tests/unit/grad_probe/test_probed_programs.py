@@ -163,6 +163,7 @@ def test_the_training_is_bit_for_bit_the_same(tmp_path: Path, level: str) -> Non
         assert torch.equal(one, other)
 
 
+@pytest.mark.process
 def test_without_the_c_extension_the_files_are_the_same(tmp_path: Path) -> None:
     code = (
         "import sys, os, pathlib; sys.path[:0] = sys.argv[1].split(os.pathsep);"

@@ -269,6 +269,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.process
 def test_a_full_disk_leaves_nothing_half_written(small_disk: Path) -> None:
     run = begun(small_disk, steps_per_file=10_000)
     sink = CsvSink()

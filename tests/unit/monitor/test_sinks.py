@@ -99,6 +99,7 @@ print("dropped", writer.load.dropped_sinks)
 """
 
 
+@pytest.mark.process
 def test_wandb_keeps_a_run_on_this_machine(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
     words = [sys.executable, "-c", OFFLINE, str(tmp_path), str(Path(__file__).parents[2])]
@@ -239,6 +240,7 @@ def test_a_damaged_database_is_told(tmp_path: Path) -> None:
         tables_of(find_runs(folder))
 
 
+@pytest.mark.process
 def test_a_database_whose_writer_was_killed_in_a_transaction_is_read(tmp_path: Path) -> None:
     """The transaction is taken back in a copy: the file and its journal stay as they are."""
     import os

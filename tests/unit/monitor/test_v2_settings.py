@@ -44,13 +44,13 @@ def test_all_mistakes_are_in_one_message(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError) as caught:
         settings(tmp_path, framework="jax", format="tensorboard", step_interval=0, rank="0", monitors=monitors)
     for words in (
-        "framework must be one of pytorch",
-        'format must be "csv"',
-        "step_interval must be a whole number from 1, found 0",
-        "rank must be",
-        "monitors.modul is not known; did you mean module?",
-        "monitors.param must be",
-        "monitors.cc.ops must be a list of min, max, mean, norm, nans",
+        'framework": must be one of pytorch',
+        'format": must be "csv"',
+        'step_interval": must be a whole number from 1, found 0',
+        'rank": must be',
+        'monitors.modul": is not known; did you mean "module"?',
+        'monitors.param.enabled": must be',
+        'monitors.cc.ops": must be a list of min, max, mean, norm, nans',
     ):
         assert words in str(caught.value)
 

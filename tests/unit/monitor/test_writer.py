@@ -183,6 +183,7 @@ def test_without_a_sink_left_nothing_waits(tmp_path: Path, capsys: pytest.Captur
     assert "unmonitored" in errors(capsys)[0]
 
 
+@pytest.mark.process
 def test_a_forked_child_writes_nothing_and_ends(tmp_path: Path) -> None:
     sink = Keeping()
     writer = Writer(run_of(tmp_path), [sink])
@@ -220,12 +221,14 @@ def steps_of(base: Path) -> list[int]:
     return list(table.steps.tolist())
 
 
+@pytest.mark.process
 def test_what_was_put_is_written_when_the_program_ends(tmp_path: Path) -> None:
     words = [sys.executable, "-c", PROGRAM, str(tmp_path), str(TESTS), "300"]
     subprocess.run(words, check=True, timeout=100)
     assert steps_of(tmp_path) == [step for step in range(300) for _ in range(4)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_process_leaves_whole_lines_of_all_steps_so_far(tmp_path: Path, how: signal.Signals) -> None:
     words = [sys.executable, "-c", PROGRAM, str(tmp_path), str(TESTS), "100000000"]

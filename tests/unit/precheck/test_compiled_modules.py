@@ -229,6 +229,7 @@ def test_a_result_that_is_written_in_place_has_a_skip_for_its_backward() -> None
     assert "written in place" in note.note
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's own compiler needs one of C++")
 def test_what_torch_itself_compiles_draws_the_same_random_numbers() -> None:
     one = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))

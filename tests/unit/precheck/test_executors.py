@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from msprobe.errors import InvalidInputError
-from msprobe.precheck.executors import Executor, Fault, executor_of
+from msprobe.precheck.executors import executor_of
 from msprobe.precheck.settings import Settings, load_settings
+from msprobe.precheck.side.words import Executor, Fault
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from msprobe.precheck import standalone
-from msprobe.precheck.standalone_places import units_taken_over
-from msprobe.precheck.strict import judge_floats
+from msprobe.precheck.scripts import call
+from msprobe.precheck.side.places import units_taken_over
+from msprobe.precheck.side.strict import judge_floats
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
 from msprobe.precheck.torch.reference import Movement, disturbed
@@ -40,8 +40,8 @@ def test_a_script_judges_an_elementwise_call_in_a_half_type_as_run_ut_does() -> 
     bench = torch.ones(4, 5, dtype=torch.float64)
     device = bench.bfloat16()
     device[1, 2] += 17 * 2.0**-7
-    assert standalone.judge(device, bench, None, True)[0] == "error"
-    assert standalone.judge(device, bench, None, False)[0] == "pass"
+    assert call.judge(device, bench, None, True)[0] == "error"
+    assert call.judge(device, bench, None, False)[0] == "pass"
 
 
 def test_labels_are_not_disturbed() -> None:
@@ -91,14 +91,14 @@ def test_numbers_that_are_taken_over_have_nothing_to_round(dtype: torch.dtype, u
     taken = torch.ones(4, 5, dtype=torch.bool)
     wrong = units > (1 if dtype is torch.float32 else 0)
 
-    script = standalone.judge(device, bench, bench * torch.finfo(dtype).eps, False, taken)
+    script = call.judge(device, bench, bench * torch.finfo(dtype).eps, False, taken)
     name = str(dtype).removeprefix("torch.")
     arrays = bench.numpy(), device.double().numpy(), taken.numpy()
     most = units_taken_over(dtype, is_gradient=False)
     strict = judge_floats(arrays[0], arrays[0], arrays[1], name, None, taken=arrays[2], taken_units=most)
     assert script[0] == strict.status == ("error" if wrong else "pass")
     assert ("are not exact copies of input values" in strict.message) is wrong
-    as_gradient = standalone.judge(device, bench, None, False, taken, is_gradient=True)
+    as_gradient = call.judge(device, bench, None, False, taken, is_gradient=True)
     assert as_gradient[0] == ("error" if units > 2 else "pass")
     assert judge_floats(arrays[0], arrays[0], arrays[1], name, None).status == "pass"
 
@@ -106,6 +106,6 @@ def test_numbers_that_are_taken_over_have_nothing_to_round(dtype: torch.dtype, u
 def test_a_number_that_rounding_chooses_may_be_another_one() -> None:
     bench, device = torch.full((4, 5), 1.0, dtype=torch.float64), torch.full((4, 5), 1.5, dtype=torch.bfloat16)
     movement, taken = torch.full((4, 5), 0.5, dtype=torch.float64), torch.ones(4, 5, dtype=torch.bool)
-    assert standalone.judge(device, bench, movement, False, taken)[0] == "pass"
+    assert call.judge(device, bench, movement, False, taken)[0] == "pass"
     arrays = bench.numpy(), device.double().numpy()
     assert judge_floats(arrays[0], *arrays, "bfloat16", movement.numpy(), taken=taken.numpy()).status == "pass"

@@ -238,6 +238,7 @@ def test_files_of_a_standard_that_judges_beside_the_control_say_what_the_console
     assert "--control cpu --device" in other.stdout
 
 
+@pytest.mark.process
 def test_a_call_that_does_not_end_is_ended_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "Worker", PROCESS)  # which is no Python here
     worker = tmp_path / "worker.sh"
@@ -254,7 +255,7 @@ def test_a_call_that_does_not_end_is_ended_and_skipped(tmp_path: Path, monkeypat
 
 def test_the_fault_hang_waits_longer_than_any_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("msprobe.precheck.torch.machine.time", SimpleNamespace(sleep=waited.append))
+    monkeypatch.setattr("msprobe.precheck.side.machine.time", SimpleNamespace(sleep=waited.append))
     dump = write_dump(tmp_path, {"Torch.sin.0.forward": forward(TENSOR)})
     call("run_ut", "-api_info", dump, "-o", tmp_path, "--candidate", "cpu+inject:hang")
     assert waited == [3600]

@@ -196,7 +196,9 @@ def test_an_operator_of_the_user_is_judged_by_what_it_says(tmp_path: Path) -> No
     )
     with pytest.raises(InvalidInputError) as problem:
         read_operators(table)
-    assert all(word in str(problem.value) for word in ("os.system", '"b"', "colour", '"d": "backward" is 3'))
+    assert all(
+        word in str(problem.value) for word in ("os.system", "operators.b.forward", "colour", "operators.d.backward")
+    )
 
 
 @pytest.mark.parametrize(("factor", "status"), [("2", "pass"), ("2.02", "error")])

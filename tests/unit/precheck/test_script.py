@@ -147,7 +147,9 @@ def test_a_control_that_is_as_far_off_lets_an_error_pass(
     assert run(script, "--inject", "scale=0.1", monkeypatch=monkeypatch) == 1
     assert "Scaled error of the control" in capsys.readouterr().out
     # A control in which the same is wrong.
-    script.write_text(script.read_text().replace("Side(options.control)", "Side(options.control, options.inject)"))
+    script.write_text(
+        script.read_text().replace("side_of(options.control)", "side_of(options.control, options.inject)")
+    )
     assert run(script, "--inject", "scale=0.1", monkeypatch=monkeypatch) == 0
     assert "as far off" in capsys.readouterr().out
 
@@ -175,7 +177,7 @@ def test_a_call_that_is_refused_leaves_no_folder_behind(dump: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"propagation": "sideways"}, "allowed: forward or backward"),
+        ({"propagation": "sideways"}, 'must be "forward" or "backward"'),
         ({"iter_times": 1001}, "a whole number from 1 to 1000"),
         ({"api_name": "Torch.nosuch.0"}, "has no API 'Torch.nosuch.0'"),
         ({"api_name": "softmax"}, "as Functional.softmax.0"),
@@ -226,9 +228,9 @@ def made(dump: Path, api: str, *words: object) -> Path:
         ("cpu+threads=1+mkldnn=off+deterministic", 0, "on cpu+threads=1+mkldnn=off+deterministic)"),
         ("cpu+autocast=bf16", 0, "torch.bfloat16"),
         ("cpu+dtype=fp16", 0, "torch.float16"),
-        ("cpu+inject:nan@11", 1, "1 of 16 elements are infinite or NaN on one side only"),
+        ("cpu+inject:nan@11", 1, "NaN only on the device: nan instead of"),
         ("cpu+inject:swap", 1, "on cpu+inject:swap)"),
-        ("plugin:kernels_of_tests:enlarged", 1, "on plugin kernels_of_tests:enlarged"),
+        ("plugin:kernels_of_tests:enlarged", 1, "on plugin:kernels_of_tests:enlarged"),
     ],
 )
 def test_a_script_does_all_that_its_device_is_asked_for(

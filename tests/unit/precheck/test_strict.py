@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from msprobe.precheck.side.elements import unit_in_last_place
+from msprobe.precheck.side.strict import judge_close, judge_exact, judge_floats
 from msprobe.precheck.standards import TOLERANCES
-from msprobe.precheck.strict import judge_close, judge_exact, judge_floats, unit_in_last_place
 
 RANDOM = np.random.default_rng(0)
 
@@ -19,7 +20,7 @@ def judged(bench: Any, device: Any, dtype: str = "float32", movement: Any = None
 
 @pytest.mark.parametrize(("dtype", "unit"), [("float32", 2**-23), ("float16", 2**-10), ("bfloat16", 2**-7)])
 def test_the_unit_of_one_is_that_of_the_type(dtype: str, unit: float) -> None:
-    assert unit_in_last_place(np.array([1.0, 1.5, -1.0]), dtype).tolist() == [unit] * 3
+    assert unit_in_last_place(np.array([1.0, 1.5, -1.0]), dtype, np).tolist() == [unit] * 3
 
 
 def test_a_result_within_one_unit_of_the_rounded_reference_has_no_error() -> None:
@@ -82,7 +83,7 @@ def test_an_elementwise_call_in_a_half_type_is_rounded_a_few_times(
 ) -> None:
     bench = np.ones(50)
     device = bench.copy()
-    device[7] += scales * float(unit_in_last_place(bench, dtype)[0])
+    device[7] += scales * float(unit_in_last_place(bench, dtype, np)[0])
     assert judge_floats(bench, bench, device, dtype, None, elementwise).status == status
 
 

@@ -58,6 +58,7 @@ def in_a_process(code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.process
 def test_importing_the_package_loads_nothing_but_itself() -> None:
     loaded = in_a_process(
         "import sys, msprobe; print([m for m in sys.modules if m.startswith('msprobe.') or m in ('numpy', 'torch')])"
@@ -65,6 +66,7 @@ def test_importing_the_package_loads_nothing_but_itself() -> None:
     assert loaded.strip() == "[]"
 
 
+@pytest.mark.process
 def test_results_need_no_framework(pair: tuple[Path, Path]) -> None:
     code = (
         f"import sys, msprobe; a, b = {str(pair[0])!r}, {str(pair[1])!r}\n"
@@ -74,6 +76,7 @@ def test_results_need_no_framework(pair: tuple[Path, Path]) -> None:
     assert in_a_process(code).split() == ["False", "False"]
 
 
+@pytest.mark.process
 def test_compare_can_be_called_before_and_after_its_room_is_imported(pair: tuple[Path, Path]) -> None:
     code = (
         f"import msprobe; a, b = {str(pair[0])!r}, {str(pair[1])!r}\n"

@@ -24,6 +24,7 @@ def kind_of(path: Path) -> tuple[str, bool, bool]:
         os.close(descriptor)
 
 
+@pytest.mark.process
 def test_files_of_a_container_s_layers_are_local_and_never_mapped(tmp_path: Path) -> None:
     """Below an overlay may lie a file system that copies what is written; nothing tells which."""
     file_systems._known.clear()

@@ -257,6 +257,7 @@ def test_an_empty_file_is_an_empty_journal(tmp_path: Path) -> None:
     assert read_all(tmp_path / "j")[0] == []
 
 
+@pytest.mark.process
 def test_a_child_that_drops_a_journal_leaves_it_to_its_parent(tmp_path: Path, form: type[MappedJournal]) -> None:
     written = start(tmp_path / "j", form)
     written.append(b"before")

@@ -4,6 +4,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from msprobe.store import locks
 
 
@@ -20,6 +22,7 @@ def test_a_held_file_is_seen_as_held_until_it_is_closed(tmp_path: Path) -> None:
     assert locks.is_held(path) is False
 
 
+@pytest.mark.process
 def test_a_child_that_closes_the_file_leaves_the_lock_to_its_parent(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "j", os.O_RDWR | os.O_CREAT)
     locks.hold(descriptor)
@@ -32,6 +35,7 @@ def test_a_child_that_closes_the_file_leaves_the_lock_to_its_parent(tmp_path: Pa
     os.close(descriptor)
 
 
+@pytest.mark.process
 def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
     told, tell = os.pipe()
     child = os.fork()

@@ -62,18 +62,21 @@ def folders(dump: Path) -> list[str]:
     return sorted(str(path.relative_to(dump)) for path in dump.glob("step*/*"))
 
 
+@pytest.mark.process
 def test_a_single_process_removes_every_step_and_rank_of_earlier_runs(tmp_path: Path) -> None:
     by_another(lambda: write(tmp_path, 3, "rank0", "rank1", "rank", "proc77"))
     assert old_runs.remove_old_dumps([tmp_path], 0, ALONE) == ([0, 1, 2], "")
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_a_run_that_is_resumed_keeps_the_steps_before_it(tmp_path: Path) -> None:
     by_another(lambda: write(tmp_path, 4, "rank"))
     assert old_runs.remove_old_dumps([tmp_path], 2, ALONE) == ([2, 3], "")
     assert folders(tmp_path) == ["step0/rank", "step1/rank"]
 
 
+@pytest.mark.process
 def test_each_rank_removes_its_own_and_the_first_those_that_the_run_has_not(tmp_path: Path) -> None:
     by_another(lambda: write(tmp_path, 1, "rank0", "rank1", "rank2", "rank", "proc9"))
     old_runs.remove_old_dumps([tmp_path], 0, Duty(1, 2, everyone))
@@ -82,6 +85,7 @@ def test_each_rank_removes_its_own_and_the_first_those_that_the_run_has_not(tmp_
     assert folders(tmp_path) == []
 
 
+@pytest.mark.process
 def test_the_first_rank_that_is_recorded_answers_for_those_that_are_not(tmp_path: Path) -> None:
     by_another(lambda: write(tmp_path, 1, "rank0", "rank1", "rank2", "rank3"))
     wanted = Duty(1, 4, lambda rank: rank in (1, 3))
@@ -91,6 +95,7 @@ def test_the_first_rank_that_is_recorded_answers_for_those_that_are_not(tmp_path
     assert folders(tmp_path) == []
 
 
+@pytest.mark.process
 def test_where_nobody_knows_how_many_ranks_there_are_each_removes_its_own(tmp_path: Path) -> None:
     """Ranks that are run one after the other, each named by hand, add up to one dump."""
     by_another(lambda: write(tmp_path, 2, "rank0", "rank1"))
@@ -98,6 +103,7 @@ def test_where_nobody_knows_how_many_ranks_there_are_each_removes_its_own(tmp_pa
     assert folders(tmp_path) == ["step0/rank1", "step1/rank1"]
 
 
+@pytest.mark.process
 def test_what_is_no_dump_stays(tmp_path: Path) -> None:
     by_another(lambda: write(tmp_path, 2, "rank"))
     notes = {
@@ -116,6 +122,7 @@ def test_what_is_no_dump_stays(tmp_path: Path) -> None:
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == notes
 
 
+@pytest.mark.process
 def test_links_are_not_followed(tmp_path: Path) -> None:
     dump, elsewhere = tmp_path / "dump", tmp_path / "elsewhere"
     by_another(lambda: write(elsewhere, 1, "rank"))
@@ -127,6 +134,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert open_dump(elsewhere).part().complete
 
 
+@pytest.mark.process
 def test_what_a_living_process_writes_or_wrote_stays(tmp_path: Path) -> None:
     told, tell = os.pipe()
     child = os.fork()
@@ -156,6 +164,7 @@ def test_what_this_process_is_writing_stays(tmp_path: Path) -> None:
     assert open_dump(tmp_path).part().names() == ["a"]
 
 
+@pytest.mark.process
 def test_what_cannot_be_removed_is_told_and_the_rest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_another(lambda: write(tmp_path, 2, "rank"))
     unlink = Path.unlink
@@ -193,6 +202,7 @@ def rank_of_a_run(dump: Path, rank: int, world: int, steps: int, begin: float) -
     durable.drain()
 
 
+@pytest.mark.process
 def test_ranks_that_begin_at_once_never_delete_what_another_one_writes(tmp_path: Path) -> None:
     for world in (4, 3, 2):  # each run finds what the one before left, of one more rank and step
         begin = time.monotonic() + 0.2

@@ -69,6 +69,7 @@ def write_one(folder: Path) -> Path:
     return writer.folder
 
 
+@pytest.mark.process
 def test_two_living_processes_never_share_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with other_process(folder) as pid:
         assert write_one(folder) == folder.parent / f"proc{os.getpid()}"
@@ -80,6 +81,7 @@ def test_two_living_processes_never_share_a_folder(folder: Path, capsys: pytest.
     assert "RANK" in said
 
 
+@pytest.mark.process
 def test_a_finished_dump_of_a_living_process_is_not_taken_either(folder: Path) -> None:
     """Ranks that all call start() before there is a process group come one after the other."""
     with other_process(folder, finish=True):
@@ -88,6 +90,7 @@ def test_a_finished_dump_of_a_living_process_is_not_taken_either(folder: Path) -
         assert list(json.loads((folder / "dump.json").read_text())["data"]) == ["other"]
 
 
+@pytest.mark.process
 def test_the_folder_of_a_dead_process_is_taken_over(folder: Path) -> None:
     with other_process(folder):
         pass
@@ -96,12 +99,14 @@ def test_the_folder_of_a_dead_process_is_taken_over(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["construct.json", "dump.json", "stack.json"]
 
 
+@pytest.mark.process
 def test_the_finished_dump_of_a_dead_process_is_replaced(folder: Path) -> None:
     with other_process(folder, finish=True):
         pass
     assert write_one(folder) == folder
 
 
+@pytest.mark.process
 def test_a_zombie_is_dead(folder: Path) -> None:
     child = os.fork()
     if child == 0:
@@ -202,6 +207,7 @@ def test_finished_steps_of_a_process_of_another_container_stay_while_it_writes_t
     assert write_one(folder) == folder
 
 
+@pytest.mark.process
 def test_two_real_containers(folder: Path) -> None:
     """Process 1 of one is not process 1 of the other."""
     program = """
@@ -362,6 +368,7 @@ def test_a_journal_that_tells_no_owner_has_none(folder: Path, content: bytes) ->
     assert not layout.journals(folder)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("is_there", [False, True])
 def test_who_announced_itself_looks_who_else_came(
     folder: Path, is_there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -388,6 +395,7 @@ def test_who_announced_itself_looks_who_else_came(
     assert "which still runs" in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_a_folder_that_another_process_clears_of_old_runs_stays_ours(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -408,6 +416,7 @@ def test_a_folder_that_another_process_clears_of_old_runs_stays_ours(
     assert len(looked) == 1
 
 
+@pytest.mark.process
 def test_a_folder_that_cannot_be_ours_keeps_no_journal_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone_in = ownership._alone_in
 
@@ -455,6 +464,7 @@ def test_the_same_process_may_write_a_folder_again_at_once(folder: Path) -> None
         assert writer.folder == folder
 
 
+@pytest.mark.process
 def test_one_of_many_that_come_at_once_gets_the_folder(folder: Path) -> None:
     start = time.monotonic() + 0.3
     children = []

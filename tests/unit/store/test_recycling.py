@@ -140,6 +140,7 @@ def test_a_journal_that_no_step_takes_is_removed_soon(tmp_path: Path, monkeypatc
     check(tmp_path, 6)
 
 
+@pytest.mark.process
 def test_no_journal_outlives_the_process(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; import test_recycling as t\n"
@@ -151,6 +152,7 @@ def test_no_journal_outlives_the_process(tmp_path: Path) -> None:
     check(tmp_path, 4)
 
 
+@pytest.mark.process
 def test_a_forked_child_leaves_the_journals_of_its_parent_alone(tmp_path: Path) -> None:
     for step in range(3):
         finish(begin(tmp_path, step))

@@ -270,6 +270,7 @@ def test_an_error_of_any_kind_ends_no_thread(tmp_path: Path, monkeypatch: pytest
     assert [path.name for path in tmp_path.iterdir()] == ["b.pt"]
 
 
+@pytest.mark.process
 def test_a_child_writes_nothing_and_does_not_wait(tmp_path: Path) -> None:
     writer = TensorFileWriter(tmp_path)
     writer.save("a.pt", payload(1))
@@ -285,6 +286,7 @@ def test_a_child_writes_nothing_and_does_not_wait(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pt", "b.pt"]
 
 
+@pytest.mark.process
 def test_a_child_may_begin_a_dump_of_its_own(tmp_path: Path) -> None:
     TensorFileWriter(tmp_path / "parent").save("a.pt", payload(1))
     child = os.fork()

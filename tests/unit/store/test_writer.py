@@ -349,6 +349,7 @@ def test_a_record_with_its_origin_in_one_call_is_the_same_as_in_three(tmp_path: 
         assert (one.folder / file).read_bytes() == (three.folder / file).read_bytes()
 
 
+@pytest.mark.process
 def test_a_writer_that_is_dropped_gives_its_folder_back_and_leaves_its_journal(folder: Path) -> None:
     writer = DumpWriter(folder, HEADER)
     writer.put("a", 1)
@@ -407,6 +408,7 @@ def test_an_error_text_is_kept_and_its_file_does_not_grow_for_ever(folder: Path)
     assert text.endswith("Further errors of this step are not written.\n")
 
 
+@pytest.mark.process
 def test_the_data_folder_of_the_header_follows_when_the_folder_is_taken(folder: Path) -> None:
     owns, tell = os.pipe()
     other = os.fork()
@@ -437,6 +439,7 @@ def _hold(folder: Path, tell: int) -> int:
     return 1
 
 
+@pytest.mark.process
 def test_a_forked_child_writes_nothing_and_harms_nothing(folder: Path) -> None:
     writer = DumpWriter(folder, HEADER)
     writer.put("before", 1)
@@ -461,6 +464,7 @@ def test_a_forked_child_writes_nothing_and_harms_nothing(folder: Path) -> None:
     assert not (folder / "dump_error_info.log").exists()
 
 
+@pytest.mark.process
 def test_a_fork_in_the_middle_of_a_record_does_not_block_the_child(folder: Path) -> None:
     writer = DumpWriter(folder, HEADER)
     writer.put("a", 1)

@@ -17,7 +17,7 @@ from msprobe.config import jsonc
 from msprobe.config.jsonc import FieldPath
 from msprobe.config.mistakes import Mistake, MistakeKind, Source, dotted, raise_in_one_line, warn_of_duplicates
 from msprobe.diagnose.layout.placements import Placement
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.patterns import Pattern, compile_pattern
 from msprobe.paths import StrPath
 
@@ -150,7 +150,7 @@ def _source(path: Path) -> Source:
     except UnicodeDecodeError as problem:
         raise InvalidInputError(f'"{path}" is not UTF-8 text: {problem}.') from problem
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
     name, kind = f'"{path}"', "JSON" if path.suffix == ".json" else "YAML"
     try:
         if kind == "JSON":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 import zipfile
 from collections import Counter
 from dataclasses import dataclass
@@ -14,15 +13,16 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, check_file, joined
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import open_regular
+from msprobe.foreign.protobuf import WireError, packed, placed_fields
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 from msprobe.store.values import npy_header, read_npy
 
 _MOST_HEADER_BYTES = 100_000_000
-_MOST_DIMENSIONS = 64
+_MOST_SIZES = 32
 _SAFETENSORS = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
@@ -34,7 +34,7 @@ _MINDSPORE = {
 
 
 def _cannot_read(path: str, problem: OSError) -> PathError:
-    return PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.')
+    return PathError(f'"{path}" cannot be read: {reason_of(problem)}.')
 
 
 def read_safetensors(path: str) -> dict[str, Tensor]:
@@ -185,7 +185,7 @@ def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
             # Not closed by hand: an error on its way may still hold a view of it.
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return _read_message(path, data)
-    except (IndexError, UnicodeDecodeError, struct.error) as problem:
+    except (WireError, UnicodeDecodeError) as problem:
         raise InvalidInputError(
             f'"{path}" is no readable checkpoint of MindSpore; it may be encrypted or cut off.'
         ) from problem
@@ -197,26 +197,26 @@ def _read_message(path: str, data: memoryview) -> tuple[dict[str, Tensor], dict[
     parts: dict[str, list[FileTensor]] = {}
     dims_of: dict[str, tuple[int, ...]] = {}
     texts: dict[str, str] = {}
-    for number, begin, end in message_fields(data, 0, len(data)):
-        if number != 1:
+    for number, entry in placed_fields(data):
+        if number != 1 or isinstance(entry, int):
             continue
-        tag, kind, content = "", "", (begin, begin)
-        dims: list[int] = []
-        for field, low, high in message_fields(data, begin, end):
-            if field == 1:
-                tag = str(data[low:high], "utf-8")
-            elif field == 2:
-                dims, kind, content = _tensor_fields(data, low, high)
+        tag, kind, content = "", "", slice(entry.start, entry.start)
+        dims: tuple[int, ...] = ()
+        for field, value in placed_fields(data, entry):
+            if field == 1 and isinstance(value, slice):
+                tag = str(data[value], "utf-8")
+            elif field == 2 and isinstance(value, slice):
+                dims, kind, content = _tensor_fields(data, value)
         name = _MINDSPORE.get(kind.lower(), kind.lower())
         if kind == "str":
-            texts[tag] = str(data[content[0] : content[1]], "utf-32-le", "replace")[:200]
+            texts[tag] = str(data[content], "utf-32-le", "replace")[:200]
             continue
         if name not in ELEMENT_TYPES:
             raise InvalidInputError(f'"{path}", parameter {tag[:80]!r}: the element type {kind[:40]!r} is not known.')
-        # A large parameter comes in slices under one name, which all tell the whole shape.
-        count = (content[1] - content[0]) // ELEMENT_TYPES[name].bytes
-        dims_of[tag] = tuple(dims)
-        parts.setdefault(tag, []).append(FileTensor((count,), name, path, content[0], count))
+        # A large parameter comes in slices under one name, each of which has the whole shape.
+        count = (content.stop - content.start) // ELEMENT_TYPES[name].bytes
+        dims_of[tag] = dims
+        parts.setdefault(tag, []).append(FileTensor((count,), name, path, content.start, count))
     if not parts and not texts:
         raise InvalidInputError(f'"{path}" is no checkpoint of MindSpore: it holds no parameter.')
     return {tag: _whole_tensor(path, tag, tuple(some), dims_of[tag]) for tag, some in parts.items()}, texts
@@ -237,69 +237,16 @@ def _whole_tensor(path: str, tag: str, parts: tuple[FileTensor, ...], dims: tupl
     return Cut(dims, flat.dtype, flat, 0, flat.numel)
 
 
-def _tensor_fields(data: memoryview, begin: int, end: int) -> tuple[list[int], str, tuple[int, int]]:
+def _tensor_fields(data: memoryview, place: slice) -> tuple[tuple[int, ...], str, slice]:
     dims: list[int] = []
-    kind, content = "", (begin, begin)
-    for field, low, high in message_fields(data, begin, end):
-        if field == 1 and high < 0:
-            dims.append(low)
-        elif field == 1:
-            while low < high:
-                value, low = _varint(data, low, high)
-                dims.append(value)
-        elif field == 2 and high >= 0:
-            kind = str(data[low:high], "utf-8")
-        elif field == 3 and high >= 0:
-            content = (low, high)
-    if len(dims) > 32 or any(one >= 1 << 62 for one in dims):
-        raise IndexError("dims")
-    return dims, kind, content
-
-
-def message_fields(data: memoryview, begin: int, end: int) -> Any:
-    """(number, begin, end) of each field; (number, value, -1) of one that is a number."""
-    while begin < end:
-        key, begin = _varint(data, begin, end)
-        wire = key & 7
-        if wire == 0:
-            value, begin = _varint(data, begin, end)
-            yield key >> 3, value, -1
-            continue
-        if wire == 2:
-            length, begin = _varint(data, begin, end)
-        elif wire in (1, 5):
-            length = 8 if wire == 1 else 4
-        else:
-            raise IndexError("wire type")
-        if begin + length > end:
-            raise IndexError("length")
-        yield key >> 3, begin, begin + length
-        begin += length
-
-
-def varints(data: memoryview, begin: int, end: int) -> list[int]:
-    """Field 1 of a message: numbers, each by itself or all in one field. Raises IndexError."""
-    found = []
-    for field, low, high in message_fields(data, begin, end):
-        if field == 1 and high < 0:
-            found.append(low)
-        elif field == 1:
-            while low < high:
-                value, low = _varint(data, low, high)
-                found.append(value)
-        if len(found) > _MOST_DIMENSIONS:
-            raise IndexError("list")
-    return found
-
-
-def _varint(data: memoryview, begin: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if begin >= end or shift > 63:
-            raise IndexError("varint")
-        byte = data[begin]
-        begin += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, begin
-        shift += 7
+    kind, content = "", slice(place.start, place.start)
+    for field, value in placed_fields(data, place):
+        if field == 1:
+            dims += packed(data, value, _MOST_SIZES)
+        elif field == 2 and isinstance(value, slice):
+            kind = str(data[value], "utf-8")
+        elif field == 3 and isinstance(value, slice):
+            content = value
+    if len(dims) > _MOST_SIZES or any(one >= 1 << 62 for one in dims):
+        raise WireError("a shape is larger than any tensor's")
+    return tuple(dims), kind, content

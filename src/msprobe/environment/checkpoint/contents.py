@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from msprobe.environment.checkpoint.tensors import Tensor, held
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import file_names
 from msprobe.foreign.budget import factor
 from msprobe.foreign.opening import open_regular
@@ -304,7 +304,7 @@ def small_file(path: str) -> bytes:
         with open_regular(path) as file:
             data = file.read(_MOST_SMALL_FILE + 1)
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
     if len(data) > _MOST_SMALL_FILE:
         raise InvalidInputError(f'"{path}" has more than {_MOST_SMALL_FILE} bytes; this is no file of settings.')
     return data

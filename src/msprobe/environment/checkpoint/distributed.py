@@ -27,7 +27,7 @@ from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.tensors import Piece, Pieces, Tensor, slices
 from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
 from msprobe.environment.checkpoint.zarr_folders import read_zarr
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.opening import open_regular, size_of
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
@@ -118,7 +118,7 @@ def _metadata(path: str) -> Any:
     except PickleError as problem:
         raise InvalidInputError(f'"{path}" cannot be read: {problem}.') from problem
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
 
 
 def _state(value: Any, key: str) -> Any:

@@ -14,17 +14,19 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from msprobe.environment.checkpoint.array_files import message_fields, read_mindspore, read_safetensors, varints
+from msprobe.environment.checkpoint.array_files import read_mindspore, read_safetensors
 from msprobe.environment.checkpoint.contents import Checkpoint
 from msprobe.environment.checkpoint.tensors import Piece, Pieces, Replicas, Tensor
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.opening import open_regular
+from msprobe.foreign.protobuf import numbers, placed_fields, signed
 
 _RANK = re.compile(r"rank_(\d{1,7})$")
 _SAVED = re.compile(r".*?(?:-(\d+)_(\d+))?\.(?:ckpt|safetensors)$")
 _STRATEGY = re.compile(r".*strategy.*\.ckpt$")
 _PLACES = (".", "strategy", os.path.join("..", "strategy"))
 _MOST_STRATEGY_BYTES = 256 << 20
+_MOST_AXES = 64
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def _layouts(folder: str, ranks: list[str]) -> dict[str, _Layout]:
     for file in files:
         try:
             found.update(_read_strategy(file))
-        except (IndexError, UnicodeDecodeError, ValueError) as problem:
+        except ValueError as problem:
             raise InvalidInputError(f'"{file}" is no readable strategy file of MindSpore.') from problem
     return found
 
@@ -126,33 +128,33 @@ def _read_strategy(path: str) -> dict[str, _Layout]:
             raise ValueError(size)
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     found = {}
-    for number, begin, end in message_fields(data, 0, len(data)):
-        if number != 3 or end < 0:
+    for number, item in placed_fields(data):
+        if number != 3 or isinstance(item, int):
             continue
         name, layout = "", None
-        for field, low, high in message_fields(data, begin, end):
-            if field == 1:
-                name = str(data[low:high], "utf-8")
-            elif field == 2:
-                layout = _layout(data, low, high)
+        for field, value in placed_fields(data, item):
+            if field == 1 and isinstance(value, slice):
+                name = str(data[value], "utf-8")
+            elif field == 2 and isinstance(value, slice):
+                layout = _layout(data, value)
         if layout is not None:
             found[name] = layout
     return found
 
 
-def _layout(data: memoryview, begin: int, end: int) -> _Layout:
+def _layout(data: memoryview, place: slice) -> _Layout:
     """``ParallelLayouts``: matrix of devices (1), map of axes (2), step (6) and size (7) of the optimizer's shards."""
     lists: dict[int, tuple[int, ...]] = {1: (), 2: ()}
-    numbers = {6: 1, 7: 1}
-    for field, low, high in message_fields(data, begin, end):
-        if field in lists and high >= 0 and not lists[field]:
-            lists[field] = tuple(one - (1 << 64) if one >= 1 << 63 else one for one in varints(data, low, high))
-        elif field in numbers and high < 0:
-            numbers[field] = low - (1 << 64) if low >= 1 << 63 else low
+    sizes = {6: 1, 7: 1}
+    for field, value in placed_fields(data, place):
+        if field in lists and isinstance(value, slice) and not lists[field]:
+            lists[field] = tuple(map(signed, numbers(data, value, _MOST_AXES)))
+        elif field in sizes and isinstance(value, int):
+            sizes[field] = signed(value)
     devices, axes = lists[1], lists[2]
     if not devices or any(one < 1 for one in devices) or any(not -1 <= one < len(devices) for one in axes):
         raise ValueError("layout")
-    return _Layout(devices, axes, max(1, numbers[6]), max(1, numbers[7]))
+    return _Layout(devices, axes, max(1, sizes[6]), max(1, sizes[7]))
 
 
 def _whole(folder: str, name: str, tensors: dict[int, Tensor], layout: _Layout | None) -> Tensor:

@@ -27,7 +27,7 @@ from msprobe.environment.checkpoint.mindspore_ranks import is_mindspore_ranks, r
 from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.tensors import Tensor
 from msprobe.environment.checkpoint.torch_files import read_torch
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import open_regular
@@ -67,9 +67,7 @@ def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
             f'"{path}" is broken: it does not hold what its format says ({problem!r:.200}).'
         ) from problem
     except OSError as problem:
-        raise PathError(
-            f'checkpoint "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.'
-        ) from problem
+        raise PathError(f'checkpoint "{path}" cannot be read: {reason_of(problem)}.') from problem
     found.path = path
     return found
 

@@ -13,16 +13,12 @@ from math import prod
 
 import numpy as np
 
-from msprobe.errors import InvalidInputError, PathError
-from msprobe.foreign.budget import factor
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.opening import is_regular, open_regular
 from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
+from msprobe.store.torch_archive import bytes_at, check_place
 
-_MAPPED_FROM_BYTES = 1 << 16
 _MOST_DIMENSIONS = 32
-_MOST_REPEATED = 1 << 24
-_MOST_TIMES = 4
-_LARGEST = 1 << 62
 
 
 def check_file(path: str) -> None:
@@ -68,27 +64,12 @@ class FileTensor(Tensor):
     big_endian: bool = False
 
     def __post_init__(self) -> None:
-        strides = () if self.strides is None else self.strides
-        numbers = (*self.shape, *strides, self.start, self.count, self.offset)
-        if any(type(one) is not int or not 0 <= one < _LARGEST for one in numbers):
-            raise InvalidInputError(f'"{self.path}": shape, stride or offset of a tensor is no whole number.')
-        if len(self.shape) > _MOST_DIMENSIONS or (self.strides is not None and len(strides) != len(self.shape)):
-            raise InvalidInputError(
-                f'"{self.path}": a tensor has {len(self.shape)} dimensions and {len(strides)} strides.'
-            )
         if self.dtype not in ELEMENT_TYPES:
             raise InvalidInputError(f'"{self.path}": the element type {self.dtype!r} is not known.')
-        if self.numel and self._last() >= self.count:
-            raise InvalidInputError(
-                f'"{self.path}": a tensor of shape {list(self.shape)} reaches to element {self._last()} of a storage '
-                f"of {self.count}."
-            )
-        count = self.numel
-        if count > self.count and count > max(_MOST_REPEATED, _MOST_TIMES * self.count) * factor():
-            raise InvalidInputError(
-                f'"{self.path}": a tensor of shape {list(self.shape)} repeats its elements too often. If you trust '
-                "it, raise the limits with --limit 10."
-            )
+        try:
+            check_place(self.shape, self.strides, self.offset, self.count, _MOST_DIMENSIONS)
+        except ValueError as problem:
+            raise InvalidInputError(f'"{self.path}": {problem}.') from problem
 
     def _last(self) -> int:
         if self.strides is None:
@@ -116,16 +97,13 @@ def _bytes_of(path: str, start: int, length: int) -> Array:
     """Bytes of a file, mapped where they are many. Raises PathError, InvalidInputError."""
     try:
         with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_size < start + length:
-                raise InvalidInputError(
-                    f'"{path}" ends before the values do that it describes; it may have been cut off.'
-                )
-            if length >= _MAPPED_FROM_BYTES:
-                return np.memmap(file, np.uint8, "r", start, (length,))
-            file.seek(start)
-            return np.frombuffer(file.read(length), np.uint8)
+            return np.frombuffer(bytes_at(file, start, length), np.uint8)
+    except ValueError as problem:
+        raise InvalidInputError(
+            f'"{path}" ends before the values do that it describes; it may have been cut off.'
+        ) from problem
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
 
 
 @dataclass(frozen=True)

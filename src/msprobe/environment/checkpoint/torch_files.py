@@ -10,40 +10,21 @@ import io
 import mmap
 import os
 import zipfile
-from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 
 from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, held
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, in_one_line, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.budget import factor
 from msprobe.foreign.opening import open_regular
-from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, Array
-from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
+from msprobe.store.dtypes import Array, ElementType
+from msprobe.store.pickles import Opaque, PickleError, read_pickle
+from msprobe.store.torch_archive import TENSORS, Described, PackedContents, Storage, description, storage_of
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _MOST_PICKLE_BYTES = 256 << 20
-_MOST_ENTRIES = 4_000_000
-
-
-@dataclass(frozen=True)
-class _Storage:
-    kind: str
-    key: str
-    count: int
-
-
-@dataclass(frozen=True)
-class _Described:
-    """A tensor as the pickle describes it; where its storage lies is known when the pickle has been read."""
-
-    storage: _Storage
-    dtype: str
-    offset: Any
-    shape: Any
-    strides: Any
 
 
 def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
@@ -67,9 +48,9 @@ def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return _read_row(path, view[:end], start)
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable file of torch.save: {_one_line(problem)}.') from problem
+        raise InvalidInputError(f'"{path}" is no readable file of torch.save: {in_one_line(problem)}.') from problem
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
 
 
 class _Window(io.RawIOBase):
@@ -113,25 +94,12 @@ class _Window(io.RawIOBase):
 def _read_archive(path: str, window: _Window) -> Any:
     archive = Archive(window, path)  # type: ignore[arg-type]
     entries = archive.entries
-    described = [name for name in entries if name == "data.pkl" or name.endswith("/data.pkl")]
-    if len(described) != 1:
-        raise InvalidInputError(f'"{path}" holds {len(described)} files data.pkl; torch.save writes one.')
-    if described[0][: -len("data.pkl")] + "constants.pkl" in entries:
-        raise InvalidInputError(
-            f'"{path}" is a TorchScript program, which is not read; save its state_dict() with torch.save.'
-        )
-    if len(entries) > _MOST_ENTRIES or any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()):
+    if any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()):
         raise InvalidInputError(f'"{path}" has compressed entries; torch.save compresses nothing.')
-    root = described[0][: -len("data.pkl")]
-    order = "little"
-    if root + "byteorder" in entries and entries[root + "byteorder"].file_size < 16:
-        order = archive.read(entries[root + "byteorder"], 16).decode("ascii", "replace")
-    if order not in ("little", "big"):
-        raise InvalidInputError(f'"{path}": the byte order {order!r} is not known.')
-    text = archive.read(entries[described[0]], int(_MOST_PICKLE_BYTES * factor()))
-    tree, _ = read_pickle(memoryview(text), REBUILD, _storage_of)
+    root, is_big_endian, text = description(path, PackedContents(archive), int(_MOST_PICKLE_BYTES * factor()))
+    tree, _ = read_pickle(memoryview(text), REBUILD, storage_of)
 
-    def place(storage: _Storage) -> tuple[int, int]:
+    def place(storage: Storage) -> tuple[int, int]:
         entry = entries.get(f"{root}data/{storage.key}")
         if entry is None:
             raise InvalidInputError(f'"{path}": the values data/{storage.key[:80]} are missing.')
@@ -140,7 +108,7 @@ def _read_archive(path: str, window: _Window) -> Any:
             raise InvalidInputError(f'"{path}" ends before its values do; it may have been cut off.')
         return window.start + begin, entry.file_size
 
-    return _Placer(path, place, order == "big").placed(tree)
+    return _Placer(path, place, is_big_endian).placed(tree)
 
 
 def _read_row(path: str, data: memoryview, start: int) -> Any:
@@ -148,15 +116,15 @@ def _read_row(path: str, data: memoryview, start: int) -> Any:
     magic, place = read_pickle(data, {}, None, start)
     if magic != _MAGIC:
         if isinstance(magic, (dict, Opaque, list)):
-            return _Placer(path, _nowhere, False).placed(read_pickle(data, REBUILD, _storage_of, start)[0])
+            return _Placer(path, _nowhere, False).placed(read_pickle(data, REBUILD, storage_of, start)[0])
         raise InvalidInputError(f'"{path}" is no file of torch.save.')
     version, place = read_pickle(data, {}, None, place)
     facts, place = read_pickle(data, {}, None, place)
     big = isinstance(facts, dict) and facts.get("little_endian") is False
-    kinds: dict[str, str] = {}
+    kinds: dict[str, ElementType] = {}
 
-    def known(pid: Any) -> _Storage:
-        storage = _storage_of(pid)
+    def known(pid: Any) -> Storage:
+        storage = storage_of(pid)
         kinds.setdefault(storage.key, storage.kind)
         return storage
 
@@ -168,7 +136,7 @@ def _read_row(path: str, data: memoryview, start: int) -> Any:
     for key in keys:
         if key not in kinds or place + 8 > len(data):
             raise InvalidInputError(f'"{path}" ends before its values do; it may have been cut off.')
-        size = int.from_bytes(data[place : place + 8], "little") * _bytes_of(kinds[key])
+        size = int.from_bytes(data[place : place + 8], "little") * kinds[key].bytes
         if place + 8 + size > len(data):
             raise InvalidInputError(f'"{path}" ends before its values do; it may have been cut off.')
         places[key] = (place + 8, size)
@@ -176,12 +144,8 @@ def _read_row(path: str, data: memoryview, start: int) -> Any:
     return _Placer(path, lambda storage: places[storage.key], big).placed(tree)
 
 
-def _nowhere(storage: _Storage) -> tuple[int, int]:
+def _nowhere(storage: Storage) -> tuple[int, int]:
     raise PickleError("it is a pickle that refers to values outside of it")
-
-
-def _bytes_of(kind: str) -> int:
-    return 1 if kind == "bytes" else ELEMENT_TYPES[kind].bytes
 
 
 class _Placer:
@@ -189,11 +153,11 @@ class _Placer:
 
     def __init__(self, path: str, place: Any, big_endian: bool) -> None:
         self.path, self.place, self.big_endian = path, place, big_endian
-        self.places: dict[_Storage, tuple[int, int]] = {}
+        self.places: dict[Storage, tuple[int, int]] = {}
         self.done: dict[int, Any] = {}
 
     def placed(self, tree: Any, depth: int = 0) -> Any:
-        if isinstance(tree, _Described):
+        if isinstance(tree, Described):
             return self.tensor(tree)
         if not isinstance(tree, (dict, list, tuple, Opaque, _Array)):
             return tree
@@ -223,57 +187,27 @@ class _Placer:
             self.placed(tree.elements, depth + 1)
         return tree
 
-    def tensor(self, described: _Described) -> Tensor:
+    def tensor(self, described: Described) -> Tensor:
         storage = described.storage
         if storage not in self.places:
             self.places[storage] = self.place(storage)
         start, size = self.places[storage]
-        if size < storage.count * _bytes_of(storage.kind):
+        if size < storage.count * storage.kind.bytes:
             raise PickleError(f"the values {storage.key} have {size} bytes, which is less than they are described with")
         if not isinstance(described.shape, tuple) or not isinstance(described.strides, tuple):
             raise PickleError("a tensor has no shape")
-        count = storage.count * _bytes_of(storage.kind) // _bytes_of(described.dtype)
         shape, strides = described.shape, described.strides
         step, contiguous = 1, True
         for length, stride in zip(reversed(shape), reversed(strides), strict=False):
             contiguous &= length == 1 or stride == step
             step *= length if type(length) is int else 1
         return FileTensor(
-            shape, described.dtype, self.path, start, count, described.offset,
+            shape, described.kind.name, self.path, start, described.available, described.offset,
             None if contiguous and len(shape) == len(strides) else strides, self.big_endian,
         )  # fmt: skip
 
 
-def _storage_of(pid: Any) -> _Storage:
-    if isinstance(pid, tuple) and len(pid) >= 5 and pid[0] in ("storage", b"storage") and isinstance(pid[1], Name):
-        known = STORAGES.get(pid[1].name)
-        kind = "bytes" if pid[1].name == "UntypedStorage" else known.name if known else None
-        key, count = str(pid[2]) if isinstance(pid[2], (str, int, bytes)) else "", pid[4]
-        # What lies in another storage (torch before 0.4) has a sixth field that says so.
-        if kind and type(count) is int and 0 <= count < 1 << 62 and (len(pid) < 6 or pid[5] is None):
-            return _Storage(kind, key, count)
-    raise PickleError("a storage is not described as torch does it")
-
-
 # ---- what pickles of checkpoints call, by its name; all of it makes descriptions ----
-
-
-def _tensor_v2(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Described:
-    if not isinstance(storage, _Storage) or storage.kind == "bytes":
-        raise PickleError("a tensor has no storage")
-    return _Described(storage, storage.kind, offset, shape, strides)
-
-
-def _tensor_v3(
-    storage: Any, offset: Any, shape: Any, strides: Any, _g: Any, _h: Any, dtype: Any, *_: Any
-) -> _Described:
-    if not isinstance(storage, _Storage) or not isinstance(dtype, Name) or dtype.name not in ELEMENT_TYPES:
-        raise PickleError("a tensor has an element type that is not known")
-    return _Described(storage, dtype.name, offset, shape, strides)
-
-
-def _first(value: Any = None, *_: Any) -> Any:
-    return value
 
 
 def _from_numpy(array: Any, dtype: Any = None, *_: Any) -> Any:
@@ -354,12 +288,7 @@ def _scalar(kind: Any = None, data: Any = b"", *_: Any) -> Any:
 
 
 REBUILD: dict[str, Any] = {
-    "torch._utils._rebuild_tensor": _tensor_v2,
-    "torch._utils._rebuild_tensor_v2": _tensor_v2,
-    "torch._utils._rebuild_tensor_v3": _tensor_v3,
-    "torch_npu.utils.storage._rebuild_npu_tensor": _tensor_v2,
-    "torch._utils._rebuild_parameter": _first,
-    "torch._utils._rebuild_parameter_with_state": _first,
+    **TENSORS,
     "torch._utils._rebuild_device_tensor_from_numpy": _from_numpy,
     "torch.Size": _size,
     "collections.OrderedDict": _dict,
@@ -376,7 +305,3 @@ REBUILD: dict[str, Any] = {
     "numpy.core.multiarray.scalar": _scalar,
     "numpy._core.multiarray.scalar": _scalar,
 }
-
-
-def _one_line(problem: BaseException) -> str:
-    return (" ".join(str(problem).split()) or type(problem).__name__)[:300].rstrip(".")

@@ -25,7 +25,6 @@ import os
 import re
 import shutil
 import stat
-import struct
 import time
 import zipfile
 from collections.abc import Mapping
@@ -34,7 +33,7 @@ from typing import IO, Any, Literal, NamedTuple
 
 from msprobe import log
 from msprobe.environment.configuration.pack_lock import locked, process_start_ns
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.budget import Budget, Limits, factor
 from msprobe.foreign.json_text import parse_json
@@ -52,16 +51,12 @@ MOST_PACK_BYTES = 10 << 30
 MOST_ENTRY_BYTES = 64 << 20
 MOST_BYTES_IN_ALL = 4 << 30
 MOST_ENTRIES = 200_000
-_MOST_DIRECTORY_BYTES = 64 << 20
 _LIMITS = Limits(bytes=MOST_ENTRY_BYTES, items=10_000_000, digits=400)
 # Texts of settings and statistics come to less.
 _FREE_BYTES = 8 << 20
 _MOST_RATIO = 50
 
 _OURS = re.compile(r"msprobe (\d+) (\d+)")
-_END = struct.Struct("<4s4H2LH")
-_END64 = struct.Struct("<4sQ2H2L4Q")
-_LOCATOR64 = struct.Struct("<4sLQL")
 _LAYOUT = re.compile(
     r"(?:env|pip|hyperparameters/hyperparameters_(?:static|dynamic)\.json|random(?:_state)?/rank\d{1,9}\.json|"
     r"digests/step\d{1,12}/rank\d{1,9}\.json|dataset/step\d{1,12}/rank\d{1,9}/dataset\.json|"
@@ -158,7 +153,7 @@ class PackWriter:
             with locked(path):
                 self._replace(path, entries)
         except OSError as problem:
-            raise PathError(f'cannot write pack "{path}": {(problem.strerror or str(problem)).lower()}.') from problem
+            raise PathError(f'cannot write pack "{path}": {reason_of(problem)}.') from problem
 
     def _replace(self, path: str, entries: Mapping[str, bytes]) -> None:
         temporary = os.path.join(os.path.dirname(path), f".msprobe-{os.getpid()}-{time.time_ns()}.tmp")
@@ -346,10 +341,7 @@ class Pack:
 
 def _entries(path: str, file: IO[bytes]) -> dict[str, zipfile.ZipInfo]:
     """The entries of a pack, each name once (the last one, as 8.1.1 reads packs that were written to twice)."""
-    count = _directory_length(path, file)
-    if count > MOST_ENTRIES:
-        raise InvalidInputError(f'"{path}" has {count} entries; a pack has at most {MOST_ENTRIES}.')
-    listed = Archive(file, path, names_may_repeat=True).listed
+    listed = Archive(file, path, names_may_repeat=True, most=MOST_ENTRIES).listed
     found: dict[str, zipfile.ZipInfo] = {}
     size = 0
     for entry in listed:
@@ -389,29 +381,3 @@ def _check_entry(path: str, entry: zipfile.ZipInfo) -> None:
 def _is_inside(name: str) -> bool:
     parts = name.replace("\\", "/").split("/")
     return not name.startswith(("/", "\\")) and ".." not in parts and ":" not in parts[0] and "\0" not in name
-
-
-def _directory_length(path: str, file: IO[bytes]) -> int:
-    """How many entries the archive says to have; asked before Python reads all of its directory into memory."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - 0xFFFF - _END.size))
-    tail = file.read()
-    place = tail.rfind(b"PK\5\6")
-    if place < 0 or len(tail) - place < _END.size:
-        raise InvalidInputError(f'"{path}" is not a zip file.')
-    *_, count, directory, _, _ = _END.unpack_from(tail, place)
-    before = max(0, size - len(tail) + place - _LOCATOR64.size)
-    file.seek(before)
-    locator = file.read(_LOCATOR64.size)
-    if locator.startswith(b"PK\6\7") and len(locator) == _LOCATOR64.size:
-        file.seek(max(0, before - _END64.size))
-        end = file.read(_END64.size)
-        if len(end) == _END64.size and end.startswith(b"PK\6\6"):
-            *_, count, directory, _ = _END64.unpack(end)
-    file.seek(0)
-    return max(int(count), MOST_ENTRIES + 1) if directory > _MOST_DIRECTORY_BYTES else int(count)
-
-
-def _short(problem: BaseException) -> str:
-    text = " ".join(str(problem).split()).rstrip(".")[:160]
-    return "".join(letter if letter.isprintable() else "_" for letter in text) or type(problem).__name__

@@ -11,7 +11,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import small_file
-from msprobe.errors import InvalidInputError
+from msprobe.errors import InvalidInputError, in_one_line
 from msprobe.foreign import yaml_text
 from msprobe.foreign.budget import SETTINGS
 
@@ -48,7 +48,7 @@ def read_json(path: str) -> dict[Any, Any]:
     try:
         found = _mapping(path, json.loads(_text(path)))
     except (ValueError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable JSON file: {_one_line(problem)}.') from problem
+        raise InvalidInputError(f'"{path}" is no readable JSON file: {in_one_line(problem)}.') from problem
     if "log_history" in found:
         if isinstance(found.get("args"), dict):
             return dict(found["args"])
@@ -75,7 +75,7 @@ def read_toml(path: str) -> dict[Any, Any]:
     try:
         return dict(tomllib.loads(text))
     except (ValueError, RecursionError) as problem:  # a number of thousands of digits is a ValueError
-        raise InvalidInputError(f'"{path}" is no readable TOML file: {_one_line(problem)}.') from problem
+        raise InvalidInputError(f'"{path}" is no readable TOML file: {in_one_line(problem)}.') from problem
 
 
 def read_ini(path: str) -> dict[Any, Any]:
@@ -122,7 +122,7 @@ def read_python(path: str) -> dict[Any, Any]:
     try:
         return _assigned(ast.parse(text).body, ChainMap())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable Python file: {_one_line(problem)}.') from problem
+        raise InvalidInputError(f'"{path}" is no readable Python file: {in_one_line(problem)}.') from problem
 
 
 def _assigned(body: list[ast.stmt], known: ChainMap[str, Any]) -> dict[Any, Any]:
@@ -203,10 +203,3 @@ def _mapping(path: str, found: Any) -> dict[Any, Any]:
     if not isinstance(found, dict):
         raise InvalidInputError(f'"{path}" must hold names and values, found a {type(found).__name__}.')
     return found
-
-
-def _one_line(problem: BaseException) -> str:
-    mark = getattr(problem, "problem_mark", None)
-    if mark is not None:
-        return f"line {mark.line + 1}, column {mark.column + 1}: {getattr(problem, 'problem', '')}"
-    return " ".join(str(problem).split())[:200] or type(problem).__name__

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msprobe.errors import MsprobeError, PathError
+from msprobe.errors import MsprobeError, PathError, reason_of
 from msprobe.foreign.budget import Budget, Limits
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import is_regular, read_bounded
@@ -81,7 +81,7 @@ def read_journal(folder: StrPath) -> Judged | None:
     try:
         data = read_bounded(path, Budget(path, Limits(bytes=_MOST_BYTES)))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from None
+        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from None
     rules: dict[str, None] = {}
     alerts: list[Mapping[str, Any]] = []
     end: Mapping[str, Any] | None = None

@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from msprobe.errors import PathError
+from msprobe.errors import PathError, reason_of
 from msprobe.monitor.csv_files import file_name, whole_length
 from msprobe.monitor.csv_text import SCALARS, RowText, has_micro_steps, header, scalar_rows
 from msprobe.monitor.measurements import OF_LAYERS, Row, Run, StepMetrics
@@ -82,7 +82,7 @@ class _File:
             with contextlib.suppress(OSError):
                 os.fchmod(self._descriptor, FILE_MODE)
         except OSError as problem:
-            raise PathError(f'cannot write file "{path}": {_reason(problem)}.') from problem
+            raise PathError(f'cannot write file "{path}": {reason_of(problem)}.') from problem
 
     @classmethod
     def choose(cls, folder: str, quantity: str, span: tuple[int, int], step: int, head: str, text: RowText) -> _File:
@@ -111,7 +111,7 @@ class _File:
                 self._take_back(written)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as problem:
-            raise PathError(f'cannot write file "{self._path}": {_reason(problem)}.') from problem
+            raise PathError(f'cannot write file "{self._path}": {reason_of(problem)}.') from problem
         self._begun = True
 
     def close(self) -> None:
@@ -129,14 +129,10 @@ class _File:
             if whole != size:
                 os.ftruncate(self._descriptor, whole)
         except OSError as problem:
-            raise PathError(f'cannot read file "{self._path}": {_reason(problem)}.') from problem
+            raise PathError(f'cannot read file "{self._path}": {reason_of(problem)}.') from problem
         self._begun = whole > 0
         return whole == 0 or data.startswith(self.head.encode("utf-8", "backslashreplace"))
 
     def _take_back(self, written: int) -> None:
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
-
-
-def _reason(problem: OSError) -> str:
-    return (problem.strerror or str(problem)).lower()

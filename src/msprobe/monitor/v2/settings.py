@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
 
 from msprobe import log
-from msprobe.config.jsonc import parse
-from msprobe.errors import PathError
-from msprobe.foreign.nearest import near_words
-from msprobe.monitor.config import ENDLESS, Communication, MonitorConfig, MonitorTypeError, MonitorValueError
+from msprobe.config.declared import (
+    Declared,
+    Switch,
+    Texts,
+    demand,
+    is_object,
+    is_text,
+    is_texts,
+    one_of,
+    read_declared,
+    whole,
+)
+from msprobe.config.mistakes import MistakeKind, Source
+from msprobe.monitor.config import ENDLESS, Communication, MonitorConfig, raise_mistakes_of, read_file
 
 #: What 26.2.0 can compute of a tensor; all of them by default.
 OPS = ("min", "max", "mean", "norm", "nans")
@@ -23,9 +35,7 @@ _FRAMEWORKS = {
     "mindspore": "mindspore",
     "ms": "mindspore",
 }
-_COUNTS = {"start_step": 0, "stop_step": 1, "step_interval": 1, "step_count_per_record": 1, "collect_times": 1}
-_FIELDS = ("framework", "output_dir", "format", "rank", "monitors", "patch_optimizer_step", "async_write", *_COUNTS)
-_OF_MONITOR = ("enabled", "ops", "eps", "targets")
+_COUNTS = ("start_step", "stop_step", "step_interval", "step_count_per_record", "collect_times")
 
 
 @dataclass(frozen=True)
@@ -81,95 +91,70 @@ class SettingsV2:
         )
 
 
-class _Reader:
-    """Takes fields and keeps the mistakes."""
-
-    def __init__(self) -> None:
-        self.types: list[str] = []
-        self.values: list[str] = []
-        #: Fields that have a value and change nothing, and why.
-        self.idle: list[str] = []
-        self.found: dict[str, Any] = {}
-
-    def unknown(self, given: Iterable[str], known: tuple[str, ...], where: str) -> list[str]:
-        told = []
-        for name in given:
-            if name not in known:
-                close = near_words(name, known, 1)
-                told.append(f"{where}{name} is not known{f'; did you mean {close[0]}?' if close else ''}")
-        return told
-
-    def read(self, text: Mapping[str, Any]) -> None:
-        framework = text.get("framework", "pytorch")
-        if isinstance(framework, str) and framework.lower() in _FRAMEWORKS:
-            self.found["framework"] = _FRAMEWORKS[framework.lower()]
-        else:
-            self.values.append(f"framework must be one of {', '.join(_FRAMEWORKS)}, found {framework!r}")
-        if text.get("format", "csv") != "csv":
-            self.values.append(f'format must be "csv", found {text["format"]!r}; TrainerMon has other formats')
-        folder = text.get("output_dir", "./")
-        if isinstance(folder, str) and folder:
-            self.found["output_dir"] = folder
-        else:
-            self.types.append(f"output_dir must be the path of a folder, found {folder!r}")
-        ranks = text.get("rank", [])
-        ranks = ranks if isinstance(ranks, list) else [ranks]
-        if all(_is_count(one, 0) for one in ranks):
-            self.found["rank"] = tuple(ranks)
-        elif ranks != [None]:
-            self.types.append(f"rank must be a whole number from 0 or a list of them, found {text['rank']!r}")
-        for name, least in _COUNTS.items():
-            value = text.get(name)
-            if value is None:
-                continue
-            if _is_count(value, least):
-                self.found[name] = value
-            else:
-                self.types.append(f"{name} must be a whole number from {least}, found {value!r}")
-        for name in ("patch_optimizer_step", "async_write"):
-            if not isinstance(text.get(name, True), bool):
-                self.types.append(f"{name} must be true or false, found {text[name]!r}")
-        if text.get("patch_optimizer_step", True) is False:
-            self.idle.append("patch_optimizer_step false changes nothing: a step is always one of the optimizer")
-        if "async_write" in text:
-            self.idle.append("async_write changes nothing: files are always written while the training goes on")
-        first, end = self.found.get("start_step", 0), self.found.get("stop_step")
-        if end is not None and end <= first:
-            self.values.append(f"stop_step, the first step left out, must be above start_step {first}, found {end}")
-        self._read_monitors(text.get("monitors", {}))
-
-    def _read_monitors(self, given: Any) -> None:
-        if not isinstance(given, dict):
-            self.types.append(f"monitors must be an object with some of {', '.join(MONITORS)}, found {given!r}")
-            return
-        self.values += self.unknown(given, MONITORS, "monitors.")
-        enabled: dict[str, tuple[str, ...]] = {}
-        for name in MONITORS:
-            one = given.get(name, {})
-            where = f"monitors.{name}"
-            if not isinstance(one, dict) or not isinstance(one.get("enabled", False), bool):
-                self.types.append(f'{where} must be an object such as {{"enabled": true}}, found {one!r}')
-                continue
-            self.values += self.unknown(one, _OF_MONITOR, f"{where}.")
-            ops = one.get("ops") or list(OPS)
-            if not isinstance(ops, list) or not all(op in OPS for op in ops):
-                self.values.append(f"{where}.ops must be a list of {', '.join(OPS)}, found {ops!r}")
-            elif one.get("enabled", False):
-                enabled[name] = tuple(dict.fromkeys(ops))
-            targets = one.get("targets") or []
-            if not isinstance(targets, list) or not all(isinstance(part, str) for part in targets):
-                self.types.append(f"{where}.targets must be a list of parts of names of modules, found {targets!r}")
-            elif name == "module":
-                self.found["targets"] = tuple(targets)
-            elif targets:
-                self.idle.append(f"{where}.targets changes nothing: only monitors.module has targets")
-            if "eps" in one:
-                self.idle.append(f"{where}.eps changes nothing: none of {', '.join(OPS)} needs it")
-        self.found["monitors"] = enabled
+_RANGE: MistakeKind = "range"
+_Ops = Annotated[
+    tuple[str, ...],
+    demand(
+        (
+            lambda value: is_texts(value) and all(op in OPS for op in value),
+            f"must be a list of {', '.join(OPS)}, found {{found}}",
+        ),
+        kind=_RANGE,
+    ),
+    BeforeValidator(lambda value: value or list(OPS)),
+]
 
 
-def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+class _Monitor(Declared):
+    enabled: Switch = False
+    ops: _Ops = OPS
+    eps: Any = None
+    targets: Annotated[Texts, BeforeValidator(lambda value: value or [])] = ()
+
+
+_MonitorOf = Annotated[_Monitor, demand((is_object, 'must be an object such as {{"enabled": true}}, found {found}'))]
+
+
+class _Monitors(Declared):
+    module: _MonitorOf = _Monitor()
+    weight_grad: _MonitorOf = _Monitor()
+    optimizer: _MonitorOf = _Monitor()
+    param: _MonitorOf = _Monitor()
+    cc: _MonitorOf = _Monitor()
+
+
+_Count = Annotated[int | None, whole(1, or_none=True)]
+_Ranks = Annotated[
+    tuple[Annotated[int, whole(0)], ...],
+    BeforeValidator(lambda value: [] if value in (None, [None]) else value if isinstance(value, list) else [value]),
+]
+
+
+class _FileV2(Declared):
+    """Field by field as in the file."""
+
+    framework: Annotated[
+        str,
+        AfterValidator(_FRAMEWORKS.__getitem__),
+        one_of(*_FRAMEWORKS, kind=_RANGE),
+        BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value),
+    ] = "pytorch"
+    output_dir: Annotated[str, demand((is_text, "must be the path of a folder, found {found}"))] = "./"
+    format: Annotated[
+        str,
+        demand((lambda one: one == "csv", 'must be "csv", found {found}; TrainerMon has other formats'), kind=_RANGE),
+    ] = "csv"
+    rank: _Ranks = ()
+    monitors: Annotated[
+        _Monitors, demand((is_object, f"must be an object with some of {', '.join(MONITORS)}, found {{found}}"))
+    ] = _Monitors()
+    patch_optimizer_step: Switch = True
+    async_write: Switch = True
+    start_step: Annotated[int | None, whole(0, or_none=True)] = None
+    stop_step: _Count = None
+    step_interval: _Count = None
+    step_count_per_record: _Count = None
+    collect_times: _Count = None
 
 
 def load_v2(path: str | os.PathLike[str], framework: str | None = None) -> SettingsV2:
@@ -177,29 +162,41 @@ def load_v2(path: str | os.PathLike[str], framework: str | None = None) -> Setti
 
     Raises PathError if it cannot be read; MonitorTypeError, MonitorValueError with all that is wrong in it.
     """
-    where = os.fspath(path)
-    try:
-        with open(where, encoding="utf-8") as file:
-            content = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise PathError(f'Monitor configuration "{where}" cannot be read: {reason}.') from None
-    text = parse(content, where).value
-    if not isinstance(text, dict):
-        raise MonitorTypeError(f'Monitor configuration "{where}" must be a JSON object, found {type(text).__name__}.')
-    reader = _Reader()
-    reader.read(text if framework is None else {**text, "framework": framework})
-    wrong = [*reader.types, *reader.values]
-    if wrong:
-        kind = MonitorTypeError if reader.types else MonitorValueError
-        raise kind(f'Monitor configuration "{where}": {"; ".join(wrong)}.')
-    for told in reader.unknown(text, _FIELDS, ""):
-        log.warning(f'Monitor configuration "{where}": {told}; it is not looked at.')
-    for idle in reader.idle:
-        log.warning(f'Monitor configuration "{where}": {idle}.')
-    if not reader.found["monitors"]:
+    document = read_file(path)
+    given = document.value if framework is None else {**document.value, "framework": framework}
+    source = Source(
+        os.fspath(path), replace(document, value=given), {} if framework is None else {("framework",): "fr"}
+    )
+    read = read_declared(_FileV2, source, "it", unknown="outer ignored")
+    found: _FileV2 | None = read.value
+    mistakes = list(read.mistakes)
+    if found is not None and found.stop_step is not None and found.stop_step <= (found.start_step or 0):
+        text = f"the first step left out, must be above start_step {found.start_step or 0}, found {found.stop_step}"
+        mistakes.append(source.mistake(("stop_step",), text, _RANGE))
+    raise_mistakes_of(mistakes)
+    assert found is not None
+    enabled = {name: one.ops for name, one in found.monitors if one.enabled}
+    for idle in _idle(found, given):
+        log.warning(f"{source.name}: {idle}.")
+    if not enabled:
         log.warning(
-            f'Monitor configuration "{where}" enables none of {", ".join(MONITORS)}, so nothing is measured; write'
-            ' for example "monitors": {"weight_grad": {"enabled": true}}.'
+            f"{source.name} enables none of {', '.join(MONITORS)}, so nothing is measured; write for example "
+            '"monitors": {"weight_grad": {"enabled": true}}.'
         )
-    return SettingsV2(**reader.found)
+    counts = {name: getattr(found, name) for name in _COUNTS if getattr(found, name) is not None}
+    return SettingsV2(
+        found.framework, found.output_dir, found.rank, monitors=enabled, targets=found.monitors.module.targets, **counts
+    )
+
+
+def _idle(found: _FileV2, given: Mapping[str, Any]) -> Iterator[str]:
+    """Fields that have a value and change nothing, and why."""
+    if not found.patch_optimizer_step:
+        yield "patch_optimizer_step false changes nothing: a step is always one of the optimizer"
+    if "async_write" in given:
+        yield "async_write changes nothing: files are always written while the training goes on"
+    for name, one in found.monitors:
+        if one.targets and name != "module":
+            yield f"monitors.{name}.targets changes nothing: only monitors.module has targets"
+        if "eps" in one.model_fields_set:
+            yield f"monitors.{name}.eps changes nothing: none of {', '.join(OPS)} needs it"

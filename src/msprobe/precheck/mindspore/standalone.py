@@ -20,8 +20,8 @@ import mindspore
 import numpy as np
 from mindspore import mint
 
-COSINE_OVER, MAX_ABS_BELOW = 0.99, 0.001
-_HALF_EPS = {"Float16": 2.0**-10, "BFloat16": 2.0**-7}
+from msprobe.precheck.side.cosine import judge_by_cosine
+
 REFUSED = frozenset("load save load_checkpoint save_checkpoint export from_file compile".split())
 _SPACES = {"Mint": mint, "MintFunctional": mint.nn.functional, "Tensor": mindspore.Tensor}
 # What texts of records name, looked up in a list: a function has a name as well.
@@ -158,30 +158,10 @@ def plain(value: Any) -> tuple[Any, str]:
 def judge(name: str, bench: Any, tested: Any) -> list[Any]:
     """The row of one result in the details file."""
     (ours, our_type), (theirs, their_type) = plain(bench), plain(tested)
-    if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
-        same = ours == theirs
-        text = "" if same else f"{theirs!r} instead of {ours!r}"
-        return [name, our_type, their_type, "", "", "", "", "pass" if same else "error", text]
-    row = [name, our_type, their_type, str(theirs.shape)]
-    if ours.shape != theirs.shape:
-        return [*row, "", "", "", "error", f"the shapes differ: {theirs.shape}, in the reference {ours.shape}"]
-    b, d = ours.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
-    if not np.array_equal(np.isfinite(b), np.isfinite(d)):
-        return [*row, "", "", "", "error", "infinities or NaN are not at the same places"]
-    finite = np.isfinite(b)
-    b, d = b[finite], d[finite]
-    if not b.size:
-        return [*row, "", "", "", "pass", ""]
-    cosine = float((b @ d + 1e-8) / (np.linalg.norm(b) * np.linalg.norm(d) + 1e-8))
-    largest = float(np.max(np.abs(d - b)))
-    relative = float(np.max(np.abs(d - b) / (np.abs(b) + 1e-8)))
-    allowed = max(MAX_ABS_BELOW, 2 * _HALF_EPS.get(their_type, 0.0) * float(np.max(np.abs(b))))
-    status, why = "pass", ""
-    if cosine <= COSINE_OVER:
-        status, why = "error", f"cosine {cosine:.6g} is not above {COSINE_OVER}"
-    elif largest >= allowed:
-        status, why = "error", f"the largest difference {largest:.6g} is not below {allowed:.3g}"
-    return [*row, repr(cosine), repr(largest), repr(relative), status, why]
+    found = judge_by_cosine(ours, theirs, their_type)
+    shape = str(theirs.shape) if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray) else ""
+    numbers = ("" if number is None else repr(number) for number in found[2:])
+    return [name, our_type, their_type, shape, *numbers, found.status, found.message]
 
 
 def spoiled(value: Any, amount: str) -> Any:

@@ -26,10 +26,11 @@ from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.console import say
 from msprobe.paths import check_output_folder, make_folder, write_atomically
 from msprobe.precheck.compile_report import CompileResult, Difference, Status, difference, result_of
+from msprobe.precheck.side.trees import leaves_of
 from msprobe.precheck.torch.beside import ModelState, Surroundings, bytes_of, state_of, tensors_of
 from msprobe.precheck.torch.compiled_sides import BothSides, CompiledError, Pass, Sides, own_objects, same_tensor
 from msprobe.precheck.torch.inputs import Inputs
-from msprobe.precheck.torch.machine import Outcome, copy_with_strides, flat_outputs
+from msprobe.precheck.torch.machine import Outcome, copy_with_strides
 from msprobe.precheck.torch.results import text_of, value_of
 
 _SAME = "the same for both sides"
@@ -259,7 +260,7 @@ class PrecisionChecker:
 
     def _await(self, one: Pass, output: Any) -> None:
         """Run both sides when the gradients of the results have come, at once where there will be none."""
-        results = flat_outputs(output)
+        results = leaves_of(output)
         one.results = [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in results]
         places = [
             place for place, value in enumerate(results) if isinstance(value, torch.Tensor) and value.requires_grad

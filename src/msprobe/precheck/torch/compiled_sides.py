@@ -17,10 +17,11 @@ from msprobe.capture.torch import private
 from msprobe.errors import InvalidInputError
 from msprobe.paths import make_folder, write_atomically
 from msprobe.precheck.compile_report import Difference, difference
+from msprobe.precheck.side.machine import with_own_code
 from msprobe.precheck.torch import reference
 from msprobe.precheck.torch.beside import Surroundings, bytes_of, copy_of, plain, put_state, structure_of
 from msprobe.precheck.torch.inputs import Inputs, for_device
-from msprobe.precheck.torch.machine import Outcome, run_call, with_own_code
+from msprobe.precheck.torch.machine import Outcome, run_call
 from msprobe.precheck.torch.results import text_of, value_of
 
 _PLAIN = (bool, int, float, str, complex, type(None))

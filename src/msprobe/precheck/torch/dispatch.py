@@ -23,7 +23,8 @@ from msprobe.paths import check_output_folder
 from msprobe.precheck.dispatch.files import DispatchFiles, ResultRow
 from msprobe.precheck.dispatch.judging import Array, judge
 from msprobe.precheck.executors import executor_of
-from msprobe.precheck.torch.machine import Machine, flat_outputs
+from msprobe.precheck.side.trees import leaves_of, map_tree
+from msprobe.precheck.torch.machine import Machine
 
 MODES = ("all", "list", "auto", "OFF")
 # What moves or makes values without computing any, and what reads them back: the list of 8.1.1 but for those that do
@@ -179,7 +180,7 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
 
     def _save(self, call: _Compared, bench: list[Any]) -> None:
         args, kwargs = call.inputs
-        for place, value in enumerate(flat_outputs(args)):
+        for place, value in enumerate(leaves_of(args)):
             self._save_one("npu", f"{call.name}_input.{place}", value)
         for word, value in kwargs.items():
             self._save_one("npu", f"{call.name}_input_{word}", value)
@@ -203,21 +204,21 @@ class _Compared:
         self.operator = operator
         self.function = function
         self.inputs = inputs
-        self.results = flat_outputs(result)
+        self.results = leaves_of(result)
         self.is_backward = is_backward
         self.line = line
 
     def bench(self, machine: Machine) -> list[Any]:
         """What another one gives in the next wider type."""
         args, kwargs = self._widened(machine.device)
-        run = machine.wrapped(self.function)
+        run = machine.calling(self.function)
         with torch.no_grad(), machine.switched():
-            found = flat_outputs(_results(self.function, args, kwargs, run(*args, **kwargs)))
+            found = leaves_of(_results(self.function, args, kwargs, run(*args, **kwargs)))
         return [_home(value) for value in found]
 
     def _widened(self, device: torch.device) -> Any:
         """The arguments in the next wider type, one for all: what takes two types may not take the wider two."""
-        given = {one.dtype for one in flat_outputs(list(self.inputs)) if isinstance(one, torch.Tensor)}
+        given = {one.dtype for one in leaves_of(list(self.inputs)) if isinstance(one, torch.Tensor)}
         widest = torch.float64 if torch.float32 in given or torch.complex64 in given else torch.float32
         wider = {dtype: to.to_complex() if dtype.is_complex else widest for dtype, to in _WIDER.items()}
 
@@ -256,7 +257,7 @@ class _Compared:
         under autocast, have been rounded to it.
         """
         if self.operator.endswith("_backward") and dtype is torch.float32:
-            given = [one.dtype for one in flat_outputs(list(self.inputs)) if isinstance(one, torch.Tensor)]
+            given = [one.dtype for one in leaves_of(list(self.inputs)) if isinstance(one, torch.Tensor)]
             dtype = next((one for one in given if one in (torch.float16, torch.bfloat16)), dtype)
         return {torch.complex64: "float32", torch.complex128: "float64"}.get(dtype, str(dtype).removeprefix("torch."))
 
@@ -309,12 +310,8 @@ def _machine_of(bench: Any, mistakes: list[str]) -> Machine | None:
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A tree of lists, tuples and dictionaries with each leaf replaced."""
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        return type(value)(_mapped(item, change) for item in value)
-    if isinstance(value, dict):
-        return {name: _mapped(item, change) for name, item in value.items()}
-    return change(value)
+    """Arguments or results with what names or holds numbers replaced: tensors, types and devices."""
+    return map_tree(value, "", lambda one, _: change(one), (torch.Tensor, torch.dtype, torch.device))
 
 
 def _home(value: Any) -> Any:

@@ -37,6 +37,20 @@ def draws_for(count: int) -> int:
     return DRAWS if count <= MANY else DRAWS_OF_MANY
 
 
+def row_of_random(name: str, bench: Any, device: Any) -> Judged:
+    """The row of a result that is drawn: an error where shape or type differ. It has no shape where there is nothing
+    to compare.
+    """
+    if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
+        return Judged(name, "pass", "random.")
+    row = Judged(name, "pass", "random: compared by how it is spread.", str(bench.dtype), str(device.dtype))
+    row.shape = tuple(device.shape)
+    if bench.shape != device.shape or bench.dtype != device.dtype:
+        row.status = "error"
+        row.message = f"random: {device.dtype} {tuple(device.shape)} instead of {bench.dtype} {tuple(bench.shape)}."
+    return row
+
+
 def judge_distribution(
     name: str,
     draws: Sequence[Any],
@@ -48,13 +62,8 @@ def judge_distribution(
     elements a result of whole numbers may choose.
     """
     bench = draws[0]
-    if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
-        return Judged(name, "pass", "random.")
-    row = Judged(name, "pass", "random: compared by how it is spread.", str(bench.dtype), str(device.dtype))
-    row.shape = tuple(device.shape)
-    if bench.shape != device.shape or bench.dtype != device.dtype:
-        row.status = "error"
-        row.message = f"random: {device.dtype} {tuple(device.shape)} instead of {bench.dtype} {tuple(bench.shape)}."
+    row = row_of_random(name, bench, device)
+    if row.shape is None or row.status == "error":
         return row
     parts = list(zip(*(real_parts(one) for one in (device, *draws)), strict=True))
     finite = [all(bool(one.isfinite().all()) for one in ours) for _, *ours in parts]

@@ -15,8 +15,8 @@ import torch
 
 from msprobe.capture.torch.private import DispatchMode
 from msprobe.precheck.generate import generator_for
-from msprobe.precheck.standalone_places import are_labels
-from msprobe.precheck.torch.machine import flat_outputs
+from msprobe.precheck.side.places import are_labels
+from msprobe.precheck.side.trees import leaves_of
 
 
 class OtherDrawsError(RuntimeError):
@@ -103,7 +103,7 @@ class _Noting(DispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if _is_drawing(func):
-            results = [_copy(one) for one in flat_outputs(result)]
+            results = [_copy(one) for one in leaves_of(result)]
             self._found.append(Draw(str(func), results, [_copy(one) for one in _written(func, args, kwargs)]))
         return result
 
@@ -145,7 +145,7 @@ def _type_of(args: Any, kwargs: Any) -> torch.dtype | None:
     given = kwargs.get("dtype")
     if given is not None:
         return given  # type: ignore[no-any-return]
-    for one in flat_outputs([*args, *kwargs.values()]):
+    for one in leaves_of([*args, *kwargs.values()]):
         if isinstance(one, torch.Tensor) and one.is_floating_point():
             return one.dtype
     return None

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from msprobe.paths import FILE_MODE, make_folder
+from msprobe.precheck.side.trees import leaves_of
 from msprobe.precheck.torch.inputs import Inputs
-from msprobe.precheck.torch.machine import Outcome, flat_outputs
+from msprobe.precheck.torch.machine import Outcome
 from msprobe.store.tensor_names import safe_file_name
 
 
@@ -26,13 +27,13 @@ def save(folder: Path, key: str, inputs: Inputs, bench: Outcome, device: Outcome
 
 
 def _all(key: str, inputs: Inputs, bench: Outcome, device: Outcome) -> Iterator[tuple[str, Any]]:
-    for place, value in enumerate(flat_outputs(inputs.args)):
+    for place, value in enumerate(leaves_of(inputs.args)):
         yield f"{key}.forward.input.{place}", value
     for word, argument in inputs.kwargs.items():
-        leaves = flat_outputs(argument)
+        leaves = leaves_of(argument)
         for place, value in enumerate(leaves):
             yield f"{key}.forward.input.{word}" + (f".{place}" if len(leaves) > 1 else ""), value
-    for place, value in enumerate(flat_outputs(inputs.gradients or [])):
+    for place, value in enumerate(leaves_of(inputs.gradients or [])):
         yield f"{key}.backward.input.{place}", value
     for side, outcome in (("bench", bench), ("device", device)):
         for place, value in enumerate(outcome.outputs):

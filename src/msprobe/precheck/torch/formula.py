@@ -17,9 +17,9 @@ import torch
 
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.generate import generator_for
+from msprobe.precheck.side.trees import leaves_of
 from msprobe.precheck.torch.draws import seed_draws
 from msprobe.precheck.torch.inputs import Inputs
-from msprobe.precheck.torch.machine import flat_outputs
 
 #: Each element of so many is asked for by itself; of more, so many groups of them.
 _MOST_ELEMENTS = 512
@@ -68,7 +68,7 @@ class _Sum:
         result = self.function(*args, **kwargs)
         if result is None and args and isinstance(args[0], torch.Tensor):
             result = args[0]
-        results = [one for one in flat_outputs(result) if isinstance(one, torch.Tensor)]
+        results = [one for one in leaves_of(result) if isinstance(one, torch.Tensor)]
         if self.directions is None:
             self.directions = [self._direction(number, one) for number, one in enumerate(results)]
         total = torch.zeros((), dtype=torch.float64)

@@ -13,7 +13,7 @@ import torch.nn.functional
 from msprobe.capture.api_list import shipped_list
 from msprobe.capture.torch import private
 from msprobe.precheck.known_names import REFUSED, is_known
-from msprobe.precheck.standalone_side import computes, function_of
+from msprobe.precheck.side.functions import computes, function_of
 
 # prefix -> (where its functions are, the group of the list)
 _SPACES: dict[str, tuple[Any, str]] = {

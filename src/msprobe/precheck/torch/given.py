@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from msprobe.capture.torch.private import DispatchMode
-from msprobe.precheck.standalone_types import dtype_of
+from msprobe.precheck.side.trees import leaves_of
+from msprobe.precheck.side.types import dtype_of
 from msprobe.precheck.torch.inputs import Inputs
-from msprobe.precheck.torch.machine import Machine, Outcome, copy_with_strides, flat_outputs, run_call
+from msprobe.precheck.torch.machine import Machine, Outcome, copy_with_strides, run_call
 from msprobe.precheck.torch.reference import eps_of
 
 #: What half types round, as shares of a result: more than single precision, and no other computation.
@@ -163,7 +164,7 @@ def _changed(
     args, kwargs = inputs.map(change)
     if inputs.gradients is None:
         return Inputs(args, kwargs, None, inputs.wanted)
-    count = iter(range(len(flat_outputs(inputs.gradients))))
+    count = iter(range(len(leaves_of(inputs.gradients))))
 
     def next_one(value: Any) -> Any:
         if isinstance(value, (list, tuple)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +15,8 @@ from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorIn
 from msprobe.precheck.domains import NARROW_LABELS, domain_of
 from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
 from msprobe.precheck.requests import ApiCall, Requests
-from msprobe.precheck.standalone_types import CONSTANTS, constant_of
+from msprobe.precheck.side.trees import map_tree
+from msprobe.precheck.side.types import CONSTANTS, constant_of
 from msprobe.precheck.standards import is_hif8
 from msprobe.store.values import read_values
 
@@ -68,26 +68,6 @@ class Inputs:
         """Arguments with each tensor replaced by what ``change(tensor, path)`` gives."""
         args = [map_tree(value, str(place), change) for place, value in enumerate(self.args)]
         return args, {name: map_tree(value, name, change) for name, value in self.kwargs.items()}
-
-
-def map_tree(value: Any, path: str, change: Callable[[torch.Tensor, str], Any]) -> Any:
-    """A tree of lists, tuples and dictionaries with each tensor replaced."""
-    if isinstance(value, torch.Tensor):
-        return change(value, path)
-    if isinstance(value, torch.Size):
-        return value
-    if isinstance(value, (list, tuple)):
-        items = [map_tree(item, f"{path}.{place}", change) for place, item in enumerate(value)]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, dict):
-        changed = {name: map_tree(item, f"{path}.{name}", change) for name, item in value.items()}
-        if type(value) is dict:
-            return changed
-        made = copy.copy(value)  # one with a way of its own, as those that give their items as attributes
-        for name, item in changed.items():
-            made[name] = item
-        return made
-    return value
 
 
 class InputMaker:
@@ -231,10 +211,4 @@ class _Device:
 
 def for_device(value: Any, device: torch.device) -> Any:
     """A tree with the device of the executor put in."""
-    if isinstance(value, _Device):
-        return device
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        return type(value)(for_device(item, device) for item in value)
-    if isinstance(value, dict):
-        return {name: for_device(item, device) for name, item in value.items()}
-    return value
+    return map_tree(value, "", lambda *_: device, _Device)

@@ -11,11 +11,13 @@ import torch
 
 from msprobe.errors import NotAvailableError
 from msprobe.precheck.arguments import TensorInfo
-from msprobe.precheck.executors import RECORDED, Executor
+from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.requests import ApiCall, Requests, flat
+from msprobe.precheck.side.trees import leaves_of
+from msprobe.precheck.side.words import Executor
 from msprobe.precheck.torch.given import casts_of
 from msprobe.precheck.torch.inputs import InputMaker, Inputs
-from msprobe.precheck.torch.machine import Machine, Outcome, copy_with_strides, flat_outputs
+from msprobe.precheck.torch.machine import Machine, Outcome, copy_with_strides
 
 #: By how much a result must be nearer to the recorded one to be taken for the same computation.
 _NEARER = 4.0
@@ -78,14 +80,14 @@ class RecordedResults:
         """What was recorded."""
         call = self._call
         assert call is not None
-        outcome = RecordedOutcome(flat_outputs(self._maker.values(call, call.outputs)))
+        outcome = RecordedOutcome(leaves_of(self._maker.values(call, call.outputs)))
         if backward:
             named = self._requests.gradients_by_argument(call.key)
             values = self._maker.values(call, tuple(named.values()))
             pairs = zip(named, values, strict=True)
             outcome.placed = {path: one for path, one in pairs if isinstance(one, torch.Tensor)}
             arrived = () if named else self._requests.gradients_of_arguments(call.key)
-            found = flat_outputs(self._maker.values(call, arrived))
+            found = leaves_of(self._maker.values(call, arrived))
             outcome.unplaced = [one for one in found if isinstance(one, torch.Tensor)]
         return outcome
 
@@ -98,7 +100,7 @@ def gives_back(function: Callable[..., Any], inputs: Inputs) -> bool:
     given = [(tensor, tensor._version) for tensor in Inputs(args, kwargs).tensors()]
     try:
         with torch.no_grad():
-            results = flat_outputs(function(*args, **kwargs))
+            results = leaves_of(function(*args, **kwargs))
     except Exception:  # what it raises is said where it is checked
         return False
     return bool(results) and all(

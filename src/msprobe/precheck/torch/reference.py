@@ -10,16 +10,17 @@ from typing import Any
 import torch
 
 from msprobe.precheck.generate import generator_for
-from msprobe.precheck.standalone_places import (
+from msprobe.precheck.side.places import (
     Elementwise,
     TakenOver,
     add_distance,
     add_ordinary_errors,
     are_labels,
 )
-from msprobe.precheck.standalone_types import CONSTANTS
-from msprobe.precheck.torch.inputs import Inputs, for_device, map_tree
-from msprobe.precheck.torch.machine import Outcome, flat_outputs, run_call
+from msprobe.precheck.side.trees import leaves_of, map_tree
+from msprobe.precheck.side.types import CONSTANTS
+from msprobe.precheck.torch.inputs import Inputs, for_device
+from msprobe.precheck.torch.machine import Outcome, run_call
 
 _COUNTED = (torch.float16, torch.bfloat16, torch.float32)
 _LEGACY = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
@@ -189,7 +190,7 @@ def add_errors_of(ordinary: Outcome, moved: dict[str, Any], reference: Outcome, 
     """Widen what is allowed by what an ordinary kernel of the same type loses (:func:`add_ordinary_errors`)."""
     pairs = [(f"output.{n}", *both) for n, both in enumerate(zip(reference.outputs, ordinary.outputs, strict=False))]
     pairs += [(path, value, ordinary.gradients.get(path)) for path, value in reference.gradients.items()]
-    add_ordinary_errors(moved, pairs, [*inputs.tensors(), *flat_outputs(inputs.gradients or [])], eps)
+    add_ordinary_errors(moved, pairs, [*inputs.tensors(), *leaves_of(inputs.gradients or [])], eps)
 
 
 def units_at(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

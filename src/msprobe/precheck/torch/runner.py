@@ -21,14 +21,15 @@ from msprobe.precheck.known_names import RANDOM, is_dropout
 from msprobe.precheck.memory import check_memory
 from msprobe.precheck.precision_compare import FORMULA
 from msprobe.precheck.requests import ApiCall, Requests, digest_of, flat, open_requests
-from msprobe.precheck.standalone_places import units_taken_over
+from msprobe.precheck.side.places import units_taken_over
+from msprobe.precheck.side.trees import leaves_of
 from msprobe.precheck.standards import PROFILES, Profile
 from msprobe.precheck.torch import errors_kept, reference, spread
 from msprobe.precheck.torch.draws import Draws, seed_draws
 from msprobe.precheck.torch.functions import UnknownApiError, find_function, find_loaded, function_of_npu
 from msprobe.precheck.torch.given import Given, given_to
 from msprobe.precheck.torch.inputs import InputError, InputMaker, Inputs
-from msprobe.precheck.torch.machine import Machine, Outcome, cpu, flat_outputs, run_call
+from msprobe.precheck.torch.machine import Machine, Outcome, cpu, run_call
 from msprobe.precheck.torch.random_calls import random_call
 from msprobe.precheck.torch.recorded import (
     RecordedOutcome,
@@ -277,7 +278,7 @@ class TorchRunner:
         wide = reference.promoted(given.inputs, api, self._task.has_double_reference)
         bench = run_call(bare, wide, backward)
         if self._recorded is not None and self._cleaning is not None:
-            device.outputs = flat_outputs(self._cleaning(api, _unpacked(device.outputs), inputs.args, inputs.kwargs))
+            device.outputs = leaves_of(self._cleaning(api, _unpacked(device.outputs), inputs.args, inputs.kwargs))
         if self._recorded is not None and backward:
             place_gradients(device, bench)
         movement = reference.Movement()
@@ -460,7 +461,7 @@ class TorchRunner:
 
 def _has_type_of_arguments(result: Any, inputs: Inputs) -> bool:
     """True if all float arguments, and gradients that come in, have the type of a result."""
-    given = [*inputs.tensors(), *flat_outputs(inputs.gradients or [])]
+    given = [*inputs.tensors(), *leaves_of(inputs.gradients or [])]
     types = {one.dtype for one in given if isinstance(one, torch.Tensor) and one.is_floating_point()}
     return isinstance(result, torch.Tensor) and types == {result.dtype}
 

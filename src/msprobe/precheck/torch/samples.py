@@ -20,11 +20,11 @@ import torch
 from msprobe.capture.torch import private
 from msprobe.errors import NotAvailableError
 from msprobe.foreign.nearest import near_words
-from msprobe.precheck.executors import DTYPES
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.sample_check import LIST
-from msprobe.precheck.standalone_types import dtype_of
+from msprobe.precheck.side.types import dtype_of
+from msprobe.precheck.side.words import DTYPES
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
 from msprobe.precheck.torch.results import text_of

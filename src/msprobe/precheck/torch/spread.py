@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from msprobe.precheck.columns import Judged
-from msprobe.precheck.torch.distribution import real_parts
+from msprobe.precheck.torch.distribution import real_parts, row_of_random
 
 # Standard errors apart that no healthy generator is: one in half a billion draws of a normal distribution.
 _MOST_STANDARD_ERRORS = 6.0
@@ -19,13 +19,8 @@ def judge_spread(name: str, bench: Any, device: Any) -> Judged:
     """Shape and type must agree; share of zeros and mean within six standard errors, of complex numbers those of both
     parts.
     """
-    if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
-        return Judged(name, "pass", "random.")
-    row = Judged(name, "pass", "random: compared by how it is spread.", str(bench.dtype), str(device.dtype))
-    row.shape = tuple(device.shape)
-    if bench.shape != device.shape or bench.dtype != device.dtype:
-        row.status = "error"
-        row.message = f"random: {device.dtype} {tuple(device.shape)} instead of {bench.dtype} {tuple(bench.shape)}."
+    row = row_of_random(name, bench, device)
+    if row.shape is None or row.status == "error":
         return row
     pairs = list(zip(real_parts(bench), real_parts(device), strict=True))
     if all(ours.isfinite().all() for ours, _ in pairs) and not all(theirs.isfinite().all() for _, theirs in pairs):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from msprobe.errors import InvalidInputError
-from msprobe.precheck.standalone_side import loaded
+from msprobe.precheck.side.functions import loaded
 from msprobe.precheck.torch.inputs import Inputs
 
 

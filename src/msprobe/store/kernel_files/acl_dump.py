@@ -18,12 +18,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.opening import open_regular
+from msprobe.foreign.protobuf import WireError, fields, numbers
 from msprobe.paths import StrPath, check_readable_file
 from msprobe.store.kernel_files.device_formats import FORMATS
 from msprobe.store.kernel_files.element_types import TYPES, DeviceType, unpacked
-from msprobe.store.kernel_files.wire import WireError, fields, packed
 
 Array = npt.NDArray[Any]
 Role = Literal["input", "output", "l1buffer", "space"]
@@ -118,7 +118,7 @@ def mapped(file: Path) -> memoryview:
                 raise InvalidInputError(f'"{file}" is empty.')
             return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as problem:
-        raise PathError(f'file "{file}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'file "{file}" cannot be read: {reason_of(problem)}.') from problem
 
 
 def _read(file: Path, data: memoryview) -> KernelFile:
@@ -192,12 +192,7 @@ def _tensor(data: memoryview, role: Role) -> KernelTensor:
 
 
 def _dimensions(data: memoryview) -> tuple[int, ...]:
-    found: list[int] = []
-    for number, value in fields(data):
-        if number == 1:
-            found += packed(value, _MOST_DIMENSIONS)
-            if len(found) > _MOST_DIMENSIONS:
-                raise WireError(f"a shape has more than {_MOST_DIMENSIONS} dimensions")
+    found = numbers(data, slice(0, len(data)), _MOST_DIMENSIONS)
     if prod(max(one, 1) for one in found) > _MOST_FILE_BYTES * 8:
         raise WireError(f"a tensor of shape {found} is larger than any file")
     return tuple(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msprobe.errors import InvalidInputError, PathError
+from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.opening import open_regular
 from msprobe.store.kernel_files.acl_dump import KernelTensor, mapped
 
@@ -19,7 +19,7 @@ def is_atb(path: Path) -> bool:
         with open_regular(path) as file:
             return file.read(len(_START)) == _START
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {(problem.strerror or str(problem)).lower()}.') from problem
+        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from problem
 
 
 def read_atb(path: Path) -> KernelTensor:

@@ -80,6 +80,7 @@ def never(words: Sequence[str]) -> None:
     """Follow no process."""
 
 
+@pytest.mark.process
 def test_commands_run_with_their_own_arguments_and_everything_is_put_back(tmp_path: Path) -> None:
     package = tmp_path / "msprobe"
     package.mkdir()
@@ -114,6 +115,7 @@ def broken(words: Sequence[str]) -> None:
     raise KeyError("broken")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("follow", [never, broken])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_that_are_no_ranks_run_as_they_would(method: str, follow: Any) -> None:

@@ -424,6 +424,7 @@ def test_nothing_is_left_behind(record: Recorder, kind: str, level: str) -> None
     assert torch.overrides._get_current_function_mode_stack() == []
 
 
+@pytest.mark.process
 def test_a_compiler_that_is_imported_while_recording(tmp_path: Path) -> None:
     """Importing torch does not import it; the first compiled call may come after start."""
     script = tmp_path / "train.py"

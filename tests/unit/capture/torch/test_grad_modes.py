@@ -145,6 +145,7 @@ def test_the_classes_of_graph_nodes_are_those_of_torch() -> None:
     assert type(written.grad_fn) is gradients.CopySlices
 
 
+@pytest.mark.process
 def test_msprobe_can_be_imported_without_gradients_and_with_another_device(tmp_path: Path) -> None:
     """In a process of its own: a module is imported once."""
     program = f"""

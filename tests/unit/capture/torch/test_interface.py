@@ -206,6 +206,7 @@ def test_backward_after_step_is_lost(record: Recorder, model: Toy) -> None:
     assert not dump.errors()
 
 
+@pytest.mark.process
 def test_without_stop_the_end_of_the_program_writes_everything(tmp_path: Path) -> None:
     """Also when an exception ends it; the file says that the step was not finished."""
     script = tmp_path / "train.py"
@@ -230,6 +231,7 @@ def test_without_stop_the_end_of_the_program_writes_everything(tmp_path: Path) -
     assert "Torch.relu.0.forward.output.0.pt" in dump.tensors()
 
 
+@pytest.mark.process
 def test_a_killed_process_leaves_what_it_had_recorded(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

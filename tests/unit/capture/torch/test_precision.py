@@ -49,6 +49,7 @@ def test_what_a_torch_does_not_have_is_left_out(monkeypatch: pytest.MonkeyPatch)
     assert "torch.backends.cuda.math_sdp_enabled" in found
 
 
+@pytest.mark.process
 def test_asking_warns_of_nothing_and_sets_up_no_device() -> None:
     program = (
         "import warnings, torch\n"

@@ -42,6 +42,7 @@ def test_a_closed_timeline_is_gone_without_a_search(tmp_path: Path) -> None:
         assert watch() is None
 
 
+@pytest.mark.process
 def test_statistics_are_compared_without_numpy(tmp_path: Path) -> None:
     one, other = train(tmp_path / "one", Plan()), train(tmp_path / "other", Plan(noise=1e-3))
     code = (

@@ -373,6 +373,7 @@ def test_every_mistake_of_both_sides_is_told_at_once(tmp_path: Path) -> None:
         compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"), earlier=str(tmp_path / "c.pt")))
 
 
+@pytest.mark.process
 def test_no_framework_is_loaded(tmp_path: Path) -> None:
     path = saved(tmp_path / "a.pt", _TENSOR)
     code = (

@@ -262,6 +262,7 @@ def test_a_map_gives_names_their_partners(tmp_path: Path) -> None:
         compared(tmp_path / "a.pt", tmp_path / "b.pt", names=str(tmp_path / "map.yaml"))
 
 
+@pytest.mark.process
 def test_processes_find_what_one_finds(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 2)):
         torch.save(
@@ -276,6 +277,7 @@ def test_processes_find_what_one_finds(tmp_path: Path) -> None:
     assert one.counts == {"changed": 4100}
 
 
+@pytest.mark.process
 def test_memory_is_that_of_the_largest_parameter(tmp_path: Path) -> None:
     """48 parameters of 4 MiB: as a whole they would not fit under the limit."""
     torch.save({str(at): torch.full((1 << 20,), float(at)) for at in range(48)}, tmp_path / "a.pt")

@@ -64,6 +64,7 @@ def test_what_is_written_is_read_with_mode_0640_and_no_name_twice(tmp_path: Path
     assert stat.S_IMODE((tmp_path / "out/env").stat().st_mode) == 0o640
 
 
+@pytest.mark.process
 def test_a_second_run_begins_anew_and_ranks_of_one_run_share_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     PackWriter(path).add({"env": b"{}", packs.random_entry(7): b"{}"})
@@ -79,6 +80,7 @@ def test_a_second_run_begins_anew_and_ranks_of_one_run_share_the_file(tmp_path: 
     assert [one.name for one in tmp_path.iterdir()] == ["a.zip"]
 
 
+@pytest.mark.process
 def test_a_writer_that_is_killed_leaves_a_whole_pack(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     endless = _WRITE.replace("range(5)", "range(10**9)")
@@ -196,7 +198,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
         "unpacks to 68157440 bytes",
     ),
     "overlapping bomb": (_overlapping, "lies over"),
-    "endless directory": (_lying_count, "entries; a pack has at most"),
+    "endless directory": (_lying_count, "bytes; it may have 200000"),
     "not a zip": (lambda path: path.write_bytes(b"hello"), "is not a zip file"),
     "empty": (lambda path: path.write_bytes(b""), "is not a zip file"),
     "cut": (lambda path: path.write_bytes(made(path, {"env": "{}"}).read_bytes()[:-30]), "is not a zip file"),

@@ -57,6 +57,7 @@ def test_the_system_below(name: str, one: str, two: str, level: str | None) -> N
     assert [row[3] for row in rows] == ([] if level is None else [level])
 
 
+@pytest.mark.process
 def test_python_packages_commits_and_the_system_are_collected(tmp_path: Path) -> None:
     source = tmp_path / "Megatron-LM"
     source.mkdir()

@@ -143,6 +143,7 @@ for step in range(9):
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["kill", "term", "abort", "quick", "noted", "raise", "exit"])
 def test_whatever_ends_the_program_the_alert_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str

@@ -494,6 +494,7 @@ def test_compiled_models(tmp_path: Path, what: str) -> None:
         assert {"fc2.input", "fc2.output"} <= set(found.names("actv", 1))
 
 
+@pytest.mark.process
 def test_a_fork_writes_nothing(tmp_path: Path) -> None:
     """Workers of a data loader are forks of the training: they neither write nor take away."""
 

@@ -59,6 +59,7 @@ def test_what_has_no_product_is_nan() -> None:
     assert projection(torch.zeros(0), torch.float64) is None
 
 
+@pytest.mark.process
 def test_another_process_has_the_same_signs_and_random_numbers_stay() -> None:
     state = torch.get_rng_state()
     here = "".join("+" if sign > 0 else "-" for sign in signs_on(torch.device("cpu"))[:64].tolist())

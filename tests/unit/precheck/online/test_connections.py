@@ -21,6 +21,8 @@ from msprobe.precheck.online.tcp_receiver import TcpReceiver
 from msprobe.precheck.online.tls import PASSPHRASE, context_for
 from msprobe.store import heartbeat, processes
 
+pytestmark = pytest.mark.process
+
 HOST = "127.0.0.1"
 
 

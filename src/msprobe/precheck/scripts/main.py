@@ -1,26 +1,29 @@
 """The rest of a script that reproduces a call: its command line, and the search for a smaller call that fails.
 
-It stands behind :mod:`msprobe.precheck.standalone` in the script, without what it imports from there.
+It stands behind :mod:`msprobe.precheck.scripts.call` in the script, without what it imports from there.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import json
 import os
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from msprobe.precheck.standalone import Call, CannotRunError, Sides, check, run, stored, wide
-from msprobe.precheck.standalone_side import DTYPES, FAULTS, WORDS, Side, function_of, loaded, reference_function
-from msprobe.precheck.standalone_types import dtype_of
+from msprobe.precheck.scripts.call import Call, CannotRunError, Sides, check, run, stored, wide
+from msprobe.precheck.side.ending import ending
+from msprobe.precheck.side.functions import function_of, loaded, reference_function
+from msprobe.precheck.side.machine import Side
+from msprobe.precheck.side.types import dtype_of
+from msprobe.precheck.side.words import DTYPES, FAULTS, WORDS, FaultError, read_fault, read_words
 
 MOST_EMBEDDED_BYTES = 1 << 20
 # The dimensions of one length that are made smaller together: all, or those at one place, counted from the last one.
@@ -188,7 +191,7 @@ def main(content: dict[str, Any], path: str) -> int:
             return 2
     verdict = next((word for word in ("error", "Warning") if word in verdicts), "pass")
     print("Compare finished.")
-    print(f"Verdict: {verdict} ({content['api']}.{content['propagation']} on {sides.device.text})")
+    print(f"Verdict: {verdict} ({content['api']}.{content['propagation']} on {sides.device.name})")
     if options.minimize and verdict == "error":
         least = minimize({**content, **chosen_options(options)}, sides, folder)
         target = Path(path).with_suffix(".min.py")
@@ -254,10 +257,10 @@ def sides_of(content: dict[str, Any], options: argparse.Namespace) -> Sides:
     if options.dtype and options.dtype not in DTYPES:
         raise ValueError(f"--dtype {options.dtype!r} is none of {', '.join(DTYPES)}")
     function = function_of(content, module)
-    device = Side(options.device, options.inject)
+    device = side_of(options.device, options.inject)
     return Sides(
         device=device,
-        control=Side(options.control) if options.control else None,
+        control=side_of(options.control) if options.control else None,
         function=function,
         reference=chosen_reference(content, options, function),
         dtype=dtype_of(DTYPES[options.dtype]) if options.dtype else device.dtype,
@@ -265,6 +268,20 @@ def sides_of(content: dict[str, Any], options: argparse.Namespace) -> Sides:
         # What a user registers may be what is wrong, on the CPU, too.
         kernel=None if options.load or content["type"] in ("Ops", "Function") else function,
     )
+
+
+def side_of(text: str, fault: str = "") -> Side:
+    """The side of these words, with this fault where they have none. Raises ValueError."""
+    asked = read_fault(fault) if fault else None
+    try:
+        plan = read_words(text or "auto")
+    except ValueError as problem:
+        raise ValueError(f"{text!r}: {problem}; allowed behind a device, each with a +: {WORDS}") from None
+    if plan.fault is None and asked is not None:
+        plan = replace(plan, fault=asked, text=f"{plan.text}+inject:{fault}")
+    if plan.fault is not None and plan.fault.kind in ("abort", "hang"):
+        raise FaultError(f"the fault {plan.fault.kind!r} is not one of a script; allowed: {FAULTS}")
+    return Side(plan)
 
 
 def chosen_reference(
@@ -285,10 +302,3 @@ def chosen_reference(
 def chosen_options(options: argparse.Namespace) -> dict[str, Any]:
     """What the command line said, as defaults of another script."""
     return {name: getattr(options, name) for name in OPTIONS}
-
-
-def ending(content: dict[str, Any]) -> str:
-    """The call, and the start."""
-    text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
-    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, globals().get("__file__", "")))\n'
-    return f"\nCALL = json.loads('{text}')\n\n{start}"

@@ -17,7 +17,7 @@ FLOAT8_LIMITS = (2.0, 4.0)
 #: The same for calls in half types that compute each element by itself: kernels do so in single precision, and round
 #: once or a few times. 32 units are a quarter of a number in bfloat16.
 HALF_ELEMENTWISE_LIMITS = (4.0, 16.0)
-_HALVES = frozenset(("float16", "bfloat16"))
+HALVES = frozenset(("float16", "bfloat16"))
 
 #: Mantissa bits, least exponent and largest number of the float types.
 FLOATS: dict[str, tuple[int, int, float]] = {
@@ -57,7 +57,7 @@ def limits_of_elements(dtype: str, elementwise: bool) -> tuple[float, float]:
     """The scaled errors up to which a result passes, and up to which it is a warning."""
     if dtype.startswith("float8"):
         return FLOAT8_LIMITS
-    return HALF_ELEMENTWISE_LIMITS if elementwise and dtype in _HALVES else (PASS_UP_TO, WARNING_UP_TO)
+    return HALF_ELEMENTWISE_LIMITS if elementwise and dtype in HALVES else (PASS_UP_TO, WARNING_UP_TO)
 
 
 def scales(bench: Any, rounded: Any, dtype: str, movement: Any, elementwise: bool, xp: Any) -> tuple[Any, Any]:
@@ -83,7 +83,7 @@ def status_of(scaled: Any, errors: Any, bench: Any, dtype: str, elementwise: boo
     if not bool((scaled > most).any()):
         return "pass"
     far = scaled > warned
-    if elementwise and dtype in _HALVES:
+    if elementwise and dtype in HALVES:
         size = min(1.0, float((bench * bench).mean()) ** 0.5)
         far &= errors > _OF_STEPS * 2.0 ** -format_of(dtype)[0] * size
     return "error" if bool(far.any()) else "Warning"

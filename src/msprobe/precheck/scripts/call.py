@@ -16,17 +16,9 @@ from typing import Any
 
 import torch
 
-from msprobe.precheck.element_errors import (
-    PASS_UP_TO,
-    format_of,
-    limits_of_elements,
-    scales,
-    status_of,
-    unlike_specials,
-    unlike_taken,
-    unlike_whole,
-)
-from msprobe.precheck.standalone_places import (
+from msprobe.precheck.side.elements import PASS_UP_TO, format_of
+from msprobe.precheck.side.machine import Side
+from msprobe.precheck.side.places import (
     Elementwise,
     TakenOver,
     add_distance,
@@ -34,9 +26,10 @@ from msprobe.precheck.standalone_places import (
     are_labels,
     units_taken_over,
 )
-from msprobe.precheck.standalone_side import Side
-from msprobe.precheck.standalone_types import CONSTANTS, constant_of, dtype_of
-from msprobe.signed_errors import Result, judge_signed
+from msprobe.precheck.side.strict import judge_direction, judge_exact, judge_floats
+from msprobe.precheck.side.trees import leaves_of, map_tree
+from msprobe.precheck.side.types import CONSTANTS, constant_of, dtype_of
+from msprobe.precheck.side.words import Executor
 
 # rtol, small value, and its absolute tolerance: the constants of scripts of mindstudio-probe 8.1.1
 _LIMITS = {torch.float16: (1e-3, 1e-3, 1e-5), torch.bfloat16: (4e-3, 1e-3, 1e-5)}
@@ -70,8 +63,6 @@ class Call:
         self.args = [self.value(node) for node in content["args"]]
         self.kwargs = {name: self.value(node) for name, node in content["kwargs"].items()}
         self.gradients = [self.value(node) for node in content.get("gradients") or []]
-        #: The names of tensors among the arguments, by their id.
-        self.names = {id(one): name for name, one in named([("input", self.args), ("", self.kwargs)])}
 
     def value(self, node: Any) -> Any:
         """One argument of the description."""
@@ -155,38 +146,6 @@ def strided(tensor: torch.Tensor, stride: list[int]) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype).copy_(tensor)
 
 
-def each(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    """A tree with each tensor replaced."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        return type(value)(each(item, change) for item in value)
-    if isinstance(value, dict):
-        return {name: each(item, change) for name, item in value.items()}
-    return value
-
-
-def leaves(value: Any) -> list[Any]:
-    """The leaves of a tree, in order."""
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        return [leaf for item in value for leaf in leaves(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in leaves(item)]
-    return [value]
-
-
-def named(trees: list[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:
-    """The tensors of trees with their names, as ``input.0``."""
-    found: list[tuple[str, torch.Tensor]] = []
-    for name, value in trees:
-        parts = (
-            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
-        )
-        found += [(name, value)] if isinstance(value, torch.Tensor) else []
-        found += named([(f"{name}.{key}".lstrip("."), part) for key, part in parts])
-    return found
-
-
 def run(
     call: Call, change: Callable[[torch.Tensor], torch.Tensor], function: Callable[..., Any], side: Side | None = None
 ) -> list[tuple[str, Any]]:
@@ -198,26 +157,25 @@ def run(
     names: list[str] = []
     backward = call.content["propagation"] == "backward"
 
-    def place(tensor: torch.Tensor) -> torch.Tensor:
+    def place(tensor: torch.Tensor, path: str) -> torch.Tensor:
         moved = change(tensor.detach()).to(side.device if side else "cpu")
         moved = moved.clone() if moved is tensor or moved.data_ptr() == tensor.data_ptr() else moved
-        moved = side.faulty_input(moved) if side else moved
+        moved = side.given(moved) if side else moved
         if not (backward and tensor.requires_grad):
             return moved
         wanted.append(moved.requires_grad_())
-        names.append(call.names.get(id(tensor), ""))
+        names.append(path.lstrip("."))
         return moved * 1  # in-place calls cannot write to leaves
 
     with torch.set_grad_enabled(backward):
-        args, kwargs = each(call.args, place), each(call.kwargs, place)
-        result = function(*(side.swapped(args) if side else args), **kwargs)
-    outputs = leaves(args[0] if result is None else result)
+        args = map_tree(side.arranged(call.args) if side else call.args, "input", place)
+        result = function(*args, **map_tree(call.kwargs, "", place))
+    outputs = leaves_of(args[0] if result is None else result)
     if side is not None:
         side.gave = [value.dtype for value in outputs if isinstance(value, torch.Tensor)]
-    spoil: Callable[[Any], Any] = side.spoiled if side else lambda value: value
     if not backward:
-        return [(str(number), spoil(home(value))) for number, value in enumerate(outputs)]
-    given = leaves(call.gradients)
+        return [(str(number), home(value)) for number, value in enumerate(outputs)]
+    given = leaves_of(call.gradients)
     pairs = [
         (output, gradient)
         for output, gradient in zip(outputs, given, strict=False)
@@ -226,7 +184,7 @@ def run(
     sent = [change(gradient).to(output.device, output.dtype) for output, gradient in pairs]
     found = torch.autograd.grad([output for output, _ in pairs], wanted, sent, allow_unused=True)
     titles = [f"{number}, the gradient of {name}" if name else str(number) for number, name in enumerate(names)]
-    return [(title, spoil(home(value))) for title, value in zip(titles, found, strict=True)]
+    return [(title, home(value)) for title, value in zip(titles, found, strict=True)]
 
 
 def run_on(call: Call, change: Callable[[torch.Tensor], torch.Tensor], sides: Sides, side: Side) -> list[Any]:
@@ -320,41 +278,19 @@ def judge(
     if device.is_complex():
         device, bench = torch.view_as_real(device), torch.view_as_real(bench)
     if not device.is_floating_point():
-        wrong = int(unlike_whole(bench, device, None if moved is None else moved > 0).sum())
-        return ("error", math.inf, f"{wrong} of {device.numel()} elements differ") if wrong else ("pass", 0.0, "")
+        found = judge_exact(bench, device, None if moved is None else moved > 0)
+        return found.status, found.scaled or 0.0, found.message
     dtype = str(device.dtype).removeprefix("torch.")
     rounded, d, b = bench.to(device.dtype).double(), device.double(), bench.double()
-    special = unlike_specials(b, rounded, d, dtype, moved, taken, torch)
-    if bool(special.any()):
-        count = f"{int(special.sum())} of {special.numel()} elements"
-        return "error", math.inf, f"{count} are infinite or NaN on one side only"
-    finite = rounded.isfinite() & d.isfinite()
-    b, r, d = b[finite], rounded[finite], d[finite]
-    if b.numel() == 0:
-        return "pass", 0.0, ""
-    moves = None if moved is None else moved[finite]
-    units, scale = scales(b, r, dtype, moves, is_elementwise, torch)
-    scaled = torch.where((d - r).abs() <= units, torch.zeros_like(b), (d - b).abs() / scale)
-    worst = float(scaled.max())
-    if taken is not None:
-        # A number that is taken over has nothing to round, unless rounding chooses which.
-        allowed = units_taken_over(device.dtype, is_gradient)
-        other = taken[finite] & unlike_taken(r, d, dtype, units, allowed, moves, torch)
-        if bool(other.any()):
-            worst = float(((d - b).abs() / scale)[other].max())
-            return "error", worst, f"{int(other.sum())} of {b.numel()} elements are not exact copies of input values"
-    most, _ = limits_of_elements(dtype, is_elementwise)
-    status = status_of(scaled, (d - b).abs(), b, dtype, is_elementwise)
-    if taken is None and status != "error":
-        wide, all_units, all_scales = (torch.zeros_like(rounded) for _ in range(3))
-        wide[finite], all_units[finite], all_scales[finite] = d - b, units, scale
-        all_units[~finite], all_scales[~finite] = 1.0, 1.0
-        reference = torch.where(finite, bench.double(), 0.0)
+    units = units_taken_over(device.dtype, is_gradient)
+    found = judge_floats(b, rounded, d, dtype, moved, is_elementwise, taken, units)
+    scaled = found.scaled or 0.0
+    if found.status != "error" and (taken is None or units):
         epsilon = float(torch.finfo(device.dtype).eps)
-        signed = judge_signed(Result(reference, wide, all_units, all_scales, epsilon, None, is_elementwise))
-        if signed.status == "error" or (signed.status == "Warning" and status == "pass"):
-            return signed.status, worst, signed.message
-    return status, worst, "" if status == "pass" else f"{int((scaled > most).sum())} of {b.numel()} elements are off"
+        signed = judge_direction(b, rounded, d, dtype, epsilon, moved, is_elementwise)
+        if signed.status == "error" or (signed.status == "Warning" and found.status == "pass"):
+            return signed.status, scaled, signed.message
+    return found.status, scaled, found.message
 
 
 def metrics(device: torch.Tensor, bench: torch.Tensor, standard: str) -> list[tuple[str, Any]]:
@@ -418,7 +354,7 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
         device = run_on(call, chosen, sides, sides.device)
         control = run_on(call, chosen, sides, sides.control) if sides.control else []
     except Exception as problem:
-        where = "the control" if "device" in locals() else sides.device.text
+        where = "the control" if "device" in locals() else sides.device.name
         raise CannotRunError(f"{call.content['api']} cannot be run on {where}: {words_of(problem)}") from problem
     try:
         bench = run(call, lambda tensor: wide(chosen(tensor)), sides.reference)
@@ -429,13 +365,13 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
         raise CannotRunError(f"{call.content['api']} gives {len(device)} results, the reference {len(bench)}")
     # The reference of a fused function has the first results alone.
     device, control = device[: len(bench)], control[: len(bench)]
-    seen = [value for _, value in device] + leaves(call.gradients)
+    seen = [value for _, value in device] + leaves_of(call.gradients)
     types = [value.dtype for value in seen if isinstance(value, torch.Tensor) and value.is_floating_point()]
     # A call under autocast rounds to the type of its results, also where its gradients have that of the arguments.
     types += [one for one in sides.device.gave if one.is_floating_point]
     eps = max((float(torch.finfo(one).eps) for one in types), default=2.0**-23)
     around = disturbed(call, eps, bench, sides.reference)
-    tensors = [one for one in leaves([call.args, call.kwargs, call.gradients]) if isinstance(one, torch.Tensor)]
+    tensors = [one for one in leaves_of([call.args, call.kwargs, call.gradients]) if isinstance(one, torch.Tensor)]
     given = [chosen(one.detach()) for one in tensors]
     ordinary = zip(bench, errors_of_cpu(call, chosen, sides, device), strict=False)
     add_ordinary_errors(around.moved, [(name, one, other) for (name, one), (_, other) in ordinary], given, eps)
@@ -453,7 +389,7 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
             _, other, _ = judge(control[number][1], theirs, moved)
             beside = [("Scaled error of the control", other)]
             if status != "pass" and scaled <= 2 * other:
-                status, why = "pass", f"the control on {sides.control.text} is as far off"
+                status, why = "pass", f"the control on {sides.control.name} is as far off"
         verdicts.append(status)
         if show:
             if len(device) > 1:
@@ -471,10 +407,10 @@ def errors_of_cpu(
     """What a kernel of the CPU that is not in question gives for the same call; nothing where it has none."""
     if sides.kernel is None:
         return []
-    if sides.device.text == "cpu" and not sides.device.fault:
+    if sides.device.name == "cpu" and not sides.device.fault:
         return device
     with contextlib.suppress(Exception):
-        return run_on(call, change, replace(sides, function=sides.kernel), Side("cpu"))
+        return run_on(call, change, replace(sides, function=sides.kernel), Side(Executor("cpu", "cpu")))
     return []
 
 

@@ -9,26 +9,26 @@ eighth of one at the size of a typical element of the result; its scaled error i
 
 Beside each element by itself all of them are judged together: rounding has no direction, so a factor or a constant that
 all errors have in common is none (:func:`judge_direction`).
+
+Arrays are of numpy or of torch, in double precision; ``xp`` is that module.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from msprobe.compare.number_types import epsilon_of
-from msprobe.precheck import element_errors
-from msprobe.precheck.element_errors import (
+from msprobe.precheck.side.elements import (
     limits_of_elements,
     scales,
     status_of,
     unlike_specials,
     unlike_taken,
     unlike_whole,
-)
-from msprobe.precheck.metrics import Array
+)  # fmt: skip
 from msprobe.signed_errors import Result, SignedErrors, judge_signed
 
 
@@ -43,20 +43,14 @@ class StrictVerdict:
     p99: float | None = None
 
 
-def unit_in_last_place(values: Array, dtype: str) -> Array:
-    """The distance from each number to the next of ``dtype``."""
-    with np.errstate(all="ignore"):
-        return np.asarray(element_errors.unit_in_last_place(values, dtype, np))
-
-
 def judge_floats(
-    bench: Array,
-    rounded: Array,
-    device: Array,
+    bench: Any,
+    rounded: Any,
+    device: Any,
     dtype: str,
-    movement: Array | None,
+    movement: Any,
     elementwise: bool = False,
-    taken: Array | None = None,
+    taken: Any = None,
     taken_units: float = 0.0,
 ) -> StrictVerdict:
     """Judge one result of a float type.
@@ -66,31 +60,33 @@ def judge_floats(
     elements whose rounding could reach the small ones. ``taken`` says where the result has numbers of the arguments
     or a constant, which are to be the same but for ``taken_units``.
     """
+    xp = _module_of(bench)
     unlike = _unlike_specials(bench, rounded, device, dtype, movement, taken)
     if unlike is not None:
         return unlike
-    finite = np.isfinite(rounded) & np.isfinite(device)
+    finite = xp.isfinite(rounded) & xp.isfinite(device)
     if not finite.any():
         return StrictVerdict("pass", "", 0.0)
     b, r, d = bench[finite], rounded[finite], device[finite]
-    units, scale = _scales(b, r, dtype, None if movement is None else movement[finite], elementwise)
-    errors = np.abs(d - b)
-    # Within one unit of the rounded reference nothing better can be asked for.
-    scaled = np.where(np.abs(d - r) <= units, 0.0, errors / scale)
-    worst = int(np.argmax(scaled))
+    moved = None if movement is None else movement[finite]
+    with _quiet(xp):
+        units, scale = scales(b, r, dtype, moved, elementwise, xp)
+        errors = abs(d - b)
+        # Within one unit of the rounded reference nothing better can be asked for.
+        scaled = xp.where(abs(d - r) <= units, xp.zeros_like(b), errors / scale)
+        p99 = None
+        if hasattr(xp, "errstate"):  # torch has no quantile of many elements
+            p99 = float(xp.quantile(errors / xp.maximum(abs(b), units), 0.99))
+    worst = int(xp.argmax(scaled))
     largest = float(scaled[worst])
-    place = tuple(int(n) for n in np.argwhere(finite)[worst])
-    with np.errstate(all="ignore"):
-        relative = errors / np.maximum(np.abs(b), units)
-    p99 = float(np.quantile(relative, 0.99))
+    place = _place(finite, worst, xp)
     if taken is not None:
-        moved = None if movement is None else movement[finite]
-        other = taken[finite] & unlike_taken(r, d, dtype, units, taken_units, moved, np)
+        other = taken[finite] & unlike_taken(r, d, dtype, units, taken_units, moved, xp)
         if other.any():
-            worst = int(np.argmax(np.where(other, np.abs(d - r), 0.0)))
-            place = tuple(int(n) for n in np.argwhere(finite)[worst])
+            worst = int(xp.argmax(xp.where(other, abs(d - r), xp.zeros_like(b))))
+            place = _place(finite, worst, xp)
             message = (
-                f"{int(other.sum())} of {other.size} elements are not exact copies of input values or the "
+                f"{int(other.sum())} of {len(other)} elements are not exact copies of input values or the "
                 f"constant, though this call only moves or selects them; the worst at {list(place)}: "
                 f"{float(d[worst]):.9g} instead of {float(r[worst]):.9g}."
             )
@@ -100,103 +96,114 @@ def judge_floats(
         return StrictVerdict("pass", "", largest, place, p99)
     bad = int((scaled > limits_of_elements(dtype, elementwise)[0]).sum())
     message = (
-        f"{bad} of {scaled.size} elements are off by more than rounding explains; the worst at {list(place)}: "
+        f"{bad} of {len(scaled)} elements are off by more than rounding explains; the worst at {list(place)}: "
         f"{float(d[worst]):.9g} instead of {float(b[worst]):.9g}, "
         f"{largest:.3g} times its scale of {float(scale[worst]):.3g}."
     )
     return StrictVerdict(status, message, largest, place, p99)
 
 
-def _scales(b: Array, r: Array, dtype: str, movement: Array | None, elementwise: bool) -> tuple[Array, Array]:
-    """See :func:`msprobe.precheck.element_errors.scales`."""
-    with np.errstate(all="ignore"):
-        units, scale = scales(b, r, dtype, movement, elementwise, np)
-    return np.asarray(units), np.asarray(scale)
-
-
 def judge_direction(
-    bench: Array,
-    rounded: Array,
-    device: Array,
+    bench: Any,
+    rounded: Any,
+    device: Any,
     dtype: str,
-    movement: Array | None,
+    epsilon: float,
+    movement: Any,
     elementwise: bool = False,
-    ordinary: Array | None = None,
+    ordinary: Any = None,
 ) -> SignedErrors:
     """Judge whether the errors of a result of a float type go one way (:mod:`msprobe.signed_errors`).
 
-    The arguments are those of :func:`judge_floats`. ``ordinary``: what a kernel of the same type gives that is not in
-    question; its own slope is allowed.
+    The arguments are those of :func:`judge_floats`. ``epsilon``: the distance of 1 to the next number of the type.
+    ``ordinary``: what a kernel of the same type gives that is not in question; its own slope is allowed.
     """
-    finite = np.isfinite(rounded) & np.isfinite(device) & np.isfinite(bench)
+    xp = _module_of(bench)
+    finite = xp.isfinite(rounded) & xp.isfinite(device) & xp.isfinite(bench)
     if ordinary is not None:
-        finite &= np.isfinite(ordinary)
-    if not finite.any() or not np.max(np.abs(bench[finite])) < 1e150:
+        finite &= xp.isfinite(ordinary)
+    if not finite.any() or not float(abs(bench[finite]).max()) < 1e150:
         return SignedErrors()
-    b, r = np.where(finite, bench, 0.0), np.where(finite, rounded, 0.0)
-    units, scale = _scales(b, r, dtype, None if movement is None else np.where(finite, movement, 0.0), elementwise)
-    scale = np.where(np.isfinite(scale), scale, np.finfo(np.float64).max ** 0.25)
-    with np.errstate(all="ignore"):
-        errors = np.where(finite, device - bench, 0.0)
-        own = None if ordinary is None else np.where(finite, ordinary - bench, 0.0)
-        return judge_signed(Result(b, errors, units, scale, epsilon_of(dtype), own, elementwise))
+    none = xp.zeros_like(bench)
+    b, r = xp.where(finite, bench, none), xp.where(finite, rounded, none)
+    with _quiet(xp):
+        units, scale = scales(
+            b, r, dtype, None if movement is None else xp.where(finite, movement, none), elementwise, xp
+        )
+        scale = xp.where(xp.isfinite(scale), scale, none + sys.float_info.max**0.25)
+        errors = xp.where(finite, device - bench, none)
+        own = None if ordinary is None else xp.where(finite, ordinary - bench, none)
+        return judge_signed(Result(b, errors, units, scale, epsilon, own, elementwise))
+
+
+def _module_of(array: Any) -> Any:
+    """numpy or torch, whose array this is."""
+    return sys.modules[type(array).__module__.partition(".")[0]]
+
+
+def _quiet(xp: Any) -> Any:
+    """No warnings of numpy for infinities."""
+    return xp.errstate(all="ignore") if hasattr(xp, "errstate") else contextlib.nullcontext()
+
+
+def _place(chosen: Any, number: int, xp: Any) -> tuple[int, ...]:
+    """Where the element is that has this number among those that are chosen."""
+    return tuple(int(n) for n in xp.argwhere(chosen)[number])
 
 
 def _unlike_specials(
-    bench: Array, rounded: Array, device: Array, dtype: str, movement: Array | None, taken: Array | None
+    bench: Any, rounded: Any, device: Any, dtype: str, movement: Any, taken: Any
 ) -> StrictVerdict | None:
     """A verdict where infinities and NaN are not at the same places."""
-    with np.errstate(all="ignore"):
-        wrong = unlike_specials(bench, rounded, device, dtype, movement, taken, np)
+    xp = _module_of(bench)
+    with _quiet(xp):
+        wrong = unlike_specials(bench, rounded, device, dtype, movement, taken, xp)
     if not wrong.any():
         return None
-    place = tuple(int(n) for n in np.argwhere(wrong)[0])
+    place = _place(wrong, 0, xp)
     theirs, ours = float(device[place]), float(rounded[place])
-    where = (
-        "only on the device"
-        if np.isfinite(ours)
-        else "only in the reference"
-        if np.isfinite(theirs)
-        else "of another kind"
-    )
-    what = "NaN" if theirs != theirs or (np.isfinite(theirs) and ours != ours) else "infinity"
-    count = f"{int(wrong.sum())} such elements of {wrong.size}"
+    where = "of another kind"
+    if math.isfinite(ours) or math.isfinite(theirs):
+        where = "only on the device" if math.isfinite(ours) else "only in the reference"
+    what = "NaN" if theirs != theirs or (math.isfinite(theirs) and ours != ours) else "infinity"
+    count = f"{int(wrong.sum())} such elements of {_count(wrong)}"
     message = f"{what} {where}: {theirs:g} instead of {ours:g} at {list(place)}, {count}."
     return StrictVerdict("error", message, float("inf"), place)
 
 
-def judge_close(bench: Array, device: Array, rtol: float, atol: float) -> StrictVerdict:
+def judge_close(bench: Any, device: Any, rtol: float, atol: float) -> StrictVerdict:
     """Judge a result of a float type as ``torch.testing.assert_close`` does: NaN equals nothing, an infinity itself."""
-    with np.errstate(all="ignore"):
-        distance = np.abs(device - bench)
-        wrong = ~((device == bench) | (distance <= atol + rtol * np.abs(bench)))
-        wrong |= np.isinf(bench) & (device != bench)
+    xp = _module_of(bench)
+    with _quiet(xp):
+        distance = abs(device - bench)
+        wrong = ~((device == bench) | (distance <= atol + rtol * abs(bench)))
+        wrong |= xp.isinf(bench) & (device != bench)
     if not wrong.any():
         return StrictVerdict("pass", "")
-    distance = np.where(wrong, np.nan_to_num(distance, nan=np.inf), -1.0)
-    place = tuple(int(n) for n in np.unravel_index(int(np.argmax(distance)), distance.shape))
+    place = _place(wrong, int(xp.argmax(xp.nan_to_num(distance[wrong], nan=math.inf))), xp)
     message = (
-        f"{int(wrong.sum())} of {wrong.size} elements are off by more than {rtol:g} of the reference and {atol:g}; "
+        f"{int(wrong.sum())} of {_count(wrong)} elements are off by more than {rtol:g} of the reference and {atol:g}; "
         f"the worst at {list(place)}: {float(device[place]):.9g} instead of {float(bench[place]):.9g}."
     )
     return StrictVerdict("error", message, None, place)
 
 
-def judge_exact(bench: Array, device: Array, moves: Array | None) -> StrictVerdict:
+def judge_exact(bench: Any, device: Any, moves: Any) -> StrictVerdict:
     """Judge whole numbers and truth values: equal, but for those that a unit of rounding in the inputs changes."""
+    xp = _module_of(bench)
     unequal = bench != device
     if not unequal.any():
         return StrictVerdict("pass", "")
     wrong = unlike_whole(bench, device, moves)
     if not wrong.any():
         return StrictVerdict("pass", f"{int(unequal.sum())} elements differ where rounding of the inputs decides.")
-    place = tuple(int(n) for n in np.argwhere(wrong)[0])
+    place = _place(wrong, 0, xp)
     message = (
-        f"{int(wrong.sum())} of {wrong.size} elements differ; the first at {list(place)}: "
-        f"{_plain(device[place])} instead of {_plain(bench[place])}."
+        f"{int(wrong.sum())} of {_count(wrong)} elements differ; the first at {list(place)}: "
+        f"{device[place].item()} instead of {bench[place].item()}."
     )
     return StrictVerdict("error", message, float("inf"), place)
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
+def _count(values: Any) -> int:
+    return math.prod(values.shape)

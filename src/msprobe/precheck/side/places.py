@@ -1,6 +1,6 @@
 """The part of a script that says how far rounding moves each element of a result; the pre-check itself uses it, too.
 
-It stands behind :mod:`msprobe.precheck.standalone_side` in the script. What a call does at each place is seen from
+Scripts have it, too. What a call does at each place is seen from
 *disturbed* calls: the reference, computed again with arguments that are smaller by a unit of rounding at random places.
 """
 

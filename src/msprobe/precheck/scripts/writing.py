@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from msprobe.config.declared import Declared, demand, is_object, is_str, is_whole, one_of, read_declared, whole
+from msprobe.config.jsonc import parse
+from msprobe.config.mistakes import Source, raise_in_one_line
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.file_names import FileNames, file_name
-from msprobe.foreign.json_text import read_json
 from msprobe.foreign.known_words import is_known_constant, is_known_dtype
+from msprobe.foreign.opening import read_bounded
 from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.arguments import (
     Argument,
@@ -33,7 +39,7 @@ from msprobe.precheck.memory import available_bytes
 from msprobe.precheck.metrics import Array
 from msprobe.precheck.mindspore_rows import is_checked
 from msprobe.precheck.requests import ApiCall, Requests, flat, open_requests
-from msprobe.precheck.standalone_text import text_of
+from msprobe.precheck.scripts.text import text_of
 from msprobe.precheck.standards import Standard, standard_of
 from msprobe.store.values import read_values
 
@@ -55,6 +61,7 @@ _MOST_EMBEDDED_BYTES = 1 << 20
 # While values are made: those in double precision, what they are made of, and the text of them.
 _BYTES_OF_AN_ELEMENT = 24
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}\.\d+")
+_A_CALL, _A_FILE = "must be the name of a call, as Functional.softmax.0", "must be the path of a .json file"
 _STANDARDS: dict[Standard, str] = {
     "binary": "Binary Equality Standard",
     "absolute": "Absolute Threshold Standard",
@@ -321,70 +328,46 @@ def _plain(value: float | None) -> float | None:
     return value if value is not None and abs(value) < float("inf") else None
 
 
-@dataclass(frozen=True)
-class OpConfig:
+class OpConfig(Declared):
     """The content of ``config_op.json``."""
 
-    dump: str
-    api: str
-    extract: Path
-    propagation: str
-    data_mode: str
-    seed: int
-    iterations: int
+    dump: Annotated[
+        str,
+        demand((is_str, 'must be the path of a dump.json, or "" for the file of extract_api_path, found {found}')),
+    ] = Field("", alias="dump_json_path")
+    api: Annotated[
+        str,
+        demand(
+            (lambda one: is_str(one) and _NAME.fullmatch(one), f"{_A_CALL}, found {{found}}"),
+        ),
+    ] = Field(alias="api_name", description=_A_CALL)
+    extract: Annotated[
+        Path,
+        demand((lambda one: is_str(one) and one.endswith(".json"), f"{_A_FILE}, found {{found}}")),
+    ] = Field(alias="extract_api_path", description=_A_FILE)
+    propagation: Annotated[str, one_of(*PROPAGATIONS)] = "forward"
+    data_mode: Annotated[str, one_of("random_data", "real_data")] = "random_data"
+    seed: Annotated[int, demand((is_whole, "must be a whole number, found {found}"))] = Field(1234, alias="random_seed")
+    times: Annotated[int, whole(1, MOST_ITERATIONS)] = Field(1, alias="iter_times")
+
+    @property
+    def iterations(self) -> int:
+        """How often values are drawn."""
+        return 1 if self.data_mode == "real_data" else self.times
+
+
+_OP_CONFIG = Annotated[OpConfig, demand((is_object, "must hold an object, found {found}"))]
 
 
 def load_op_config(path: StrPath) -> OpConfig:
     """Read ``config_op.json``; all mistakes are told at once. Raises PathError or InvalidInputError."""
     file = check_readable_file(path, ".json")
-    content = read_json(file)
-    if not isinstance(content, dict):
-        raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(content).__name__}.')
-    mistakes = [
-        f'"{field}": found {content.get(field)!r}; allowed: {allowed}'
-        for field, (fits, allowed) in _FIELDS.items()
-        if not fits(content.get(field, _DEFAULTS.get(field)))
-    ]
-    if mistakes:
-        raise InvalidInputError(f'"{path}": {"; ".join(mistakes)}.')
-    values = {**_DEFAULTS, **content}
-    return OpConfig(
-        dump=values["dump_json_path"],
-        api=values["api_name"],
-        extract=Path(values["extract_api_path"]),
-        propagation=values["propagation"],
-        data_mode=values["data_mode"],
-        seed=values["random_seed"],
-        iterations=1 if values["data_mode"] == "real_data" else values["iter_times"],
-    )
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-_DEFAULTS: dict[str, Any] = {
-    "dump_json_path": "",
-    "propagation": "forward",
-    "data_mode": "random_data",
-    "random_seed": 1234,
-    "iter_times": 1,
-}
-_FIELDS: dict[str, tuple[Any, str]] = {
-    "dump_json_path": (lambda v: isinstance(v, str), 'the path of a dump.json, or "" for the file of extract_api_path'),
-    "api_name": (
-        lambda v: isinstance(v, str) and _NAME.fullmatch(v) is not None,
-        "the name of a call, as Functional.softmax.0",
-    ),
-    "extract_api_path": (lambda v: isinstance(v, str) and v.endswith(".json"), "the path of a .json file"),
-    "propagation": (lambda v: v in PROPAGATIONS, "forward or backward"),
-    "data_mode": (lambda v: v in ("random_data", "real_data"), "random_data or real_data"),
-    "random_seed": (_is_int, "a whole number"),
-    "iter_times": (
-        lambda v: _is_int(v) and 1 <= v <= MOST_ITERATIONS,
-        f"a whole number from 1 to {MOST_ITERATIONS}",
-    ),
-}
+    source = Source(os.fspath(path), parse(read_bounded(file, Budget(path, SETTINGS)), os.fspath(path)), {})
+    read = read_declared(_OP_CONFIG, source, "the file", unknown="ignored")
+    if read.mistakes:
+        raise_in_one_line(read.mistakes, InvalidInputError)
+    found: OpConfig = read.value
+    return found
 
 
 def generate(config: OpConfig, output: StrPath) -> Path:

@@ -5,6 +5,8 @@ front of the places of modules, may be a stranger's. What the user named in ``PY
 """
 
 # Without `from __future__ import annotations`: it imports a module, as any other import does.
+from __future__ import annotations
+
 import sys
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import ast
-import json
 from importlib.resources import files
 from typing import Any
 
+from msprobe.precheck.side.ending import ending
+
 _FUTURE = "from __future__ import annotations\n"
 # What is named in an annotation stands before it. The first one cleans the places of modules.
-_FIRST = "standalone_first.py"
+_FIRST = "side/first.py"
 _PARTS = {
     "pytorch": (
-        *("standalone_types.py", "standalone_side.py", "standalone_places.py", "element_errors.py"),
-        *("../signed_errors.py", "standalone.py", "standalone_main.py"),
+        *("side/types.py", "side/words.py", "side/trees.py", "side/machine.py", "side/functions.py", "side/places.py"),
+        *("side/elements.py", "../signed_errors.py", "side/strict.py", "side/ending.py"),
+        *("scripts/call.py", "scripts/main.py"),
     ),
-    "mindspore": ("mindspore/standalone.py",),
+    "mindspore": ("side/elements.py", "side/cosine.py", "mindspore/standalone.py"),
 }
 # The one whose first lines say what the script is.
-_HEAD = {"pytorch": "standalone.py", "mindspore": "mindspore/standalone.py"}
+_HEAD = {"pytorch": "scripts/call.py", "mindspore": "mindspore/standalone.py"}
 
 
 def text_of(content: dict[str, Any], framework: str = "pytorch") -> str:
@@ -34,13 +36,6 @@ def text_of(content: dict[str, Any], framework: str = "pytorch") -> str:
     own = "\n".join(_source(name).partition(_FUTURE)[2] for name in names)
     lines = _without_own_imports(f"{head}{first[1]}{first[2]}\n{own}")
     return f"{''.join(lines)}{ending(content)}"
-
-
-def ending(content: dict[str, Any]) -> str:
-    """The call, and the start: the last lines of a script."""
-    text = json.dumps(content).replace("\\", "\\\\").replace("'", "\\'")
-    start = 'if __name__ == "__main__":\n    raise SystemExit(main(CALL, globals().get("__file__", "")))\n'
-    return f"\nCALL = json.loads('{text}')\n\n{start}"
 
 
 def _source(name: str) -> str:

@@ -1,0 +1,1 @@
+"""Scripts that reproduce one call: written from a dump, they need their framework alone."""
