@@ -283,6 +283,7 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
     elif name in operators.CENTRING and min((one.count for one in floating if one.count > 1), default=0) < _FEW:
         excused = "few elements"
     results = []
+    is_sum = False
     rows = next(iter(call.inputs.lengths), 0)
     # Kernels round a number that all elements are multiplied by to their type, or keep it.
     as_one = (
@@ -295,7 +296,7 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
         if deviation.kind == "unknown":
             excused = excused or "results"
         elif direction == "backward" and scales.is_of_several_uses(name, deviation, floating, _place_of(slot)):
-            excused = excused or "several uses"
+            is_sum = True  # the gradients of other results are its own
         elif deviation.kind == "exact":
             results.append(Result(slot, 0.0, 0.0, 0.0, 0.0, deviation.count, False))
         else:
@@ -306,6 +307,8 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
                 results.append(replace(found, alone=1) if as_one else found)
             except ArithmeticError:  # numbers that no recorder writes
                 excused = excused or "results"
+    if is_sum and not results:
+        excused = excused or "several uses"
     return Node(event, name, direction, unit, tuple(results), kind_of(event) or "", excused)
 
 
@@ -379,7 +382,7 @@ def product_units(found: Iterable[Node], possible: Mapping[str, Rounding] = UNTO
     for kind, count in clean.items():
         few = count < _FEW_CALLS and not possible[kind].is_told
         ones, of_all = every if few else (apart[kind], count)
-        if ones > (0 if possible[kind].is_told else 1) and ones * 4 >= of_all:
+        if ones and ones * 4 >= of_all:
             units[kind] = possible[kind].unit
     return units
 
