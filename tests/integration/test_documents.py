@@ -113,11 +113,12 @@ OTHER_WORDS = {
 }
 
 
-def test_chinese_pages_call_one_thing_by_one_word() -> None:
+def test_chinese_pages_and_answers_call_one_thing_by_one_word() -> None:
     glossary = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    answers = [*(ROOT / "src" / "msprobe" / "report" / "chinese").glob("*.py"), ROOT / "web/source/texts/zh.ts"]
     for word, others in OTHER_WORDS.items():
         assert word in glossary
-        assert not [page.name for page in CHINESE if re.search(others, page.read_text(encoding="utf-8"))], others
+        assert not [file.name for file in (*CHINESE, *answers) if re.search(others, file.read_text("utf-8"))], others
 
 
 def readme_blocks(kind: str) -> list[Block]:
