@@ -180,7 +180,7 @@ def overview(place: dict[str, Any], *, single: bool = False, places: int = 1, ca
     finding = {
         "title": FINDING,
         "blocks": [
-            {"type": "text", "text": {"en": "It is made by the candidate only.", "zh": "仅待查侧有这个调用。"}},
+            {"type": "text", "text": {"en": "It is made by the candidate only.", "zh": "仅待比对侧有这个调用。"}},
             {"type": "field", "name": {"en": "to do", "zh": "建议"}, "text": "x = 1.5 * x", "code": "x *= 1.5"},
         ],
         "name": name,

@@ -263,7 +263,7 @@ def test_steps_have_curves_and_a_click_opens_the_step(visit: Any, address: str) 
 def test_the_language_changes_every_word_and_is_kept(visit: Any, address: str) -> None:
     page = ready(visit(address))
     page.keyboard.press("l")
-    page.wait_for_selector("text=首个分叉点")
+    page.wait_for_selector("text=首个差异")
     assert page.evaluate("document.documentElement.lang") == "zh-CN"
     page.reload()
     ready(page)

@@ -12,6 +12,8 @@ import pytest
 from documents import ROOT, Block, blocks_of, copied, differences, folder_of, normal, run
 from torch_dumps import Dump
 
+from msprobe.config.jsonc import parse
+
 DOCS = ROOT / "docs"
 SITUATIONS = DOCS / "situations"
 PAGES = sorted(page for page in SITUATIONS.glob("*.md") if page.stem != "index" and ".zh" not in page.name)
@@ -48,6 +50,18 @@ def test_the_chinese_page_has_the_same_commands_and_output(page: Path) -> None:
     assert folder_of(chinese) == folder_of(english)
     headings = [re.findall(r"^#+ (?:\d+\. )?", text, re.MULTILINE) for text in (english, chinese)]
     assert headings[0] == headings[1]
+
+
+@pytest.mark.parametrize("page", sorted(SITUATIONS.glob("*.md")), ids=lambda page: page.name)
+def test_a_file_that_the_commands_of_a_page_take_is_shown_there_as_it_is(page: Path) -> None:
+    """Who has installed the package has no examples."""
+    text = page.read_text(encoding="utf-8")
+    shown = dict(re.findall(r"<!-- the file (\S+) -->\n```json\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    assert set(re.findall(r"--config (\S+\.json)", text)) == set(shown)
+    for name, block in shown.items():
+        folder = folder_of(text)
+        assert folder is not None
+        assert parse(block).value == parse((folder / name).read_text(encoding="utf-8")).value
 
 
 def test_fences_name_their_kind_alone() -> None:
@@ -99,11 +113,12 @@ OTHER_WORDS = {
 }
 
 
-def test_chinese_pages_call_one_thing_by_one_word() -> None:
+def test_chinese_pages_and_answers_call_one_thing_by_one_word() -> None:
     glossary = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    answers = [*(ROOT / "src" / "msprobe" / "messages").glob("*.py"), ROOT / "web/source/texts/zh.ts"]
     for word, others in OTHER_WORDS.items():
         assert word in glossary
-        assert not [page.name for page in CHINESE if re.search(others, page.read_text(encoding="utf-8"))], others
+        assert not [file.name for file in (*CHINESE, *answers) if re.search(others, file.read_text("utf-8"))], others
 
 
 def readme_blocks(kind: str) -> list[Block]:

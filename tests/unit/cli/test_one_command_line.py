@@ -206,3 +206,21 @@ def test_one_run_too_few_or_too_many_is_wrong_usage(walker: Walker, line: str) -
 def test_the_help_has_words_of_the_field(name: str) -> None:
     unwanted = r"\b(guilty|accus\w+|victim\w*|tells?|told|astray|they part|(goes|went) in|left behind)\b"
     assert not re.findall(unwanted, commands.parser_of(COMMANDS[name]).format_help())
+
+
+# ---------------------------------------------------------------- output and jobs
+
+JOBS = [name for name, one in COMMANDS.items() if "--jobs" in commands.parser_of(one)._option_string_actions]
+
+
+@pytest.mark.parametrize("name", [name for name, one in COMMANDS.items() if one.writes])
+def test_each_command_that_writes_takes_the_place_from_one_option(name: str) -> None:
+    found = commands.parser_of(COMMANDS[name])._option_string_actions
+    assert found["-o"] is found["--output"], name
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_no_process_at_all_is_wrong_usage(walker: Walker, name: str) -> None:
+    for wrong in ("0", "-1", "many"):
+        done = walker.run(name, f"{TABLES[name].base} --jobs={wrong}", TABLES[name].reaches)
+        assert (done.returncode, done.stdout) == (2, ""), (wrong, done)
