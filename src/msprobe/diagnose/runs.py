@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, overload
 
 from msprobe.diagnose.all_steps import Place, Progress, Steps, Telling
 from msprobe.diagnose.findings import Finding, Status, Verdict
-from msprobe.diagnose.layout.annotation import read_annotations
-from msprobe.diagnose.layout.compare import ComparedLayouts, LayoutCounts, Layouts, notes_of_layouts
 from msprobe.diagnose.layout.detect import layouts_differ
 from msprobe.diagnose.one_step import Keep
 from msprobe.diagnose.steps.collector import no_collection
@@ -31,6 +29,8 @@ from msprobe.store.reader import Dump, open_dump
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
+    from msprobe.diagnose.layout.annotation import Annotation
+    from msprobe.diagnose.layout.compare import ComparedLayouts, LayoutCounts, Layouts
 
 
 _NO_STEP = said("no-step-in-common")
@@ -67,7 +67,7 @@ def compare_runs(
     """
     workers = Workers(jobs, engine)
     one, other = open_dump(candidate), open_dump(reference)
-    annotations = {} if layout is None else read_annotations(layout)
+    annotations = {} if layout is None else _annotations_in(layout)
     if noise is not None and any(are_one_dump(noise, dump) for dump in (candidate, reference)):
         raise InvalidInputError(f'noise: "{noise}" is compared itself; give a second healthy run of its own.')
     healthy = {} if noise is None else healthy_parts(noise, other)
@@ -78,17 +78,17 @@ def compare_runs(
     if not common.steps:
         notes.append(_NO_STEP)
         return Verdict("incomparable", str(candidate), str(reference), common.findings, tuple(notes), reason=_NO_STEP)
-    running, whole = Running(common.findings), LayoutCounts()
+    running = Running(common.findings)
+    layouts, whole = _of_layouts(annotations) if any(not step.ranks for step in common.steps) else (None, None)
     for lacking in common.without_rank:
         running.leave_out(lacking, said("no-rank-in-common"))
     status: Status = "agree"
     compared = False
     tell = Telling(progress, sum(len(step.ranks) for step in common.steps))
     steps = Steps(one, other, healthy, tell, workers, mappings, keep)
-    layouts = Layouts(annotations)
     excused: set[str] = set()
     for number, step in enumerate(common.steps):
-        if not step.ranks:
+        if layouts is not None and whole is not None and not step.ranks:
             tell.all_ranks(step)
             found_whole = _compare_layouts(layouts, one, other, step, number == 0 and step.candidate in (None, 0))
             whole.add(found_whole)
@@ -120,7 +120,9 @@ def compare_runs(
     by_layout = not common.steps[0].ranks
     if compared and status == "agree" and running.lone and running.compared.values:
         notes.append(said("extra-calls-without-effect", listed(running.lone)))
-    if compared and by_layout:
+    if compared and by_layout and whole is not None:
+        from msprobe.diagnose.layout.compare import notes_of_layouts
+
         notes += notes_of_layouts(whole)
         if healthy:
             notes.append(said("healthy-run-not-used"))
@@ -128,7 +130,9 @@ def compare_runs(
     if not compared:
         status = "incomparable"
         reasons = running.reasons() or [
-            said("layouts-need-values") if by_layout and whole.pairs else said("no-call-in-common")
+            said("layouts-need-values")
+            if by_layout and whole is not None and whole.pairs
+            else said("no-call-in-common")
         ]
         notes += reasons
     notes += running.notes()
@@ -141,7 +145,7 @@ def compare_runs(
     if compared and healthy and not by_layout:
         notes += _without_healthy(common.steps, healthy)
     summary = running.summary(len(common.steps) + len(common.without_rank), common.of_one_side)
-    if by_layout:
+    if by_layout and whole is not None:
         summary |= whole.summary()
     return Verdict(
         status,
@@ -182,6 +186,18 @@ def healthy_parts(noise: StrPath, reference: Dump) -> dict[Place, Dump]:
             "give a second healthy run of the same training."
         )
     return found
+
+
+def _annotations_in(layout: StrPath) -> dict[str, Annotation]:
+    from msprobe.diagnose.layout.annotation import read_annotations  # who needs it is in no hurry, others start with it
+
+    return read_annotations(layout)
+
+
+def _of_layouts(annotations: dict[str, Annotation]) -> tuple[Layouts, LayoutCounts]:
+    from msprobe.diagnose.layout.compare import LayoutCounts, Layouts  # a tenth of the start, which few runs need
+
+    return Layouts(annotations), LayoutCounts()
 
 
 def _layouts_differ(one: Dump, other: Dump, steps: Sequence[StepPair]) -> bool:

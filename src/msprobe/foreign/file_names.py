@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
 
 from msprobe.errors import InvalidInputError
 from msprobe.paths import MAX_NAME_LENGTH
@@ -51,6 +50,8 @@ def file_name(text: str) -> str:
 
 
 def _with_digest(clean: str, text: str) -> str:
+    from hashlib import blake2b  # which loads a library that most names do not need
+
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
     stem, dot, ending = clean.rpartition(".")
     suffix = f"{dot}{ending}" if stem and len(ending) <= _LONGEST_ENDING else ""

@@ -25,6 +25,8 @@ from msprobe.store import layout
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://.+", re.DOTALL)
 _STEP = re.compile(r"step\d{1,18}")
 _RANK = re.compile(r"rank\d{0,18}|proc\d{1,18}")
+# What a scheme needs; of others fsspec says it.
+_PACKAGES = {"": ("fsspec",), "s3": ("fsspec", "s3fs"), "s3a": ("fsspec", "s3fs")}
 _MOST_FILES = 10_000_000
 _PIECE_BYTES = 1 << 20
 # Waiting for an answer takes longer than what comes with it.
@@ -90,8 +92,9 @@ def _storage_of(url: str) -> tuple[Any, str]:
     """The file system of fsspec, and the path in it."""
     if "::" in url:
         raise InvalidInputError(f'"{url}" chains several storages ("::"), which is not supported; give one URL.')
-    if importlib.util.find_spec("fsspec") is None:
-        raise NotAvailableError(f'"{url}" needs the package fsspec: pip install fsspec s3fs.')
+    for package in _PACKAGES.get(url.partition(":")[0], _PACKAGES[""]):
+        if importlib.util.find_spec(package) is None:
+            raise NotAvailableError(f'"{url}" needs the package {package}: pip install {package}.')
     fsspec: Any = importlib.import_module("fsspec")
     try:
         storage, root = fsspec.core.url_to_fs(url)

@@ -148,11 +148,11 @@ def read_pt(path: StrPath) -> TensorValues:
     """Read the one plain tensor of a ``.pt`` file that torch (1.6 or later) or msprobe wrote."""
     try:
         with open_regular(path) as file:
-            if file.read(4) != b"PK\3\4":
+            whole = _whole(file)
+            if bytes(whole[:4]) != b"PK\3\4":
                 raise InvalidInputError(
                     f'"{path}" is not a zip archive as torch 1.6 or later writes it; only torch can read it.'
                 )
-            whole = _whole(file)
             plain = stored_entries(whole)
             # What is not of the plainest form, or is broken, is read with care.
             if plain is not None:

@@ -10,8 +10,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from xxhash import xxh3_64
-
 #: Elements of a piece: three of them stay in the cache, and calling numpy costs little beside them.
 _PIECE = 1 << 16
 #: No library starts threads for an inner product of so many, which cost more than they save.
@@ -64,6 +62,7 @@ class Measured:
 def digest_of(flat: Any) -> str:
     """The digest of the values of a flat array; both zeros are one number."""
     import numpy as np
+    from xxhash import xxh3_64
 
     digest = xxh3_64()
     for start in range(0, flat.size, _PIECE):
@@ -94,6 +93,7 @@ class TensorPass:
 
     def _floating(self, left: Any, right: Any) -> Measured:
         import numpy as np
+        from xxhash import xxh3_64
 
         size, zero = left.size, left.dtype.type(0)
         if left.dtype not in self._rooms:

@@ -7,7 +7,6 @@ the class of its family, or none, and then nothing is taken off.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -83,4 +82,6 @@ def _name(of: str, node: Node) -> str:
 
 def _median(found: list[Usual]) -> Usual:
     coherent = [one for _, one in found if math.isfinite(one)]
+    import statistics  # who makes a table takes it; all others start without
+
     return statistics.median(one for one, _ in found), statistics.median(coherent) if coherent else 0.0

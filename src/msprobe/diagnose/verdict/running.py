@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.layout.compare import ComparedLayouts
 from msprobe.diagnose.places import Places
 from msprobe.diagnose.verdict.common import Rank, Step
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, rounding_of
 from msprobe.diagnose.verdict.recordings import is_little
 from msprobe.messages import Wording, said
 from msprobe.store.damage import place_in_words
+
+if TYPE_CHECKING:
+    from msprobe.diagnose.layout.compare import ComparedLayouts
 
 #: So many harmless findings are kept of a whole run. What diverges ends the search, and is kept besides.
 MOST_HARMLESS = 1000
