@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mounted import mounted, small_disk_of
 
 from msprobe import log
 from msprobe.capture.session import Session
@@ -48,15 +49,8 @@ def _speaks_again() -> Iterator[None]:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of one megabyte."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
-    if made.returncode:
-        pytest.skip("this user may not mount a file system")
-    try:
+    with small_disk_of("1m", tmp_path / "disk") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 @pytest.fixture
@@ -64,16 +58,9 @@ def small_overlay(small_disk: Path, tmp_path: Path) -> Iterator[Path]:
     """The file system of a container, on a disk of one megabyte."""
     for name in ("lower", "upper", "work"):
         (small_disk / name).mkdir()
-    place = tmp_path / "container"
-    place.mkdir()
     options = f"lowerdir={small_disk}/lower,upperdir={small_disk}/upper,workdir={small_disk}/work"
-    made = subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", str(place)], capture_output=True)
-    if made.returncode:
-        pytest.skip("this system has no overlays")
-    try:
+    with mounted(tmp_path / "container", "-t", "overlay", "-o", options, "overlay") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def errors(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -194,7 +181,7 @@ def test_a_limit_on_file_size(tmp_path: Path) -> None:
     program = """
 import resource, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = [sys.argv[2], str(Path(sys.argv[2]).parent)]
 import test_disk_failures as t
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 writer = t.train(Path(sys.argv[1]))

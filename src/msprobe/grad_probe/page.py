@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe.foreign import html_page
 from msprobe.grad_probe.comparison import RankComparison
 from msprobe.grad_probe.verdict import DROP, FIRST, Problem
 
 _STYLE = """
-:root { color-scheme: light dark; --line: light-dark(#8a94a6, #7d8799); --bad: light-dark(#c62828, #ff6b6b);
-  --all: light-dark(#1558b0, #7ab2ff); --back: light-dark(#fff, #14171c); --edge: light-dark(#d8dde6, #333a45); }
-body { font: 14px/1.45 system-ui, sans-serif; margin: 24px; background: var(--back); }
-h1 { font-size: 18px; margin: 0 0 4px; } .bad { color: var(--bad); } .dim { opacity: .7; }
+:root { --curve: light-dark(#8a94a6, #7d8799); --all: light-dark(#1558b0, #7ab2ff); }
 .controls { display: flex; gap: 12px; margin: 14px 0; align-items: center; flex-wrap: wrap; }
 input, select { font: inherit; padding: 3px 6px; } input { width: 22em; max-width: 60vw; }
 main { display: grid; grid-template-columns: minmax(0, 4fr) minmax(0, 3fr); gap: 16px; align-items: start; }
 @media (max-width: 900px) { main { grid-template-columns: minmax(0, 1fr); } }
 svg { width: 100%; height: auto; border: 1px solid var(--edge); border-radius: 4px; }
 svg text { font-size: 11px; fill: currentColor; } .axis { stroke: var(--edge); }
-.curve { fill: none; stroke: var(--line); stroke-width: 1; opacity: .45; }
+.curve { fill: none; stroke: var(--curve); stroke-width: 1; opacity: .45; }
 .curve.suspicious { stroke: var(--bad); opacity: .9; }
 .curve.summary { stroke: var(--all); stroke-width: 2.2; opacity: 1; }
 .curve.chosen { stroke-width: 3.2; opacity: 1; } .point { fill: var(--bad); }
 .list { max-height: 74vh; overflow: auto; border: 1px solid var(--edge); border-radius: 4px; }
-table { border-collapse: collapse; width: 100%; } td, th { padding: 2px 6px; text-align: right; white-space: nowrap; }
+table { width: 100%; } td, th { padding: 2px 6px; text-align: right; white-space: nowrap; }
 th { position: sticky; top: 0; background: var(--back); } td:first-child, th:first-child { text-align: left; }
 td:first-child { max-width: 18em; overflow: hidden; text-overflow: ellipsis; }
 tr.chosen td { background: light-dark(#e8f0fd, #22304a); } tbody tr { cursor: pointer; }
@@ -139,20 +134,7 @@ def page(ranks: Sequence[RankComparison], problems: Sequence[Problem], notes: Se
         "drop": DROP,
         "ranks": [_rank(rank, problems) for rank in ranks],
     }
-    # A text may hold anything; "<" begins no element where it is written so.
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    policy = f"default-src 'none'; script-src {_hash(_SCRIPT)}; style-src {_hash(_STYLE)}; base-uri 'none'"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width">\n<title>Gradients of two runs</title>\n'
-        f'<style>{_STYLE}</style></head><body>\n{_BODY}<script type="application/json" id="data">{text}</script>\n'
-        f"<script>{_SCRIPT}</script></body></html>\n"
-    )
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    return "".join(html_page.page("Gradients of two runs", [_BODY], style=_STYLE, script=_SCRIPT, data=data))
 
 
 def _rank(rank: RankComparison, problems: Sequence[Problem]) -> dict[str, Any]:

@@ -7,20 +7,12 @@ from html import escape
 from pathlib import Path
 
 from msprobe import coverage
+from msprobe.foreign import html_page
 from msprobe.paths import write_atomically
 from msprobe.precheck.ranking import Entry, Ranking
 from msprobe.precheck.writer import CheckFiles
 
-_STYLE = """
-:root { color-scheme: light dark; --bad: light-dark(#c62828, #ff6b6b); --edge: light-dark(#d8dde6, #333a45); }
-body { font: 14px/1.45 system-ui, sans-serif; margin: 24px; }
-h1 { font-size: 18px; margin: 0 0 4px; } h2 { font-size: 15px; margin: 20px 0 6px; } .dim { opacity: .7; }
-table { border-collapse: collapse; } td, th { padding: 4px 10px; text-align: left; vertical-align: top;
-  border-bottom: 1px solid var(--edge); } td.number { text-align: right; } .error { color: var(--bad); }
-code { font: 12px ui-monospace, monospace; word-break: break-all; user-select: all; }
-"""
 _MOST_CALLS = 100
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def write_summary(files: CheckFiles, ranking: Ranking, title: str) -> tuple[Path, ...]:
@@ -36,10 +28,7 @@ def write_summary(files: CheckFiles, ranking: Ranking, title: str) -> tuple[Path
 
 def page(ranking: Ranking, title: str, most: int) -> bytes:
     """The page, with the ``most`` worst calls that failed."""
-    parts = [
-        "<!doctype html>",
-        f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><style>{_STYLE}</style></head><body>',
+    body = (
         f"<h1>{escape(title)}</h1>",
         *_counts(ranking),
         *([f"<p>{escape(ranking.allowance)}</p>"] if ranking.allowance else []),
@@ -48,9 +37,8 @@ def page(ranking: Ranking, title: str, most: int) -> bytes:
         *_list("All calls of an API together", (f"{one.status}: {one.text}" for one in ranking.pooled)),
         *_list("Skipped", (f"{count} × {reason}" for reason, count in ranking.skipped.most_common())),
         *_list("Notes", ranking.notes),
-        "</body></html>",
-    ]
-    return ("\n".join(parts) + "\n").encode()
+    )
+    return "".join(html_page.page(title, (f"{piece}\n" for piece in body))).encode()
 
 
 def _counts(ranking: Ranking) -> Iterable[str]:

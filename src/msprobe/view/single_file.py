@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import orjson
 
 from msprobe.errors import MsprobeError, NotAvailableError
+from msprobe.foreign.html_page import digest
 from msprobe.messages import in_both, said
 from msprobe.view.page_files import Page
 from msprobe.view.source import Json, Source
@@ -95,7 +95,7 @@ def with_data(page: Page, data: Json) -> bytes:
     if "</style" in style.lower() or "</script" in script.lower() or "<!--" in script:
         raise NotAvailableError(_LACKS)
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data: blob:; "
+        f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     head = f'{_CHARSET}\n<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -115,11 +115,6 @@ def _data_element(data: Json) -> str:
         return f'<script type="application/json" id="msprobe-data">{text}</script>\n'
     packed = base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode("ascii")
     return f'<script type="application/gzip" id="msprobe-data">{packed}</script>\n'
-
-
-def _hash(text: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-    return f"'sha256-{digest}'"
 
 
 def _by_importance(overview: Json) -> Iterator[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mounted import small_disk_of
 from unit.monitor.runs import at, begun, gradients, metrics, row, write_run
 
 from msprobe.errors import PathError
@@ -258,15 +258,8 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 64 kB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True)
-    if made.returncode:
-        pytest.skip("this user may not mount a file system")
-    try:
+    with small_disk_of("64k", tmp_path / "disk") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 @pytest.mark.process

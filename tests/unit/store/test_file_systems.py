@@ -1,18 +1,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from mounted import mounted
 
 from msprobe.store import file_systems
-
-
-def mounted(place: Path, *how: str) -> None:
-    place.mkdir(exist_ok=True)
-    if subprocess.run(["mount", *how, str(place)], capture_output=True, check=False).returncode:
-        pytest.skip("this user may not mount a file system")
 
 
 def kind_of(path: Path) -> tuple[str, bool, bool]:
@@ -28,21 +22,15 @@ def kind_of(path: Path) -> tuple[str, bool, bool]:
 def test_files_of_a_container_s_layers_are_local_and_never_mapped(tmp_path: Path) -> None:
     """Below an overlay may lie a file system that copies what is written; nothing tells which."""
     file_systems._known.clear()
-    layers = tmp_path / "layers"
-    mounted(layers, "-t", "tmpfs", "-o", "size=1m", "tmpfs")
     try:
-        assert kind_of(layers) == ("tmpfs", True, True)
-        for name in ("lower", "upper", "work"):
-            (layers / name).mkdir()
-        place = tmp_path / "place"
-        options = f"lowerdir={layers}/lower,upperdir={layers}/upper,workdir={layers}/work"
-        mounted(place, "-t", "overlay", "-o", options, "overlay")
-        try:
-            assert kind_of(place) == ("overlay", True, False)
-        finally:
-            subprocess.run(["umount", "-l", str(place)], check=True)
+        with mounted(tmp_path / "layers", "-t", "tmpfs", "-o", "size=1m", "tmpfs") as layers:
+            assert kind_of(layers) == ("tmpfs", True, True)
+            for name in ("lower", "upper", "work"):
+                (layers / name).mkdir()
+            options = f"lowerdir={layers}/lower,upperdir={layers}/upper,workdir={layers}/work"
+            with mounted(tmp_path / "place", "-t", "overlay", "-o", options, "overlay") as place:
+                assert kind_of(place) == ("overlay", True, False)
     finally:
-        subprocess.run(["umount", "-l", str(layers)], check=True)
         file_systems._known.clear()
 
 

@@ -108,7 +108,7 @@ function chart(title, lines, marks = [], W = 640) {
   const rows = log && high - low >= 2 ? ticks(Math.ceil(low), high, 4).filter(Number.isInteger).map((p) => 10 ** p) : ticks(log ? 10 ** low : low, log ? 10 ** high : high, 4);
   for (const v of rows) {
     if (f(v) < low || f(v) > high) continue;
-    picture.append(svg("line", { x1: L, x2: W - R, y1: y(v), y2: y(v), stroke: css("--line") }));
+    picture.append(svg("line", { x1: L, x2: W - R, y1: y(v), y2: y(v), stroke: css("--edge") }));
     label(L - 6, y(v) + 4, text(+v.toPrecision(4)), "end");
   }
   for (const s of ticks(first, last, 8)) if (Number.isInteger(s)) label(x(s), H - 6, s, "middle");
@@ -242,7 +242,7 @@ function drawMap() {
     if (at < free || at > width - 14) return;
     context.textAlign = "center"; context.fillText(s, at, HEAD / 2); free = at + 48;
   });
-  const none = css("--none"), nan = css("--nan"), fg = css("--fg");
+  const none = css("--none"), nan = css("--nan"), fg = css("--text");
   shown.forEach((row, at) => {
     const top = HEAD + at * ROW;
     context.textAlign = "right"; context.fillStyle = fg;
@@ -258,7 +258,7 @@ function drawMap() {
   const run = data.runs[chosen.run], columnOf = (s) => { let c = -1; map.steps.forEach((known, i) => { if (known <= s) c = i; }); return c; };
   const marks = run.alerts.filter((a) => a.rank === rankOf().rank && a.quantity === map.quantity).map((a) => [a, a.step]);
   if (chosen.run === data.runs.length - 1) marks.push(...data.departures.filter((d) => d.rank === rankOf().rank && d.quantity === map.quantity).map((d) => [d, d.step]));
-  context.strokeStyle = css("--bg"); context.fillStyle = css("--bad"); context.lineWidth = 1.5;
+  context.strokeStyle = css("--back"); context.fillStyle = css("--bad"); context.lineWidth = 1.5;
   for (const [one, s] of marks) {
     const at = shown.findIndex((row) => map.labels[row] === one.label || map.labels[row] === one.name);
     if (at < 0) continue;

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from msprobe import __version__
+from msprobe.foreign import html_page
 from msprobe.monitor.report.data import page_data, read_run
 from msprobe.paths import StrPath, check_output_file, write_atomically
 
@@ -27,17 +27,7 @@ def write_report(first: StrPath, second: StrPath | None, output: StrPath) -> Pat
 def render(data: dict[str, Any]) -> str:
     """The page as text. Whatever the files say stays data: it can end no element."""
     folder = resources.files(__package__ or "msprobe.monitor.report")
-    page = (folder / "page.html").read_text("utf-8")
-    parts = {
-        "style": (folder / "page.css").read_text("utf-8"),
-        "script": (folder / "page.js").read_text("utf-8"),
-        "footer": html.escape(f"msprobe {__version__}"),
-        "data": json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
-    }
-    # In one pass: what is put in is not looked at again.
-    pieces = page.split("{{")
-    made = [pieces[0]]
-    for piece in pieces[1:]:
-        name, _, rest = piece.partition("}}")
-        made += [parts[name], rest]
-    return "".join(made)
+    body, style, script = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+    pieces = body.partition("{{footer}}")
+    shown = (pieces[0], html.escape(f"msprobe {__version__}"), pieces[2])
+    return "".join(html_page.page("Training monitor", shown, style=style, script=script, data=data))

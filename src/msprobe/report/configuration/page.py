@@ -8,37 +8,29 @@ from typing import Any
 
 from msprobe.environment.configuration.comparison import Comparison
 from msprobe.environment.configuration.differences import Part, clean
+from msprobe.foreign import html_page
 from msprobe.paths import StrPath, write_atomically
 from msprobe.report.configuration.text import headline
 from msprobe.report.configuration.workbook import FINDINGS, note_of
 
 _MOST_ROWS = 2000
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = """
-:root{color-scheme:light dark;--line:#8884;--error:#c62828;--warning:#a86200;--pass:#2e7d32}
-@media(prefers-color-scheme:dark){:root{--error:#ff8a80;--warning:#ffc46b;--pass:#81c784}}
-body{font:15px/1.5 system-ui,sans-serif;max-width:1200px;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
-table{border-collapse:collapse;width:100%;font-size:.9rem}
-th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
-td{white-space:pre-wrap;overflow-wrap:break-word;max-width:28rem}
-.error{color:var(--error);font-weight:600}.warning{color:var(--warning);font-weight:600}.pass{color:var(--pass)}
-details{margin:.8rem 0;border:1px solid var(--line);border-radius:6px;padding:.4rem .8rem}summary{cursor:pointer}
-.scroll{overflow-x:auto}code{font-family:ui-monospace,monospace}
+body { max-width: 1200px; margin: 24px auto; padding: 0 16px; } table { width: 100%; }
+td { white-space: pre-wrap; overflow-wrap: break-word; max-width: 28rem; } .error, .warning { font-weight: 600; }
+details { margin: 12px 0; border: 1px solid var(--edge); border-radius: 6px; padding: 6px 12px; }
+summary { cursor: pointer; }
 """
 
 
 def write_page(path: StrPath, result: Comparison) -> None:
     """Write the page. Raises PathError."""
-    write_atomically(path, (piece.encode("utf-8", "replace") for piece in _page(result)), fsync=False)
+    pieces = html_page.page("Configuration check", _body(result), style=_STYLE)
+    write_atomically(path, (piece.encode("utf-8", "replace") for piece in pieces), fsync=False)
 
 
-def _page(result: Comparison) -> Iterator[str]:
+def _body(result: Comparison) -> Iterator[str]:
     yield (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>Configuration check</title><style>{_STYLE}</style></head><body>\n<h1>Configuration check</h1>\n"
+        "<h1>Configuration check</h1>\n"
         f"<p>bench <code>{_text(result.bench)}</code><br>cmp <code>{_text(result.cmp)}</code></p>\n"
         f'<p class="{result.level}" role="status">{_text(headline(result))}</p>\n'
     )
@@ -56,7 +48,6 @@ def _page(result: Comparison) -> Iterator[str]:
     for part in result.parts:
         if part.rows:
             yield _details(part)
-    yield "</body></html>\n"
 
 
 def _details(part: Part) -> str:
