@@ -16,6 +16,7 @@ from msprobe.cli.parser import UsageError, add_workers, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.cli.statuses import COULD_NOT
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -110,17 +111,17 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(_NOTHING_GIVEN)
     if len(asked) != 1:
         found = f"found {' and '.join(asked)}" if asked else "found none of them"
-        raise UsageError(f"give one of: two dumps; -i compare.json; -tp and -gp; {found}.")
+        raise UsageError(said("compare-form-unclear", found))
     if args.dumps:
         return _short_form(args)
     form: formats.Form = "-tp" if args.input_path is None else "-i"
     foreign = [row.flag for row in formats.with_flag() if form not in row.forms]
     for flag in (*foreign, "--all-steps", "--fail-on", "--noise", "--layout"):
         if getattr(args, flag.strip("-").replace("-", "_")):
-            raise UsageError(f"{flag} belongs to the form with two dumps; leave it out.")
+            raise UsageError(said("option-of-two-dumps", flag))
     chosen = [row for row in formats.with_flag(form) if getattr(args, row.word)]
     if len(chosen) > 1:
-        raise UsageError(f"{' and '.join(row.flag for row in chosen)} exclude each other.")
+        raise UsageError(said("options-exclude", " and ".join(row.flag for row in chosen)))
     sheet = chosen[0] if chosen else formats.default_sheet(form)
     from msprobe.cli.output_folder import usable_output
 
@@ -155,7 +156,7 @@ def _given(args: argparse.Namespace) -> dict[str, object]:
 
 def _short_form(args: argparse.Namespace) -> int:
     if importlib.util.find_spec(_SHORT_FORM) is None:
-        raise NotAvailableError("`msprobe compare CANDIDATE REFERENCE` is not available yet; use -i or -tp and -gp.")
+        raise NotAvailableError(said("compare-not-available"))
     status: int = importlib.import_module(_SHORT_FORM).short_form(args)
     return status
 
@@ -187,7 +188,7 @@ def _by_paths(args: argparse.Namespace, sheet: str) -> int:
     from msprobe.compare.problems import InvalidArgumentError
 
     if args.target_path is None or args.golden_path is None:
-        raise UsageError("-tp and -gp belong together; one of them is missing.")
+        raise UsageError(said("target-without-golden"))
     if args.mode != "auto":
         raise InvalidArgumentError(f"-m {args.mode} is not available in this version; leave it out.")
     for flag, given in (("-i's -s", args.stack_mode), ("-i's -c", args.compare_only)):
@@ -228,7 +229,7 @@ def _consistent(args: argparse.Namespace, sheet: str) -> int:
     from msprobe.report.consistent_sheet import consistent_check
 
     if not args.consistent_check:
-        raise UsageError("--backend belongs to --consistent_check.")
+        raise UsageError(said("backend-without-consistent-check"))
     output = args.output_path or DEFAULT_OUTPUT
     return consistent_check(args.target_path, args.golden_path, output, args.backend, sheet).coverage.status(
         found=False
@@ -360,4 +361,4 @@ def _numbers(text: str | None, flag: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in text.split(",")) if text else ()
     except ValueError:
-        raise UsageError(f"{flag} must be whole numbers with commas, found {text!r}.") from None
+        raise UsageError(said("numbers-expected", flag, text)) from None

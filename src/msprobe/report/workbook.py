@@ -21,6 +21,7 @@ from xml.sax.saxutils import escape
 
 from msprobe.errors import PathError
 from msprobe.foreign.csv_cells import safe_text
+from msprobe.messages import said
 from msprobe.paths import FILE_MODE, StrPath
 
 Cell = float | int | str | None
@@ -95,7 +96,7 @@ def write_workbook(path: StrPath, sheets: Iterable[Sheet]) -> None:
             raise
     except OSError as problem:
         reason = (problem.strerror or str(problem)).lower()
-        raise PathError(f'cannot write file "{Path(target)}": {reason}.') from problem
+        raise PathError(said("sheet-not-written", Path(target), reason)) from problem
 
 
 def _write(file: IO[bytes], sheets: Iterable[Sheet]) -> None:

@@ -29,6 +29,7 @@ from typing import Protocol, TypeVar
 from msprobe import log
 from msprobe.errors import PathError
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.paths import StrPath, create_folder
 from msprobe.store import file_systems, heartbeat, layout, locks, processes
 from msprobe.store.processes import Owner
@@ -86,7 +87,7 @@ def claim(wanted: Path, existing: layout.Existing, announce: Callable[[Path], _A
             "If these are ranks of one job, set RANK or call start() after init_process_group().",
         )
         return beside, taken
-    raise PathError(f'folder "{beside}" belongs to another process; choose another dump_path.')
+    raise PathError(said("folder-of-another-process", beside))
 
 
 def refuse_old_dumps(dump_path: StrPath, rank: int | None, wanted: Callable[[int], bool]) -> None:

@@ -701,7 +701,7 @@ def test_one_text_in_the_place_of_several_is_told() -> None:
     [
         (Wants(modules=["frist"]), "no module of the model matches modules frist of its Wants; did you mean first?"),
         (Wants(names=["Module.frist.*"]), "no module of the model matches names Module.frist.*"),
-        (Wants(names=["Functional.glue"]), "was told of no event: nothing that happened in its steps is called"),
+        (Wants(names=["Functional.glue"]), "got no event: nothing in its steps is called"),
         (Wants(modules=["first"]), None),
         (Wants(modules=["first", "frist"]), None),
         (Wants(names=["Module.first.*"]), None),
