@@ -52,6 +52,8 @@ _BEFORE = """\
   (`verdict.json`, `check.json`, ...), or `version`, `command`, `exit_status`, facts of the command, `files` and
   `text`; of a command that could not do its work `error`. What a script of the user prints goes to stderr then.
   `--json -` is the older form.
+- **Language.** `compare`, `check`, `explain` and errors with a code answer in Chinese where `MSPROBE_LANG=zh` or the
+  locale asks for it; `MSPROBE_LANG=en` asks for English. Files and `--json` are in English, with codes.
 - **`--quiet`** prints nothing on stdout but what a script of the user prints; errors and warnings go to stderr.
 - **Completion.** `eval "$(msprobe completion bash)"`; also for `zsh` and `fish`.
 

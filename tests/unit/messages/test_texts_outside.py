@@ -15,7 +15,7 @@ from msprobe.messages.words import WORDS
 @pytest.mark.parametrize(
     ("folder", "advice"),
     [
-        ("src", "make the text a message: said('its-name', value, ...), see docs/adding-a-message.md"),
+        ("src", "make the text a message: said('its-name', value, ...), see docs/adding-a-finding.md"),
         ("tests", "assert the code and the arguments (finding.code, said(...)), not the sentence"),
     ],
 )

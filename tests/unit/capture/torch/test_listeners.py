@@ -720,7 +720,7 @@ def test_patterns_that_match_nothing_are_told_once(
         for _ in range(3):
             with listening.step(model):
                 model(torch.ones(3, 4)).sum().backward()
-        at_the_end = "told of no event" in (said or "")
+        at_the_end = "got no event" in (said or "")
         before = capsys.readouterr().out
     lines = [line for line in (before + capsys.readouterr().out).splitlines() if "listener Told" in line]
     assert len(lines) == (said is not None), lines
