@@ -13,6 +13,8 @@ from msprobe import log
 
 # Before torch is imported by any test: sums must not depend on how many cores the machine has.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Nor answers on the locale of its user.
+os.environ["MSPROBE_LANG"] = "en"
 
 # Timings never decide a test, nor does chance: each run draws the same examples. `make fuzz` looks for others.
 settings.register_profile("same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)

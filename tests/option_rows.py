@@ -136,6 +136,7 @@ TABLES: dict[str, Table] = {
             "--top": "--top 0",
         },
     ),
+    "explain": Table("D204", {"code": Row(instead="D205"), "--list": Row(instead="--list")}),
     "check": Table(
         "{bad}",
         {

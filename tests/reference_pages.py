@@ -52,6 +52,8 @@ _BEFORE = """\
   (`verdict.json`, `check.json`, ...), or `version`, `command`, `exit_status`, facts of the command, `files` and
   `text`; of a command that could not do its work `error`. What a script of the user prints goes to stderr then.
   `--json -` is the older form.
+- **Language.** `compare`, `check`, `explain` and errors with a code answer in Chinese where `MSPROBE_LANG=zh` or the
+  locale asks for it; `MSPROBE_LANG=en` asks for English. Files and `--json` are in English, with codes.
 - **`--quiet`** prints nothing on stdout but what a script of the user prints; errors and warnings go to stderr.
 - **Completion.** `eval "$(msprobe completion bash)"`; also for `zsh` and `fish`.
 
@@ -263,7 +265,82 @@ def _text(thing: Any) -> str:
     return re.sub(r"(?m)^\s*>>> .*(\n(?!\s*$).*)*", lambda one: f"```python\n{textwrap.dedent(one[0])}\n```", found)
 
 
-PAGES = {"commands.md": commands_page, "settings.md": settings_page, "python-api.md": python_page}
+# ---------------------------------------------------------------- messages
+
+_ROOMS = {
+    "A1": ("Errors: comparisons and checks", "错误：比对与检查"),
+    "C1": ("msprobe check: values and dtypes", "msprobe check：数值与类型"),
+    "C2": ("msprobe check: data and labels", "msprobe check：数据与标签"),
+    "C3": ("msprobe check: modes and settings of layers", "msprobe check：模式与各层设置"),
+    "C4": ("msprobe check: gradients and the optimizer", "msprobe check：梯度与优化器"),
+    "C5": ("msprobe check: ranks", "msprobe check：各 rank"),
+    "D1": ("Two runs: data and weights", "两次运行：数据与权重"),
+    "D2": ("Two runs: calls and their arguments", "两次运行：调用与参数"),
+    "D3": ("Two runs: results", "两次运行：结果"),
+    "D4": ("Two runs: gradients", "两次运行：梯度"),
+    "D5": ("Two runs: the optimizer", "两次运行：优化器"),
+    "D6": ("Two runs in different layouts", "并行布局不同的两次运行"),
+    "D7": ("Two runs: steps and ranks", "两次运行：step 与 rank"),
+    "F1": ("Errors: files and folders", "错误：文件与文件夹"),
+    "K1": ("Errors: lockstep and confirm", "错误：lockstep 与 confirm"),
+    "L1": ("Notes of lockstep", "lockstep 的说明"),
+    "N1": ("Notes on a comparison", "比对的说明"),
+    "N2": ("Notes on a check", "检查的说明"),
+    "N6": ("Notes on layouts", "并行布局的说明"),
+    "R1": ("Errors: recording", "错误：录制"),
+    "S1": ("Errors: dumps", "错误：dump"),
+    "U1": ("Errors: command lines", "错误：命令行"),
+    "V1": ("Errors: the page", "错误：页面"),
+}
+_HEADS = (
+    """\
+# Messages and their codes
+
+Each finding, note, warning and error has a code that never changes. `verdict.json`, `check.json` and `--json` carry it
+as `code`, with the values of the sentence as `arguments`; `msprobe explain D204` says what stands here. In the texts,
+the names in braces are those of the arguments. [中文](codes.zh.md)
+""",
+    """\
+# 消息与代码
+
+每个问题项、说明、警告和错误都有一个不变的代码。`verdict.json`、`check.json` 和 `--json`
+以 `code` 给出代码，以 `arguments` 给出句中的各个值；
+`msprobe explain D204` 会显示这里的内容（中文：`MSPROBE_LANG=zh`，
+或中文 locale）。花括号中是各个值的名称。[English](codes.md)
+""",
+)
+_LABELS = (("Means", "Usual cause", "To do"), ("含义", "常见原因", "处理"))
+
+
+def codes_page(place: int = 0) -> str:
+    """All messages with codes, in English (0) or in Chinese (1)."""
+    from msprobe.messages import MESSAGES, TOPICS
+
+    lines = [f"{_MADE}{_HEADS[place]}"]
+    for room in dict.fromkeys(code[:2] for code in MESSAGES):
+        lines += [f"## {_ROOMS[room][place]}\n"]
+        by_topic: dict[str, list[Any]] = {}
+        for message in MESSAGES.values():
+            if message.code[:2] == room:
+                by_topic.setdefault(message.topic, []).append(message)
+        for topic, messages in by_topic.items():
+            for message in messages:
+                text = message.text("zh" if place else "en").replace("<", "&lt;")
+                lines += [f'<a id="{message.code.lower()}"></a>**{message.code}** `{message.name}`  \n{text}\n']
+            found = TOPICS[topic]
+            for label, both in zip(_LABELS[place], (found.meaning, found.cause, found.advice), strict=True):
+                lines += [f"- {label}{'：' if place else ': '}{both[place]}"]
+            lines += [""]
+    return "\n".join(lines)
+
+
+PAGES = {
+    "commands.md": commands_page,
+    "settings.md": settings_page,
+    "python-api.md": python_page,
+    "codes.md": codes_page,
+    "codes.zh.md": lambda: codes_page(1),
+}
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)

@@ -26,6 +26,7 @@ from msprobe.children import jobs as local_jobs
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 Engine = Literal["local", "ray"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
@@ -58,9 +59,9 @@ class Workers:
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
-            raise InvalidInputError(f"the engine must be one of {', '.join(ENGINES)}, found {self.engine!r}.")
+            raise InvalidInputError(said("engine-unknown", ", ".join(ENGINES), self.engine))
         if self.count is not None and (not isinstance(self.count, int) or self.count < 1):
-            raise InvalidInputError(f"jobs (--jobs) must be a whole number of 1 or more, found {self.count!r}.")
+            raise InvalidInputError(said("jobs-too-few", self.count))
         if self.engine == "ray":
             _check_installed("the engine ray needs", "ray", "ray")
 
@@ -145,11 +146,11 @@ class _Work(Generic[_Job, _Result]):
         for name in [name for name in os.environ if name.startswith(_SETTINGS) and name not in self.settings]:
             del os.environ[name]
         os.environ.update(self.settings)
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as spoken:
             try:
-                return _Done(self.function(job), None, said.getvalue())
+                return _Done(self.function(job), None, spoken.getvalue())
             except MsprobeError as problem:
-                return _Done(None, _portable(problem), said.getvalue())
+                return _Done(None, _portable(problem), spoken.getvalue())
 
 
 def _call(work: _Work[_Job, _Result], job: _Job) -> _Done[_Result]:
@@ -167,7 +168,7 @@ def _portable(problem: MsprobeError) -> MsprobeError:
 
 def _check_installed(what: str, module: str, extra: str) -> None:
     if importlib.util.find_spec(module) is None:
-        raise NotAvailableError(f"{what} {module}, which is not installed: {install(extra)}.")
+        raise NotAvailableError(said("engine-package-missing", what, module, install(extra)))
 
 
 def _in_processes(
@@ -209,9 +210,7 @@ def _connect(ray: Any, workers: Workers) -> None:
         ray.init(address="auto", **quiet)
     except ConnectionError:
         if os.environ.get("RAY_ADDRESS"):
-            raise NotAvailableError(
-                f"there is no Ray cluster at {os.environ['RAY_ADDRESS']} (environment variable RAY_ADDRESS)."
-            ) from None
+            raise NotAvailableError(said("ray-cluster-missing", os.environ["RAY_ADDRESS"])) from None
         ray.init(address="local", num_cpus=workers.count, include_dashboard=False, **quiet)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from msprobe.errors import PathError, reason_of
+from msprobe.messages import said
 
 FOLDER_MODE = 0o750
 FILE_MODE = 0o640
@@ -54,7 +55,7 @@ def make_folder_in(folder: StrPath, *names: str) -> Path:
     except (OSError, ValueError):
         is_inside = False
     if not is_inside:
-        raise PathError(f"{_shown(target)} leads out of the folder {_shown(folder)}; nothing is written there.")
+        raise PathError(said("target-leads-out-of-folder", _shown(target), _shown(folder)))
     return make_folder(target)
 
 
@@ -83,11 +84,9 @@ def create_folder(path: StrPath) -> bool:
         found = missing[0]
         while found and not os.path.lexists(found):
             found = os.path.dirname(found)
-        raise PathError(
-            f"cannot create folder {_shown(folder)}: {_shown(found or folder)} is not a folder."
-        ) from problem
+        raise PathError(said("parent-is-no-folder", _shown(folder), _shown(found or folder))) from problem
     except OSError as problem:
-        raise PathError(f"cannot create folder {_shown(folder)}: {reason_of(problem)}.") from problem
+        raise PathError(said("folder-not-created", _shown(folder), reason_of(problem))) from problem
     return created
 
 
@@ -116,7 +115,7 @@ def create_file(path: StrPath, *, append: bool = False, buffering: int = _BUFFER
         _set_file_mode(descriptor)
         return os.fdopen(descriptor, "ab" if append else "wb", buffering)
     except OSError as problem:
-        raise PathError(f"cannot write file {_shown(path)}: {reason_of(problem)}.") from problem
+        raise PathError(said("file-not-written", _shown(path), reason_of(problem))) from problem
 
 
 def write_atomically(path: StrPath, data: bytes | Iterable[bytes], fsync: bool = True) -> int:
@@ -156,7 +155,7 @@ def write_atomically(path: StrPath, data: bytes | Iterable[bytes], fsync: bool =
         if fsync:
             _sync_folder(folder)
     except OSError as problem:
-        raise PathError(f"cannot write file {_shown(path)}: {reason_of(problem)}.") from problem
+        raise PathError(said("file-not-written", _shown(path), reason_of(problem))) from problem
     return written
 
 
@@ -179,22 +178,22 @@ def check_readable_file(
     except FileNotFoundError as problem:
         near = like(file)
         hint = "give the path of an existing file." if near is None else f"did you mean {_shown(near)}?"
-        raise PathError(f"file {shown} does not exist; {hint}") from problem
+        raise PathError(said("file-missing", shown, hint)) from problem
     except OSError as problem:
-        raise PathError(f"file {shown} cannot be used: {reason_of(problem)}.") from problem
+        raise PathError(said("file-not-usable", shown, reason_of(problem))) from problem
     if stat.S_ISDIR(status.st_mode):
-        raise PathError(f"{shown} is a folder; give the path of a file.")
+        raise PathError(said("folder-where-file-is-read", shown))
     if not stat.S_ISREG(status.st_mode):
-        raise PathError(f"{shown} is not a regular file.")
+        raise PathError(said("not-a-regular-file", shown))
     if not follow_symlink and file.is_symlink():
-        raise PathError(f"{shown} is a symbolic link; give the path of the file itself: {_shown(file.resolve())}.")
+        raise PathError(said("link-where-file-is-read", shown, _shown(file.resolve())))
     endings = (suffix,) if isinstance(suffix, str) else suffix
     if not file.name.endswith(endings):
-        raise PathError(f"file {shown} must end in {' or '.join(endings)}.")
+        raise PathError(said("wrong-file-ending", shown, " or ".join(endings)))
     if status.st_size >= max_size:
-        raise PathError(f"file {shown} has {status.st_size} bytes; the limit is {max_size} bytes.")
+        raise PathError(said("file-too-large", shown, status.st_size, max_size))
     if not os.access(file, os.R_OK):
-        raise PathError(f"file {shown} cannot be read: permission denied.")
+        raise PathError(said("file-not-permitted", shown))
     return file
 
 
@@ -236,7 +235,7 @@ def check_output_folder(path: StrPath) -> Path:
     shown = _shown(given)
     folder = Path(os.path.abspath(given))
     if len(os.fsencode(folder)) > MAX_PATH_LENGTH:
-        raise PathError(f"folder {shown}: the path has more than {MAX_PATH_LENGTH} bytes; choose a shorter one.")
+        raise PathError(said("folder-path-too-long", shown, MAX_PATH_LENGTH))
     current = folder
     try:
         # lexists: a link that points nowhere is in the way of mkdir.
@@ -244,16 +243,14 @@ def check_output_folder(path: StrPath) -> Path:
             current = current.parent
         if not current.is_dir():
             kind = "a symbolic link to nothing" if current.is_symlink() and not current.exists() else "a file"
-            raise PathError(f"folder {shown} cannot be used: {_shown(current)} is {kind}; choose another folder.")
+            raise PathError(said("folder-is-something-else", shown, _shown(current), kind))
         if Path(os.path.realpath(current)).parts[:2] in _OF_THE_SYSTEM:
             # Root may write there as far as permissions tell, and the kernel takes no file.
-            raise PathError(
-                f"folder {shown} cannot be written: {_shown(current)} holds no files; choose another folder."
-            )
+            raise PathError(said("place-holds-no-files", shown, _shown(current)))
         if not os.access(current, os.W_OK | os.X_OK):
-            raise PathError(f"folder {shown} cannot be written: no permission to write in {_shown(current)}.")
+            raise PathError(said("folder-not-permitted", shown, _shown(current)))
     except OSError as problem:
-        raise PathError(f"folder {shown} cannot be used: {reason_of(problem)}.") from problem
+        raise PathError(said("folder-not-usable", shown, reason_of(problem))) from problem
     return folder
 
 
@@ -264,15 +261,15 @@ def check_output_file(path: StrPath) -> Path:
     file = check_path_form(path, "file")
     shown = _shown(file)
     if file.is_dir():
-        raise PathError(f"{shown} is a folder; give the name of a file.")
+        raise PathError(said("folder-where-file-is-written", shown))
     if file.is_symlink() and not file.exists():
-        raise PathError(f"{shown} is a symbolic link to nothing; give another name.")
+        raise PathError(said("link-to-nothing", shown))
     if file.exists() and not file.is_file():
-        raise PathError(f"{shown} is not a regular file; give another name.")
+        raise PathError(said("not-a-regular-file-to-write", shown))
     folder = file.parent
     if not folder.is_dir():
         kind = "is no folder" if os.path.lexists(folder) else "does not exist"
-        raise PathError(f"{shown} cannot be written: folder {_shown(folder)} {kind}; make it first.")
+        raise PathError(said("folder-of-file-not-usable", shown, _shown(folder), kind))
     check_output_folder(folder)
     return file
 
@@ -282,25 +279,23 @@ def check_path_form(path: object, kind: str) -> Path:
     of, for the message of the PathError.
     """
     if not isinstance(path, (str, os.PathLike)):
-        raise PathError(f"the path of a {kind} must be a string, found {path!r} ({type(path).__name__}).")
+        raise PathError(said("path-is-no-string", kind, path, type(path).__name__))
     text = os.fspath(path)
     if not isinstance(text, str):
-        raise PathError(f"the path of a {kind} must be a string, found {path!r} ({type(text).__name__}).")
+        raise PathError(said("path-is-no-string", kind, path, type(text).__name__))
     if not text:
-        raise PathError(f"the path of a {kind} is empty; give a path.")
+        raise PathError(said("path-is-empty", kind))
     if "\0" in text:
-        raise PathError(f"the path {_shown(text)} contains a NUL character; remove it.")
+        raise PathError(said("path-with-nul", _shown(text)))
     try:
         length = len(os.fsencode(text))
         longest = max(len(os.fsencode(name)) for name in text.split(os.sep))
     except UnicodeEncodeError as problem:
-        raise PathError(
-            f"the path {_shown(text)} has characters that this system's file names cannot hold."
-        ) from problem
+        raise PathError(said("path-with-forbidden-characters", _shown(text))) from problem
     if length > MAX_PATH_LENGTH:
-        raise PathError(f"the path {_shown(text)} has {length} bytes; the limit is {MAX_PATH_LENGTH}.")
+        raise PathError(said("path-too-long", _shown(text), length, MAX_PATH_LENGTH))
     if longest > MAX_NAME_LENGTH:
-        raise PathError(f"the path {_shown(text)} has a name of {longest} bytes; the limit is {MAX_NAME_LENGTH}.")
+        raise PathError(said("name-too-long", _shown(text), longest, MAX_NAME_LENGTH))
     return Path(text)
 
 

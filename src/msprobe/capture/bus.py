@@ -23,6 +23,7 @@ from msprobe.capture.routes import Listening, Way, matches, numbers_of, ways_of
 from msprobe.capture.session import Session
 from msprobe.capture.unheard import Unheard
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 
 class PassesOfThread(threading.local):
@@ -59,11 +60,9 @@ class Bus:
     def add(self, listener: Any) -> None:
         """Tell ``listener`` from the next start on. Raises InvalidInputError if it is none, or is here already."""
         if not isinstance(listener, (Observer, Changer)):
-            raise InvalidInputError(
-                f"add(): a listener is an Observer or a Changer (msprobe.listeners), found {type(listener).__name__}."
-            )
+            raise InvalidInputError(said("listener-of-wrong-class", type(listener).__name__))
         if any(one.listener is listener for one in self._listening):
-            raise InvalidInputError(f"add(): this {type(listener).__name__} listens already.")
+            raise InvalidInputError(said("listener-already-added", type(listener).__name__))
         self._listening.append(Listening(listener))
 
     def remove(self, listener: Any) -> None:
@@ -394,7 +393,7 @@ class Bus:
         where = getattr(event, "name", None) or f"step {getattr(event, 'step', '?')}"
         log.error(
             f"The listener {listening.name} failed in {getattr(method, '__name__', 'a method')}() at {where}:"
-            f" {type(error).__name__}: {_first_line(error)}. It is told of nothing more; the training and other"
+            f" {type(error).__name__}: {_first_line(error)}. It gets no further events; the training and other"
             " listeners go on."
         )
         log.debug("".join(traceback.format_exception(error)))

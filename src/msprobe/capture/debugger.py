@@ -14,6 +14,7 @@ from msprobe.capture.live_switch import LiveSwitch
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.guard import answers_user, attempt, guarded
+from msprobe.messages import said
 from msprobe.store.ownership import refuse_old_dumps
 
 #: Why nothing was recorded.
@@ -122,7 +123,7 @@ class Debugger:
         """
         self = cls._require()
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise InvalidInputError(f"set_init_step(): step must be an int from 0, found {step!r}.")
+            raise InvalidInputError(said("init-step-wrong", step))
         if not self.recorder.session.number_steps_from(step):
             log.once(
                 "set_init_step",
@@ -228,10 +229,7 @@ class Debugger:
     def _require(cls: type[_Own]) -> _Own:
         instance = cls.existing()
         if instance is None:
-            raise InvalidInputError(
-                "PrecisionDebugger: instance is not created; construct PrecisionDebugger(...) before calling its"
-                " methods."
-            )
+            raise InvalidInputError(said("debugger-not-created"))
         return instance
 
     # ---------------------------------------------------------------- how its steps go

@@ -27,6 +27,7 @@ from msprobe.capture.events import (
     Step,
 )
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,12 @@ class Wants:
                 mistakes.append(f"{field} must be a list of texts, found {value!r}")
         if mistakes:
             raise InvalidInputError(
-                f"Wants: {'; '.join(mistakes)}. Kinds are {', '.join(sorted(KINDS))}; directions are"
-                f" {', '.join(sorted(DIRECTIONS))}."
+                said(
+                    "wants-wrong",
+                    "; ".join(mistakes),
+                    ", ".join(sorted(KINDS)),
+                    ", ".join(sorted(DIRECTIONS)),
+                )
             )
 
 
@@ -85,7 +90,7 @@ class Cadence:
 
     def __post_init__(self) -> None:
         if self.every < 1:
-            raise InvalidInputError(f"Cadence: every must be at least 1, found {self.every!r}.")
+            raise InvalidInputError(said("cadence-wrong", self.every))
 
     def has(self, step: int, rank: int | None) -> bool:
         """True if the step of this number and rank is one of them."""
@@ -111,7 +116,7 @@ class Changes:
 
     def __post_init__(self) -> None:
         if isinstance(self.names, str):
-            raise InvalidInputError(f"Changes: names must be a list of texts, found {self.names!r}.")
+            raise InvalidInputError(said("changes-wrong", self.names))
 
 
 @dataclass(frozen=True)

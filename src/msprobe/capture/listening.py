@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from msprobe.capture.debugger import Debugger
 from msprobe.errors import InvalidInputError
 from msprobe.guard import answers_user
+from msprobe.messages import said
 
 _Own = TypeVar("_Own", bound="Listening")
 
@@ -96,6 +97,4 @@ class _Iteration:
 def refuse_beside(debugger: type[Debugger]) -> None:
     """Raise InvalidInputError if there is a debugger in this process, which has listeners of its own."""
     if debugger.existing() is not None:
-        raise InvalidInputError(
-            "Listening(): there is a PrecisionDebugger in this process; give it the listeners: debugger.add(listener)."
-        )
+        raise InvalidInputError(said("listening-beside-debugger"))

@@ -27,6 +27,7 @@ from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.guard import name_of, report_to
+from msprobe.messages import said
 from msprobe.store import old_runs
 
 OPTIMIZER = "optimizer"
@@ -575,9 +576,7 @@ class Session:
         middle of a step that has records already.
         """
         if self._writer is not None or self.recording:
-            raise InvalidInputError(
-                f"recording(into=...): {self.place()} is being recorded already; end it with step() first."
-            )
+            raise InvalidInputError(said("recorded-already", self.place()))
         before, self.sink = self.sink, sink
         return before
 

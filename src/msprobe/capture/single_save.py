@@ -26,6 +26,7 @@ import numpy as np
 
 from msprobe import log
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.store.dtypes import Array
 
@@ -61,7 +62,7 @@ class _Once(type):
     def current(cls) -> Any:
         """The instance. Raises InvalidInputError if there is none yet."""
         if cls._instance is None:
-            raise InvalidInputError(f"{cls.__name__} has no folder yet; create it first: {cls.__name__}(dump_path).")
+            raise InvalidInputError(said("single-save-without-folder", cls.__name__))
         return cls._instance
 
 
@@ -75,7 +76,7 @@ class SingleSave(metaclass=_Once):
 
     def __init__(self, dump_path: StrPath, fmk: str = "pytorch") -> None:
         if fmk not in _FRAMEWORKS:
-            raise InvalidInputError(f"SingleSave: fmk must be one of {', '.join(_FRAMEWORKS)}, found {fmk!r}.")
+            raise InvalidInputError(said("single-save-framework", ", ".join(_FRAMEWORKS), fmk))
         self._folder = check_output_folder(dump_path)
         self._values = cast(Values, importlib.import_module(_FRAMEWORKS[fmk]))
         self._step = 0

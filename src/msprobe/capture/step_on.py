@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 FORMS = "backward, optimizer:NAME or call:FUNCTION"
@@ -29,7 +30,7 @@ class StepOn:
             return StepOn("optimizer", name)
         if kind == "call" and _NAME.fullmatch(name):
             return StepOn("call", name)
-        raise InvalidInputError(f"--step-on: {text!r} ends no step; give {FORMS}.")
+        raise InvalidInputError(said("step-on-wrong", text, FORMS))
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}" if self.name else self.kind

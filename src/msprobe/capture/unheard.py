@@ -56,7 +56,7 @@ class Unheard:
             one.was_on = False
             if "call" in one.wants.kinds and not all(name.startswith(_RARE) for name in names):
                 log.warning(
-                    f"The listener {one.name} was told of no event: nothing that happened in its steps is called"
+                    f"The listener {one.name} got no event: nothing in its steps is called"
                     f" {' or '.join(names)}. Names are as a dump has them, without direction and number:"
                     " Functional.linear, Tensor.add, Module.encoder.Linear."
                 )
@@ -66,7 +66,7 @@ class Unheard:
         near = near_words(patterns[0], there, 1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(there[:_MOST_SHOWN])}, ..."
         log.warning(
-            f"The listener {one.name} is told of nothing: no module of the model matches {field}"
+            f"The listener {one.name} gets no event: no module of the model matches {field}"
             f" {', '.join(patterns)} of its Wants{hint}"
         )
 

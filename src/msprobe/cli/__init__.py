@@ -20,6 +20,7 @@ from msprobe.errors import MsprobeError, PathError
 from msprobe.foreign.budget import factor, multiplied
 from msprobe.foreign.console import clean_errors, say
 from msprobe.foreign.links import followed
+from msprobe.messages import code_of, translated
 
 # Of a message: names and numbers in it may come from a file.
 _MOST_LETTERS = 4000
@@ -224,8 +225,9 @@ def _nearest(name: str) -> str:
 
 def _say(message: str) -> int:
     """Say what a command could not do, and why; its exit status."""
-    if len(message) > _MOST_LETTERS:
-        message = f"{message[: _MOST_LETTERS // 2]} ... {message[-_MOST_LETTERS // 4 :]}"
+    code, text = code_of(message)[0], translated(message)
+    if len(text) > _MOST_LETTERS:
+        text = f"{text[: _MOST_LETTERS // 2]} ... {text[-_MOST_LETTERS // 4 :]}"
     answers.failed(message)
-    say(f"msprobe: {message}", file=sys.stderr)
+    say(f"msprobe: {text}{f' [{code}]' if code else ''}", file=sys.stderr)
     return COULD_NOT

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msprobe.foreign.console import harmless, say
+from msprobe.messages import coded
 
 VERSION = 1
 
@@ -34,7 +35,9 @@ class Answer:
         """One JSON object."""
         found: dict[str, Any] = {"version": VERSION, "command": command, "exit_status": status, **self.facts}
         if self.error is not None:
-            return json.dumps({**found, "error": self.error}, indent=1, default=str)
+            coded_error = next(iter(coded([self.error])), {})
+            facts = {key: value for key, value in coded_error.items() if key != "text"}
+            return json.dumps({**found, "error": str(self.error), **facts}, indent=1, default=str)
         if self.tree is not None:
             return self.tree.rstrip("\n")
         lines = [harmless(line) for line in self.printed.getvalue().splitlines() if line]

@@ -9,6 +9,7 @@ from msprobe.cli.parser import UsageError, add_fail_on
 from msprobe.cli.run_ut import STANDARDS
 from msprobe.cli.statuses import CLEAN, FOUND
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Compare the two, print what was found and where the files are."""
     if args.top < 0:
-        raise UsageError("--top must be 0 or more.")
+        raise UsageError(said("top-negative"))
     from msprobe import coverage
     from msprobe.cli.output_folder import usable_output
     from msprobe.precheck.precision_compare import coverage_of, judged, lines, write

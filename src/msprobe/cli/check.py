@@ -9,6 +9,7 @@ from msprobe.cli import answers
 from msprobe.cli.parser import add_workers, did_you_mean, refuse_unused
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
+from msprobe.messages import said
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _execute(args: argparse.Namespace) -> int:
             say(f"{check.name:<{width}}  {check.text}")
         return 0
     if args.dump is None:
-        raise InvalidInputError("give the folder of a dump (or --list).")
+        raise InvalidInputError(said("check-without-dump"))
     workers = Workers(args.jobs, args.engine)
     chosen = _chosen(CHECKS, args.only, args.skip)
     wanted = formats.always("check")
@@ -77,12 +78,17 @@ def _chosen(checks: tuple[Check, ...], only: str | None, skip: str | None) -> li
     if unknown:
         meant = did_you_mean(unknown[0], known) if len(unknown) == 1 else ""
         raise InvalidInputError(
-            f"no check {', '.join(map(repr, unknown))}; {meant}{' The' if meant else 'the'} checks are "
-            f"{', '.join(sorted(known))}."
+            said(
+                "check-unknown",
+                ", ".join(map(repr, unknown)),
+                meant,
+                " The" if meant else "the",
+                ", ".join(sorted(known)),
+            )
         )
     chosen = [check for check in checks if check.name in wanted and check.name not in unwanted]
     if not chosen:
-        raise InvalidInputError("--only and --skip leave no check; name others.")
+        raise InvalidInputError(said("no-check-chosen"))
     return chosen
 
 

@@ -7,6 +7,7 @@ import argparse
 from msprobe.cli import answers
 from msprobe.errors import NotAvailableError
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Join the dump with the graph, and say what was written."""
     if args.framework == "pytorch":
-        raise NotAvailableError(
-            "code_mapping reads graphs of MindSpore; write `msprobe -f mindspore code_mapping ...`. A PyTorch dump has "
-            "the lines of each call in its stack.json."
-        )
+        raise NotAvailableError(said("code-mapping-of-torch"))
     from msprobe.report.code_mapping import map_code
 
     result = map_code(args.ir, args.dump_data, args.output)

@@ -408,6 +408,13 @@ _DECLARED: tuple[Command, ...] = (
         writes="two dumps, a verdict and a page",
     ),
     Command(
+        "explain",
+        "explain",
+        "environment",
+        "say what a message means, what usually causes it, and what to do",
+        reads="nothing",
+    ),
+    Command(
         "completion",
         "completion",
         "environment",

@@ -14,6 +14,7 @@ from msprobe.cli import compare_short
 from msprobe.cli.parser import UsageError, add_workers, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.cli.statuses import COULD_NOT
+from msprobe.messages import said
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -103,17 +104,17 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(_NOTHING_GIVEN)
     if len(asked) != 1:
         found = f"found {' and '.join(asked)}" if asked else "found none of them"
-        raise UsageError(f"give one of: two dumps; -i compare.json; -tp and -gp; {found}.")
+        raise UsageError(said("compare-form-unclear", found))
     if args.dumps:
         return _short_form(args)
     form: formats.Form = "-tp" if args.input_path is None else "-i"
     foreign = [row.flag for row in formats.with_flag() if form not in row.forms]
     for flag in (*foreign, "--all-steps", "--fail-on", "--noise", "--layout"):
         if getattr(args, flag.strip("-").replace("-", "_")):
-            raise UsageError(f"{flag} belongs to the form with two dumps; leave it out.")
+            raise UsageError(said("option-of-two-dumps", flag))
     chosen = [row for row in formats.with_flag(form) if getattr(args, row.word)]
     if len(chosen) > 1:
-        raise UsageError(f"{' and '.join(row.flag for row in chosen)} exclude each other.")
+        raise UsageError(said("options-exclude", " and ".join(row.flag for row in chosen)))
     sheet = chosen[0] if chosen else formats.default_sheet(form)
     from msprobe.cli.output_folder import usable_output
 
@@ -177,7 +178,7 @@ def _by_paths(args: argparse.Namespace, sheet: str) -> int:
     from msprobe.compare.problems import InvalidArgumentError
 
     if args.target_path is None or args.golden_path is None:
-        raise UsageError("-tp and -gp belong together; one of them is missing.")
+        raise UsageError(said("target-without-golden"))
     if args.mode != "auto":
         raise InvalidArgumentError(f"-m {args.mode} is not available in this version; leave it out.")
     for flag, given in (("-i's -s", args.stack_mode), ("-i's -c", args.compare_only)):
@@ -218,7 +219,7 @@ def _consistent(args: argparse.Namespace, sheet: str) -> int:
     from msprobe.report.consistent_sheet import consistent_check
 
     if not args.consistent_check:
-        raise UsageError("--backend belongs to --consistent_check.")
+        raise UsageError(said("backend-without-consistent-check"))
     output = args.output_path or DEFAULT_OUTPUT
     return consistent_check(args.target_path, args.golden_path, output, args.backend, sheet).coverage.status(
         found=False
@@ -350,4 +351,4 @@ def _numbers(text: str | None, flag: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in text.split(",")) if text else ()
     except ValueError:
-        raise UsageError(f"{flag} must be whole numbers with commas, found {text!r}.") from None
+        raise UsageError(said("numbers-expected", flag, text)) from None

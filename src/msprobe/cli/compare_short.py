@@ -12,6 +12,7 @@ from msprobe.cli import answers
 from msprobe.cli.parser import did_you_mean
 from msprobe.cli.statuses import COULD_NOT
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _compare(args: argparse.Namespace) -> int:
     reference: StrPath = opened[1]
     noise = opened[2] if args.noise is not None else None
     if noise is not None and any(are_one_dump(noise, dump) for dump in opened[:2]):
-        raise InvalidInputError(f'--noise: "{args.noise}" is compared itself; give a run of its own.')
+        raise InvalidInputError(said("noise-option-is-compared", args.noise))
     tables = _tables(args, asked, workers)
     mappings = None
     if args.api_mapping or args.cell_mapping:
@@ -157,7 +158,7 @@ def _compare(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace, asked: Sequence[Format]) -> None:
     """Options that mean nothing here are refused: who gives them expects something of them."""
     if len(args.dumps) != 2:
-        raise InvalidInputError(f"give two dumps, the candidate and the reference; found {len(args.dumps)}.")
+        raise InvalidInputError(said("compare-needs-two", len(args.dumps)))
     foreign = {
         **{row.flag: getattr(args, row.word) for row in formats.with_flag() if "two dumps" not in row.forms},
         "-s": args.stack_mode,
@@ -174,7 +175,7 @@ def _check(args: argparse.Namespace, asked: Sequence[Format]) -> None:
     }
     wrong = [flag for flag, given in foreign.items() if given]
     if wrong:
-        raise InvalidInputError(f"{', '.join(wrong)}: not an option of the form with two dumps; leave it out.")
+        raise InvalidInputError(said("option-not-of-two-dumps", ", ".join(wrong)))
     mapped = {
         "-f": args.fuzzy_match,
         "-dm": args.data_mapping,
@@ -182,13 +183,10 @@ def _check(args: argparse.Namespace, asked: Sequence[Format]) -> None:
     }
     has_tables = any(row.shows == "rows" for row in asked)
     if args.all_steps and not has_tables:
-        raise InvalidInputError(f"--all-steps: of which tables are written; ask for some ({_table_flags()}).")
+        raise InvalidInputError(said("all-steps-without-tables", _table_flags()))
     wrong = [flag for flag, given in mapped.items() if given]
     if wrong and not has_tables:
-        raise InvalidInputError(
-            f"{', '.join(wrong)}: how names answer to each other in the sheet; ask for one ({_table_flags()}). "
-            "The verdict finds out by itself."
-        )
+        raise InvalidInputError(said("naming-option-without-tables", ", ".join(wrong), _table_flags()))
 
 
 def _table_flags() -> str:
@@ -210,11 +208,17 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
     if unknown:
         meant = did_you_mean(unknown[0], [*_OUTCOMES, *KINDS]) if len(unknown) == 1 else ""
         raise InvalidInputError(
-            f"--fail-on: {', '.join(map(repr, unknown))} is neither {', '.join(_OUTCOMES)} nor a kind of finding; "
-            f"{meant}{' The' if meant else 'the'} kinds are {', '.join(KINDS)}."
+            said(
+                "fail-on-unknown",
+                ", ".join(map(repr, unknown)),
+                ", ".join(_OUTCOMES),
+                meant,
+                " The" if meant else "the",
+                ", ".join(KINDS),
+            )
         )
     if "never" in words and len(words) > 1:
-        raise InvalidInputError("--fail-on: never excludes the other words; give one or the other.")
+        raise InvalidInputError(said("fail-on-never-alone"))
 
     def status(verdict: Verdict) -> int:
         if verdict.status == "incomparable":

@@ -12,6 +12,7 @@ from msprobe.cli.parser import finding_numbers
 from msprobe.cli.statuses import CLEAN, COULD_NOT, FOUND
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +70,7 @@ def _confirm(args: argparse.Namespace) -> int:
         account["counts"].get(f"{what}_replaced", 0) for what in ("results", "gradients", "optimizer_tensors", "inputs")
     )
     if status:
-        raise InvalidInputError(f"the script ended with status {status}; nothing is confirmed.")
+        raise InvalidInputError(said("confirm-script-failed", status))
     if not replaced:
         why = "the script made no such call, or its values are the reference's"
         if any(operation(one.rpartition(".")[0].rpartition(".")[0]) in AVERAGING for one in named.entries):

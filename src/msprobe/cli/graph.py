@@ -6,6 +6,8 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
+from msprobe.messages import said
+
 if TYPE_CHECKING:
     from msprobe.compare.mapping_files import LayerMapping
     from msprobe.graph.matching import Mode
@@ -95,9 +97,9 @@ def match_of(args: argparse.Namespace, merges: bool) -> Mode:
     if args.layer_mapping is not None:
         asked.append("--layer_mapping")
     if len(asked) > 1:
-        raise UsageError(f"{' and '.join(asked)} exclude each other: choose one way to pair nodes.")
+        raise UsageError(said("graph-pairings-exclude", " and ".join(asked)))
     if merges and asked and not args.fuzzy_match:
-        raise UsageError(f"{asked[0]} is not there for merged ranks, which are paired by name and order; leave it out.")
+        raise UsageError(said("graph-pairing-of-merged", asked[0]))
     return "strict" if args.strict else "fuzzy" if args.fuzzy_match else "aligned"
 
 

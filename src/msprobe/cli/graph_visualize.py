@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msprobe.cli.graph import add_common, carry_out, mapping_of, match_of
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 if TYPE_CHECKING:
     from msprobe.graph.merge.layout import Layout
@@ -73,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
     layouts = _layouts(args)
     if args.file_type == "json":
         if args.golden_path is not None:
-            raise UsageError("--file_type json writes merged ranks as a dump and cannot compare; leave out -gp.")
+            raise UsageError(said("merged-json-not-compared"))
         if not layouts:
             log.warning("--file_type json is only there with --rank_size; a database is written.")
     request = Request(
@@ -120,11 +121,11 @@ def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
     if args.rank_size is None:
         given = [f"--{name}" for name in list(_SIZES)[1:] if getattr(args, name) is not None]
         if given:
-            raise UsageError(f"{' and '.join(given)} need --rank_size.")
+            raise UsageError(said("needs-rank-size", " and ".join(given)))
         return ()
     missing = [f"--{name}" for name in ("tp", "pp") if getattr(args, name) is None]
     if missing:
-        raise UsageError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} required with --rank_size.")
+        raise UsageError(said("rank-size-needs-more", " and ".join(missing), "is" if len(missing) == 1 else "are"))
     sides = 1 if args.golden_path is None else 2
     found = []
     for side, where in zip(range(sides), ("--target_path", "--golden_path"), strict=False):
@@ -135,7 +136,7 @@ def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
                 continue
             if len(values) != sides:
                 word = "one value" if sides == 1 else "two values: one for each side"
-                raise UsageError(f"--{name} must have {word}; found {len(values)}.")
+                raise UsageError(said("rank-size-values", name, word, len(values)))
             fields[name] = values[side]
         found.append(Layout.of(fields, where))
     return tuple(found)

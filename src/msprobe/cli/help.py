@@ -6,6 +6,7 @@ import argparse
 
 from msprobe.cli.parser import UsageError, did_you_mean, refuse_unused
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +31,6 @@ def execute(args: argparse.Namespace) -> int:
     found = commands.ALIASES.get(name, name)
     if found not in commands.COMMANDS:
         meant = did_you_mean(name, [*commands.COMMANDS, *commands.ALIASES])
-        raise UsageError(f"there is no command {name!r}; {meant or '`msprobe help` lists them.'}")
+        raise UsageError(said("command-unknown", name, meant or "`msprobe help` lists them."))
     say(commands.parser_of(commands.COMMANDS[found], name).format_help(), end="")
     return 0

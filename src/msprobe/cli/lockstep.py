@@ -12,6 +12,7 @@ from msprobe.cli.statuses import COULD_NOT
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -78,15 +79,15 @@ def run_against(args: argparse.Namespace, reference: str, only: Sequence[str] = 
     """
     if not args.foreign:
         command = "confirm" if only else "lockstep"
-        raise InvalidInputError(f"no script to run; write it behind --, as in: msprobe {command} ... -- train.py")
+        raise InvalidInputError(said("lockstep-without-script", command))
     if args.framework == "mindspore":
-        raise NotAvailableError("lockstep is for PyTorch; leave out `-f mindspore`.")
+        raise NotAvailableError(said("lockstep-command-for-mindspore"))
     try:
         from msprobe.capture.torch.runscript import run_script
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise
-        raise NotAvailableError(f"lockstep needs PyTorch; install it: {install('torch')}.") from problem
+        raise NotAvailableError(said("lockstep-without-torch", install("torch"))) from problem
     from msprobe.lockstep import account_files
 
     account_files.forget(args.output_path)

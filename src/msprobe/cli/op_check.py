@@ -8,6 +8,7 @@ from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, seconds
 from msprobe.cli.run_ut import STANDARDS, demand_control
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,11 +47,11 @@ def execute(args: argparse.Namespace) -> int:
 
     unknown = [name for name in args.dtypes.split(",") if name not in DTYPES]
     if unknown:
-        raise UsageError(f"--dtypes: {', '.join(unknown)} is no type; allowed: {', '.join(DTYPES)}.")
+        raise UsageError(said("op-check-dtype-unknown", ", ".join(unknown), ", ".join(DTYPES)))
     if args.samples < 1 or not 1 <= args.num_splits <= 64:
-        raise UsageError("--samples must be 1 or more, --jobs from 1 to 64.")
+        raise UsageError(said("op-check-numbers"))
     if ":" in args.ops:
-        raise UsageError(f"--ops: {args.ops!r} is no list of names of operators.")
+        raise UsageError(said("op-check-names", args.ops))
     executor_of(args.candidate)
     demand_control(args.control, args.standard)
     folder = usable_output(args.out_path)

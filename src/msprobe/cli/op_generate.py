@@ -19,6 +19,7 @@ from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.run_ut import loaded
 from msprobe.cli.statuses import CLEAN, COULD_NOT
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 if TYPE_CHECKING:
     from msprobe.precheck.executors import ScriptWords
@@ -77,9 +78,9 @@ def execute(args: argparse.Namespace) -> int:
     """Write the script, and run it for ``--minimize``."""
     folder = Path(args.api_output_path)
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f'-o "{folder}" is a file; give a folder.')
+        raise UsageError(said("op-output-is-file", folder))
     if (args.config_input is None) == (args.dump is None):
-        raise UsageError("give either -i config_op.json or --dump dump.json and --api NAME.")
+        raise UsageError(said("op-generate-source"))
     if args.config_input is not None:
         of_dump = ("api", "propagation", "seed", "device", "load", "reference", "control", "data_in_files")
         given = {f"--{name.replace('_', '-')}": getattr(args, name) not in (None, "", False) for name in of_dump}
@@ -88,14 +89,14 @@ def execute(args: argparse.Namespace) -> int:
 
         return run_script(generate(load_op_config(args.config_input), folder), args.minimize)
     if args.api is None:
-        raise UsageError("--dump needs --api: the name of a call, as Functional.softmax.0.")
+        raise UsageError(said("op-dump-without-api"))
     from msprobe.precheck.requests import open_requests
 
     api, propagation = args.api, args.propagation or "forward"
     for direction in ("forward", "backward"):
         if api.endswith(f".{direction}"):
             if args.propagation not in (None, direction):
-                raise UsageError(f"--api {api} names the {direction} call; leave --propagation {propagation} out.")
+                raise UsageError(said("api-names-direction", api, direction, propagation))
             api, propagation = api.removesuffix(f".{direction}"), direction
     requests = open_requests(args.dump, modules=api.startswith("Module."))
     return write_and_run(requests, args, api, propagation, _SEED if args.seed is None else args.seed, folder)
@@ -120,10 +121,10 @@ def write_and_run(
 
     assert isinstance(requests, Requests)
     if args.minimize and requests.framework == "mindspore":
-        raise UsageError("--minimize looks for smaller calls of PyTorch only; leave it out for a MindSpore dump.")
+        raise UsageError(said("minimize-for-mindspore"))
     device, control = script_words(args.device), script_words(args.control, "--control")
     if control.fault or control.dtype:
-        raise UsageError(f"--control {args.control!r}: a control is trusted; leave its fault and its type out.")
+        raise UsageError(said("control-with-fault", args.control))
     if requests.framework == "mindspore":
         _demand_plain(device, args)
     request = ScriptRequest(
@@ -151,20 +152,17 @@ def write_and_run(
 def _demand_plain(device: ScriptWords, args: argparse.Namespace) -> None:
     """A script of a MindSpore call knows a device alone. Raises UsageError."""
     if device.fault or device.dtype or not _MINDSPORE_DEVICE.fullmatch(device.device):
-        raise UsageError(
-            f"--device {args.device!r}: a script of a MindSpore call takes a device alone, as cpu, cuda:0 or npu:0; a "
-            "fault is given to the script itself, as --inject 1e-2."
-        )
+        raise UsageError(said("op-device-for-mindspore", args.device))
     given = [name for name in ("--load", "--control", "--reference") if getattr(args, name[2:])]
     if given:
-        raise UsageError(f"{', '.join(given)}: scripts of PyTorch calls alone have it; leave it out for MindSpore.")
+        raise UsageError(said("op-option-for-mindspore", ", ".join(given)))
 
 
 def _reference(text: str) -> str:
     """``FILE.py:FUNCTION`` with the whole path of the file. Raises UsageError."""
     file, _, name = text.rpartition(":")
     if text and not (file.endswith(".py") and name.isidentifier() and Path(file).is_file()):
-        raise UsageError(f"--reference {text!r} must be FILE.py:FUNCTION, of a file that exists.")
+        raise UsageError(said("reference-function-missing", text))
     return f"{Path(file).resolve()}:{name}" if text else ""
 
 

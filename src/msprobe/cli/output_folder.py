@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msprobe.errors import PathError, reason_of
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder
 
 
@@ -25,9 +26,8 @@ def usable_output(path: StrPath, names: Sequence[str] = ()) -> Path:
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as problem:
-        reason = reason_of(problem)
-        raise PathError(f'folder "{path}" cannot be written: {reason} (in "{there}"); choose another folder.') from None
+        raise PathError(said("output-folder-not-writable", path, reason_of(problem), there)) from None
     for name in names:
         if (folder / name).is_dir():
-            raise PathError(f'"{folder / name}" is a folder, and a file of this name is to be written; move it away.')
+            raise PathError(said("output-file-is-folder", folder / name))
     return folder

@@ -17,6 +17,7 @@ from msprobe.cli.statuses import COULD_NOT
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.console import say
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 from msprobe.report.letters import printable
 from msprobe.store.kernel_files.convert import FileType
@@ -44,7 +45,7 @@ def convert(
 
     folder = usable_output(folder)
     if not path.exists():
-        raise PathError(f'"{path}" does not exist; give a dump file of a kernel, or a folder of them.')
+        raise PathError(said("kernel-dump-missing", path))
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     inside = folder.resolve()
     files = [file for file in files if file.suffix not in (".json", ".csv") and inside not in file.resolve().parents]
@@ -53,10 +54,10 @@ def convert(
     if arrays:
         told = f'"{path}" has {len(arrays)} files .pt or .npy, which need no converting: pt prints, vc compares them'
         if not files:
-            raise InvalidInputError(f"{told} (in the shell, msprobe -f pytorch parse).")
+            raise InvalidInputError(said("shell-command-wrong", told))
         log.info(f"{told}.")
     if not files:
-        raise PathError(f'folder "{path}" holds no file of a kernel.')
+        raise PathError(said("kernel-dump-empty", path))
     failed: dict[Path, str] = {}
     count = 0
     for file in files:
@@ -171,7 +172,7 @@ def _convert(args: argparse.Namespace) -> bool:
     if args.s is not None:
         words = args.s.split(",")
         if not all(word.strip().isdecimal() and len(word) < 12 for word in words) or len(words) > 32:
-            raise InvalidInputError(f"-s: {args.s!r} is no shape; write 1,20,4,4.")
+            raise InvalidInputError(said("shape-text-wrong", args.s))
         shape = tuple(int(word) for word in words)
     return convert(Path(args.n), Path(args.out), check_target(args.f), args.t, shape)
 
@@ -295,11 +296,11 @@ def _statistics(args: argparse.Namespace) -> bool:
     from msprobe.store.reader import open_dump
 
     if args.f.endswith(".pkl"):
-        raise InvalidInputError(f'"{args.f}": .pkl files of old versions are not read; give a dump.json.')
+        raise InvalidInputError(said("old-pickle-dump", args.f))
     part = open_dump(args.f).part()
     try:
         if args.n not in part:
-            raise InvalidInputError(f'"{args.f}" has no record {args.n!r}; `msprobe summary` lists them.')
+            raise InvalidInputError(said("record-unknown", args.f, args.n))
         slots: list[tuple[str, Any]] = []
         flatten("", part.record(args.n), slots)
         say("Statistic Info:")

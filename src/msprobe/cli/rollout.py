@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.cli import answers
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 from msprobe.foreign.console import say
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _execute(args: argparse.Namespace) -> int:
     folder = usable_output(args.output_path, [FILE]) if args.output_path is not None else None
     if args.log_probs is None:
         if args.roll is None or args.trainer is None:
-            raise InvalidInputError("give --log-probs ENGINE TRAINER, or ROLL and --trainer MODEL.")
+            raise InvalidInputError(said("rollout-sides-missing"))
         refuse_unused({"--prefill": args.prefill}, "it goes with --log-probs")
         shown, tree, status = _operators(args)
     else:
@@ -99,7 +100,7 @@ def _operators(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], int
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise
-        raise NotAvailableError("--trainer runs the trainer's operators; pip install torch transformers.") from problem
+        raise NotAvailableError(said("trainer-packages-missing")) from problem
     compared = compare_engine(args.roll, args.trainer)
     return compared_lines(compared, args.operators), compared_json(compared), compared.exit_code
 
@@ -122,8 +123,5 @@ def _read(args: argparse.Namespace) -> tuple[Responses, Responses, Responses | N
         raise type(problems[0])(" ".join(one.message for one in problems)) from problems[0]
     engine, trainer = found[0], found[1]
     if engine.field == trainer.field and os.path.realpath(engine.path) == os.path.realpath(trainer.path):
-        raise InvalidInputError(
-            f'both sides are the field "{engine.field}" of "{engine.path}", which says nothing; give the file of the '
-            "other side, or one that has a field for each (rollout_log_probs and old_log_probs)."
-        )
+        raise InvalidInputError(said("rollout-one-field", engine.field, engine.path))
     return engine, trainer, found[2] if len(found) > 2 else None

@@ -10,6 +10,7 @@ from msprobe.capture.step_on import StepOn
 from msprobe.cli import answers
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.messages import said
 
 TASKS = ("statistics", "tensor", "structure", "overflow_check", "nan_check", "lockstep")
 LEVELS = ("L0", "L1", "L2", "mix", "debug")
@@ -108,15 +109,15 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 def execute(args: argparse.Namespace) -> int:
     """Run the script with recording on; the exit status is the script's own."""
     if not args.foreign:
-        raise InvalidInputError("no script to run; write: msprobe run --config config.json -- train.py ARGUMENT ...")
+        raise InvalidInputError(said("run-without-script"))
     if args.framework == "mindspore":
-        raise NotAvailableError("`msprobe run` records PyTorch scripts only in this version; leave out `-f mindspore`.")
+        raise NotAvailableError(said("run-for-mindspore"))
     try:
         from msprobe.capture.torch.runscript import run_script
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise
-        raise NotAvailableError(f"`msprobe run` needs PyTorch; install it: {install('torch')}.") from problem
+        raise NotAvailableError(said("run-without-torch", install("torch"))) from problem
     overrides: dict[str, Any] = {
         name: value
         for name, value in (

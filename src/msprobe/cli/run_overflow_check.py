@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, add_fail_on, seconds
 from msprobe.cli.statuses import CLEAN
+from msprobe.messages import said
 
 _SKIPPED = ("Distributed", "MindSpeed", "NPU")
 _MOST_NAMED = 5
@@ -32,9 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Check all calls and print what was found; 2 where nothing was and not all could be checked."""
     if args.device.lstrip("-").isdigit() and int(args.device) < 0:
-        raise UsageError(f"argument -d/--device: must be >= 0, found {args.device}.")
+        raise UsageError(said("overflow-device-negative", args.device))
     if args.candidate == "recorded":
-        raise UsageError("--candidate recorded: run_overflow_check runs calls; leave it out, or name a device.")
+        raise UsageError(said("overflow-candidate-recorded"))
     from pathlib import Path
 
     from msprobe import log
@@ -56,7 +57,7 @@ def execute(args: argparse.Namespace) -> int:
     demand_calls(requests, None)
     of_mindspore = requests.framework == "mindspore"
     if of_mindspore and args.candidate:
-        raise UsageError("of a MindSpore dump the record says what overflowed on the device; leave --candidate out.")
+        raise UsageError(said("overflow-candidate-of-mindspore"))
     kind = "mindspore overflow" if of_mindspore else "overflow"
     task = Task(str(Path(args.api_info_file).absolute()), candidate=candidate, seed=args.seed, kind=kind)
     keys = [key for key in requests.keys if not Selection().refuse(key, _SKIPPED)]
@@ -66,11 +67,11 @@ def execute(args: argparse.Namespace) -> int:
     skipped: list[NotRead] = []
     with Pool([task], args.timeout) as pool:
         for answer in pool.answers([(key, False) for key in keys]):
-            said = answer.notes or [f"The {answer.key} was skipped: {answer.result[3]}"]
+            noted = answer.notes or [f"The {answer.key} was skipped: {answer.result[3]}"]
             found.setdefault(answer.result[1] if answer.notes else SKIPPED, []).append(answer.key)
             if not answer.notes:
                 skipped.append(NotRead(answer.key, clean(str(answer.result[3]))))
-            log.info(clean(said[0]))
+            log.info(clean(noted[0]))
     if not requests.part.complete:
         skipped.append(NotRead("what came behind the end of the dump", "it was not recorded"))
     covered = Coverage({"calls": sum(map(len, found.values())) - len(found.get(SKIPPED, ()))}, tuple(skipped))

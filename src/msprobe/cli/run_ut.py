@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, refuse_unused, seconds
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 if TYPE_CHECKING:
     from msprobe.precheck.check import CheckReport, CheckRequest
@@ -181,11 +182,11 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
 
     ranks = 1 if args.ranks is None else args.ranks
     if ranks < 1:
-        raise UsageError("--ranks must be 1 or more.")
+        raise UsageError(said("online-ranks-too-few"))
     refuse_unused(_of_a_dump(args), "for the calls of a dump, and this check is online")
     demand_control(args.control, args.standard)
     if is_details_file(args.control):
-        raise UsageError("--control: an online check runs its control itself; give an executor, as cpu.")
+        raise UsageError(said("online-control"))
     usable_output(args.out_path)
     task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed, reference=args.reference)
     request = OnlineRequest(args.out_path, task, settings, max(workers, 1), ranks, args.idle or _IDLE, args.timeout)
@@ -193,7 +194,7 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
         report = run_online(request, tell)
     if not report.steps:
         wanted = f" of rank_list {list(settings.ranks)}" if settings.ranks else ""
-        raise NotAvailableError(f"the online check has ended, and no step of any rank{wanted} has come.")
+        raise NotAvailableError(said("online-without-steps", wanted))
     say(f"{report.checked} calls of {len(report.steps)} steps were checked, {len(report.failed)} of them are wrong")
     for rank, step, key in report.failed[: args.top]:
         say(f"  rank {rank}, step {step}: {key}")
@@ -202,10 +203,7 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     for files in report.files.values():
         say(f"  {files.result}\n  {files.details}")
     if not report.judged:
-        raise NotAvailableError(
-            "the online check has ended, and no call was checked: what came had none, or all were left out (their rows "
-            "say why)."
-        )
+        raise NotAvailableError(said("online-without-calls"))
     return int(bool(report.failed or report.unchecked) and args.fail_on != "never")
 
 
@@ -232,11 +230,11 @@ def _of_a_dump(args: argparse.Namespace) -> dict[str, object]:
 def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     """The request of a command line. Raises UsageError or what reading the settings raises."""
     if not args.api_info_file:
-        raise UsageError("provide api_info_file: -api_info DUMP/step0/rank0/dump.json.")
+        raise UsageError(said("api-info-missing"))
     online = {"--ranks": args.ranks is not None, "--idle": args.idle is not None}
     refuse_unused(online, "for an online check, which -config asks for and which takes no -api_info")
     if args.repeat < 1 or args.top < 0:
-        raise UsageError("--repeat must be 1 or more, and --top 0 or more.")
+        raise UsageError(said("repeat-and-top"))
     from msprobe.precheck.check import CheckRequest
     from msprobe.precheck.executors import executor_of
     from msprobe.precheck.job import MINDSPORE_ATOL, Task
@@ -249,10 +247,10 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
         executor_of(text)
     demand_control(args.control, args.standard)
     if args.clean_output and any(executor_of(text).compiled for text in candidates):
-        raise UsageError("--clean-output is a function of yours, which is not compiled: leave +compile out.")
+        raise UsageError(said("clean-output-compiled"))
     settings = load_settings(args.config_path)
     if settings.is_online:
-        raise UsageError('"is_online": true listens for calls, so give no -api_info; or set it to false.')
+        raise UsageError(said("online-with-api-info"))
     operators = read_operators(args.operators) if args.operators else {}
     task = Task(
         dump=args.api_info_file,
@@ -275,7 +273,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     if requests.framework == "mindspore":
         _tell_what_is_of_pytorch(args)
     elif args.ms_atol:
-        raise UsageError("--ms-atol is for a MindSpore dump; leave it out.")
+        raise UsageError(said("ms-atol-for-torch"))
     return CheckRequest(
         dump=args.api_info_file,
         output=args.out_path,
@@ -297,7 +295,7 @@ def demand_control(control: str, standard: str) -> None:
     from msprobe.precheck.executors import executor_of, is_details_file
 
     if not control and standard == "compiler":
-        raise UsageError("--standard compiler judges beside a trusted device: give --control cpu, or another.")
+        raise UsageError(said("compiler-standard-without-control"))
     if control and not is_details_file(control):
         executor_of(control, "--control")
 
@@ -307,7 +305,7 @@ def loaded(what: str) -> str:
     if not what.endswith((".py", ".so")):
         return what
     if not Path(what).is_file():
-        raise UsageError(f'--load "{what}" is no file; give a .py, a .so or the name of a module.')
+        raise UsageError(said("load-missing", what))
     return str(Path(what).resolve())
 
 
@@ -328,7 +326,7 @@ def demand_calls(requests: Requests, modules: bool | None) -> None:
 
     knows = modules is not None and requests.framework != "mindspore"
     use = "give --modules, which checks its leaf modules, or " if knows and not modules else ""
-    raise InvalidInputError(f'"{requests.part.path}" {why}; {use}record level L1 or mix.')
+    raise InvalidInputError(said("calls-not-recorded", requests.part.path, why, use))
 
 
 def _tell_what_is_of_pytorch(args: argparse.Namespace) -> None:
@@ -348,12 +346,12 @@ def candidates_of(args: argparse.Namespace) -> list[str]:
     devices = args.device or ["0"]
     for word in devices:
         if word.lstrip("-").isdigit() and int(word) < 0:
-            raise UsageError(f"argument -d/--device: must be >= 0, found {word}.")
+            raise UsageError(said("device-negative", word))
     if len(set(devices)) < len(devices):
-        raise UsageError(f"argument -d/--device: must be unique, found {' '.join(devices)}.")
+        raise UsageError(said("devices-repeat", " ".join(devices)))
     if args.candidate and not args.candidate.startswith("inject:"):
         if args.device:
-            raise UsageError("--candidate names a device; leave out -d.")
+            raise UsageError(said("candidate-and-device"))
         return [args.candidate]
     named = [f"auto:{word}" if word.isdigit() else word for word in devices]
     return [f"{name}+{args.candidate}" for name in named] if args.candidate else named

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from msprobe.cli.parser import UsageError
+from msprobe.messages import said
 
 CANDIDATE = "the run that is doubted, in place of the first of two"
 REFERENCE = "the run that is trusted, in place of the second of two"
@@ -31,10 +32,10 @@ def runs_of(args: argparse.Namespace, given: Sequence[str]) -> list[str]:
         if run is None and left:
             both[place] = left.pop(0)
     if left:
-        raise UsageError(f"--candidate and --reference name the two runs; {left[0]!r} is one too many.")
+        raise UsageError(said("one-run-too-many", left[0]))
     found = [run for run in both if run is not None]
     if both[0] is None:
-        raise UsageError("--reference needs the run that is doubted, too: give --candidate.")
+        raise UsageError(said("reference-without-candidate"))
     return found
 
 
@@ -42,5 +43,5 @@ def two_runs(args: argparse.Namespace, given: Sequence[str], what: str = "runs")
     """Exactly two of them. Raises UsageError."""
     found = runs_of(args, given)
     if len(found) != 2:
-        raise UsageError(f"give two {what}, the candidate and the reference; found {len(found)}.")
+        raise UsageError(said("two-runs-needed", what, len(found)))
     return found[0], found[1]

@@ -31,7 +31,7 @@ def framework_of(part: DumpPart) -> Framework:
         if kind is not None:
             return "mindspore" if kind.startswith("mindspore") else "pytorch"
     raise InvalidArgumentError(
-        f'"{part.path}": field "framework" is {named!r} and no tensor tells the framework; expected one of '
+        f'"{part.path}": field "framework" is {named!r} and no tensor names the framework; expected one of '
         f"{', '.join(FRAMEWORKS)}."
     )
 

@@ -42,6 +42,7 @@ from msprobe.config.settings import (
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import read_bounded
+from msprobe.messages import said
 
 StrPath = str | os.PathLike[str]
 
@@ -95,13 +96,11 @@ def read_file(config_path: StrPath | None) -> tuple[str, Document]:
     try:
         data = read_bounded(file, Budget(file, SETTINGS))
     except OSError as problem:
-        raise PathError(f'file "{name}" cannot be read: {problem.strerror or problem}.') from problem
+        raise PathError(said("config-unreadable", name, problem.strerror or problem)) from problem
     document = jsonc.parse(data, name)
     if not isinstance(document.value, dict):
         position = document.positions[()]
-        raise InvalidInputError(
-            f"{name}:{position.line}: the file must be an object {{...}}, found {shown(document.value)}."
-        )
+        raise InvalidInputError(said("config-is-no-object", name, position.line, shown(document.value)))
     return name, document
 
 

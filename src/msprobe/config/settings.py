@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from msprobe.config.scope_patterns import ListPattern, compile_list
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.statistics_table import NAMES
 
 Task = Literal["statistics", "tensor", "structure", "overflow_check", "nan_check", "exception_dump"]
@@ -261,7 +262,7 @@ class Settings:
         if len(self.api_list) != 1:
             mistakes.append(f"list has {len(self.api_list)} names, it must be exactly one API name")
         if mistakes:
-            raise InvalidInputError(f"level L2 on an NPU records the kernels of one API: {'; '.join(mistakes)}.")
+            raise InvalidInputError(said("l2-of-npu", "; ".join(mistakes)))
 
 
 def _contains(ascending: tuple[int, ...], number: int) -> bool:

@@ -18,6 +18,7 @@ from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import yaml_text
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import read_bounded
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_readable_file
 
 SUFFIXES = (".yaml", ".yml")
@@ -40,7 +41,7 @@ def read_yaml(path: StrPath, what: str = "YAML file") -> Source:
     except PathError as problem:
         raise PathError(f"{what}: {problem.message}") from problem
     except OSError as problem:
-        raise PathError(f'{what}: file "{path}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("yaml-unreadable", what, path, problem.strerror)) from problem
     return parse_yaml(data, os.path.basename(os.fspath(path)))
 
 

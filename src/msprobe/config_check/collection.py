@@ -49,7 +49,7 @@ class Collection:
         if self._remove is None:
             self._calls.end()
             log.warning(
-                "config_check: the model runs as a compiled graph, which tells of no forward passes; call"
+                "config_check: the model runs as a compiled graph, whose forward passes are not seen; call"
                 " collect(*inputs) of the ConfigChecker before each step to have its inputs and weights in the pack."
             )
 

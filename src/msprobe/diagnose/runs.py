@@ -69,7 +69,7 @@ def compare_runs(
     one, other = open_dump(candidate), open_dump(reference)
     annotations = {} if layout is None else _annotations_in(layout)
     if noise is not None and any(are_one_dump(noise, dump) for dump in (candidate, reference)):
-        raise InvalidInputError(f'noise: "{noise}" is compared itself; give a second healthy run of its own.')
+        raise InvalidInputError(said("noise-is-compared", noise))
     healthy = {} if noise is None else healthy_parts(noise, other)
     common = in_common(one, other)
     if annotations or _layouts_differ(one, other, common.steps):
@@ -181,10 +181,7 @@ def healthy_parts(noise: StrPath, reference: Dump) -> dict[Place, Dump]:
         for rank, twin in step.ranks
     }
     if not found:
-        raise InvalidInputError(
-            f'noise: "{noise}" has no step and rank in common with the reference "{reference.path}"; '
-            "give a second healthy run of the same training."
-        )
+        raise InvalidInputError(said("noise-without-common-step", noise, reference.path))
     return found
 
 

@@ -18,6 +18,7 @@ from typing import IO
 
 from msprobe.errors import InvalidInputError, in_one_line
 from msprobe.foreign.budget import factor
+from msprobe.messages import said
 
 #: What the library raises for archives that are broken.
 BROKEN = (
@@ -57,18 +58,18 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(file)
         except BROKEN as problem:
-            raise InvalidInputError(f'"{path}" is no readable archive: {in_one_line(problem)}.') from problem
+            raise InvalidInputError(said("archive-unreadable", path, in_one_line(problem))) from problem
         #: All of them, in the order of the directory.
         self.listed = listed = self._zip.infolist()
         self.entries: dict[str, zipfile.ZipInfo] = {entry.filename: entry for entry in listed}
         if len(self.entries) < len(listed) and not names_may_repeat:
-            raise InvalidInputError(f'"{path}" holds several entries of one name.')
+            raise InvalidInputError(said("archive-names-repeat", path))
         if any(entry.header_offset < 0 for entry in listed):
-            raise InvalidInputError(f'"{path}": its directory points to before its first byte.')
+            raise InvalidInputError(said("archive-directory-before-start", path))
         if not _are_apart(listed):  # in the order of the directory, as most are
             for one, entry in itertools.pairwise(sorted(listed, key=lambda entry: entry.header_offset)):
                 if not _are_apart([one, entry]):
-                    raise InvalidInputError(f'"{path}": its entry {_name(entry)} lies over the one before.')
+                    raise InvalidInputError(said("archive-entries-overlap", path, _name(entry)))
 
     def start_of(self, entry: zipfile.ZipInfo) -> int:
         """Where the content of a stored entry begins: behind its local header, whose length the directory does not say.
@@ -76,11 +77,11 @@ class Archive:
         Raises InvalidInputError where there is no such header, or the content is not stored as it is.
         """
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & _ENCRYPTED:
-            raise InvalidInputError(f'"{self.path}": its entry {_name(entry)} is compressed or encrypted.')
+            raise InvalidInputError(said("archive-entry-compressed", self.path, _name(entry)))
         self.file.seek(entry.header_offset)
         head = self.file.read(_LOCAL_HEADER.size)
         if len(head) < _LOCAL_HEADER.size or not head.startswith(b"PK\3\4"):
-            raise InvalidInputError(f'"{self.path}": its directory points to no entry.')
+            raise InvalidInputError(said("archive-directory-points-nowhere", self.path))
         fields = _LOCAL_HEADER.unpack(head)
         return int(entry.header_offset + _LOCAL_HEADER.size + fields[9] + fields[10])
 
@@ -90,14 +91,11 @@ class Archive:
         Raises InvalidInputError for one that unpacks to more, or is damaged.
         """
         if entry.file_size > most:
-            raise InvalidInputError(
-                f'"{self.path}": its entry {_name(entry)} unpacks to {entry.file_size} bytes, which is more than the '
-                f"{most} that it may have."
-            )
+            raise InvalidInputError(said("archive-entry-too-large", self.path, _name(entry), entry.file_size, most))
         with self.open(entry) as file:
             data = file.read(most + 1)
         if len(data) != entry.file_size:
-            raise InvalidInputError(f'"{self.path}": its entry {_name(entry)} ends before its {entry.file_size} bytes.')
+            raise InvalidInputError(said("archive-entry-cut", self.path, _name(entry), entry.file_size))
         return data
 
     @contextlib.contextmanager
@@ -107,24 +105,21 @@ class Archive:
         Raises InvalidInputError, also from reading, for one that is damaged or packed in a way that is not read.
         """
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or entry.flag_bits & _ENCRYPTED:
-            raise InvalidInputError(f'"{self.path}": its entry {_name(entry)} is packed in a way that is not read.')
+            raise InvalidInputError(said("archive-packing-unknown", self.path, _name(entry)))
         try:
             with self._zip.open(entry) as file:
                 yield file
         except BROKEN as problem:
             raise InvalidInputError(
-                f'"{self.path}": its entry {_name(entry)} is damaged: {in_one_line(problem)}.'
+                said("archive-entry-damaged", self.path, _name(entry), in_one_line(problem))
             ) from problem
 
     def check_ratio(self) -> None:
         """Raise InvalidInputError if its entries unpack to more than any training's numbers do."""
-        said = sum(entry.file_size for entry in self.entries.values())
+        unpacked = sum(entry.file_size for entry in self.entries.values())
         packed = sum(entry.compress_size for entry in self.entries.values())
-        if said > max(_FREE_BYTES, _MOST_RATIO * packed) * factor():
-            raise InvalidInputError(
-                f'"{self.path}": its {packed} bytes unpack to {said}, which no numbers of a training do. If you trust '
-                "it, raise the limits with --limit 10."
-            )
+        if unpacked > max(_FREE_BYTES, _MOST_RATIO * packed) * factor():
+            raise InvalidInputError(said("archive-unpacks-too-large", self.path, packed, unpacked))
 
 
 def _directory(file: IO[bytes], path: object) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 FACTOR_VARIABLE = "MSPROBE_LIMIT"
 
@@ -67,10 +68,7 @@ def factor_of(text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 < number <= 1e6:
-        raise InvalidInputError(
-            f"the limit factor ({FACTOR_VARIABLE} or --limit) must be a number above 0 and at most 1e6, "
-            f"found {text[:40]!r}."
-        )
+        raise InvalidInputError(said("limit-factor-wrong", FACTOR_VARIABLE, text[:40]))
     return number
 
 
@@ -158,4 +156,4 @@ class Budget:
         shown = (shown if shown.isprintable() else ascii(shown)).strip("'\"")
         shown = shown if len(shown) <= 200 else f"{shown[:120]}...{shown[-60:]}"
         advice = " If you trust it, raise the limits with --limit 10 (ten times as much)." if can_be_raised else ""
-        raise BudgetError(f'reading "{shown}" needs {what}, which is not allowed.{advice}')
+        raise BudgetError(said("reading-over-budget", shown, what, advice))

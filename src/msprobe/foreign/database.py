@@ -19,6 +19,7 @@ from typing import Any, NoReturn, TypeVar
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.budget import BudgetError, Limits, factor
 from msprobe.foreign.opening import StrPath, open_regular
+from msprobe.messages import said
 
 _HEADER = b"SQLite format 3\0"
 #: Of the two bytes of the header that say who may read and write: a journal is written ahead.
@@ -111,10 +112,7 @@ class Database:
         return self._is_over
 
     def _refuse(self) -> NoReturn:
-        raise BudgetError(
-            f'reading "{self.path}" takes more than a database of its size explains, which is not allowed. '
-            "If you trust it, raise the limits with --limit 10 (ten times as much)."
-        )
+        raise BudgetError(said("database-over-budget", self.path))
 
 
 @contextmanager
@@ -129,9 +127,9 @@ def open_database(path: StrPath, *, is_live: bool = False, timeout: float = 10.0
             size = os.fstat(file.fileno()).st_size
             header = file.read(100)
     except FileNotFoundError:
-        raise PathError(f'file "{path}" does not exist.') from None
+        raise PathError(said("database-missing", path)) from None
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("database-unreadable", path, problem.strerror)) from problem
     if size and not header.startswith(_HEADER):
         raise DatabaseError(f'"{path}" is no database: file is not a database.')
     mode = "mode=ro" if is_live and _WRITE_AHEAD not in header[18:20] else "mode=ro&immutable=1"

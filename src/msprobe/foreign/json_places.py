@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import Budget, Limits
+from msprobe.messages import said
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _LOOK_BYTES = 1 << 20
@@ -55,7 +56,7 @@ class JsonPlaces:
                 value, end = _scan(text, at)
             except (StopIteration, ValueError, RecursionError) as problem:
                 raise self._broken(problem) from problem
-            raise InvalidInputError(f'"{self._source}" must hold a JSON object, found a {type(value).__name__}.')
+            raise InvalidInputError(said("json-is-no-object", self._source, type(value).__name__))
         end = yield from self._members(at)
         if (end := self._blank(end)) != len(text):
             raise self._broken(json.JSONDecodeError("Extra data", text, end))
@@ -102,7 +103,7 @@ class JsonPlaces:
                 decode.decode(piece, start + _LOOK_BYTES >= size)
             except UnicodeDecodeError as problem:
                 place = start - pending + problem.start
-                raise InvalidInputError(f'"{self._source}" is no readable JSON: byte {place} is no UTF-8.') from problem
+                raise InvalidInputError(said("json-is-no-utf8", self._source, place)) from problem
 
     def _blank(self, at: int) -> int:
         found = _BLANK.match(self._text, at)

@@ -15,6 +15,7 @@ from typing import Any
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import Budget, Limits
 from msprobe.foreign.opening import StrPath, file_bytes, is_regular
+from msprobe.messages import said
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _TEXT = re.compile(rb'"[^"]*"')
@@ -82,7 +83,7 @@ def parse_json(
         reason = "it is nested too deeply"
     except MemoryError:
         reason = "it does not fit into memory"
-    raise InvalidInputError(f'"{source}" is no readable JSON: {reason}.')
+    raise InvalidInputError(said("json-unreadable", source, reason))
 
 
 def long_numbers(text: str, budget: Budget | None = None, exact: bool = False) -> Callable[[str], int | float] | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.opening import StrPath, open_regular
+from msprobe.messages import said
 from msprobe.paths import write_atomically
 
 FOLLOW_VARIABLE = "MSPROBE_FOLLOW_LINKS"
@@ -48,10 +49,7 @@ def check_link(path: StrPath, folder: StrPath) -> None:
         return
     real, base = os.path.realpath(path), os.path.realpath(folder)
     if real != base and not real.startswith(base.rstrip(os.sep) + os.sep):
-        raise InvalidInputError(
-            f'"{os.fspath(path)}" is a symbolic link that leads out of the dump, which is not followed. If you trust '
-            "it, give --follow-links."
-        )
+        raise InvalidInputError(said("link-leads-out-of-dump", os.fspath(path)))
 
 
 def mark(folder: StrPath) -> None:

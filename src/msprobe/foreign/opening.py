@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from msprobe.errors import PathError
 from msprobe.foreign.budget import Budget
+from msprobe.messages import said
 
 StrPath = str | os.PathLike[str]
 
@@ -38,20 +39,20 @@ def open_regular(path: StrPath, *, follow_links: bool = True) -> BinaryIO:
     """
     flags = _FLAGS if follow_links else _FLAGS | getattr(os, "O_NOFOLLOW", 0)
     if not follow_links and os.path.islink(path):
-        raise PathError(f"{_shown(path)} is a symbolic link; links in a recorded folder are not followed.")
+        raise PathError(said("link-in-recorded-folder", _shown(path)))
     try:
         descriptor = os.open(path, flags)
     except IsADirectoryError:
-        raise PathError(f"{_shown(path)} is a folder, not a regular file.") from None
+        raise PathError(said("folder-in-place-of-file", _shown(path))) from None
     except OSError as problem:
         kind = _kind_of(path)
         if kind:
-            raise PathError(f"{_shown(path)} is {kind}, not a regular file.") from problem
+            raise PathError(said("special-file-opened", _shown(path), kind)) from problem
         raise
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise PathError(f"{_shown(path)} is {_name_of(mode)}, not a regular file.")
+            raise PathError(said("special-file", _shown(path), _name_of(mode)))
         # As os.fdopen makes it, without asking whether it is a terminal.
         return io.BufferedReader(io.FileIO(descriptor, "rb"))
     except BaseException:
@@ -80,10 +81,10 @@ def file_bytes(path: StrPath, budget: Budget | None = None, *, follow_links: boo
     try:
         return read_bounded(path, Budget(path) if budget is None else budget, follow_links=follow_links)
     except FileNotFoundError as problem:
-        raise PathError(f'file "{path}" does not exist.') from problem
+        raise PathError(said("database-missing", path)) from problem
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
-        raise PathError(f'file "{path}" cannot be read: {reason.lower()}.') from problem
+        raise PathError(said("file-unreadable", path, reason.lower())) from problem
 
 
 def is_regular(path: StrPath, *, follow_links: bool = True) -> bool:

@@ -114,7 +114,7 @@ def read_direction(file: Path) -> Array:
     if dtype not in (np.bool_, np.int8, np.uint8):
         raise InvalidInputError(f'"{file}": a direction must be bool, int8 or uint8, found {dtype}.')
     if math.prod(shape) != size:
-        raise InvalidInputError(f'"{file}" has {size} elements, its header tells of {list(shape)}.')
+        raise InvalidInputError(f'"{file}" has {size} elements, its header says {list(shape)}.')
     if not size:
         return np.zeros(shape, dtype)
     return np.memmap(file, dtype, "r", offset, shape, "F" if is_fortran else "C")

@@ -59,7 +59,7 @@ def _positive(direction: Array, shape: tuple[int, ...] | None) -> Array:
     """Which elements are positive."""
     if direction.dtype == np.uint8:
         if shape is None:
-            raise InvalidInputError("a packed direction needs the shape of its gradient, which the csv does not tell")
+            raise InvalidInputError("a packed direction needs the shape of its gradient, which the csv does not have")
         count = math.prod(shape)
         if direction.ndim != 1 or direction.size != (count + 7) // 8:
             raise InvalidInputError(f"a packed direction of {direction.size} bytes is not one of shape {list(shape)}")

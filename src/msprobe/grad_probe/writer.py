@@ -141,5 +141,5 @@ class StepWriter:
             ("gradient files", str(step.folder)),
             "error",
             f"grad_probe: step {step.step} could not be written to {step.folder}: {reason} The training goes on;"
-            " further failures of this kind are not told.",
+            " further failures of this kind are not reported.",
         )

@@ -143,8 +143,8 @@ def _merged(job: Job, open_parts: ExitStack) -> list[tuple[Pair, Written]]:
     others = merge_ranks(other_ranks, request.layouts[1])
     if len(sides) != len(others):
         raise InvalidInputError(
-            f"the sides hold another number of copies of the model: {len(sides)} in {request.fields[0]}, {len(others)} "
-            f"in {request.fields[1]}."
+            f"the sides hold different numbers of copies of the model: {len(sides)} in {request.fields[0]}, "
+            f"{len(others)} in {request.fields[1]}."
         )
     found: list[tuple[Pair, Written]] = []
     for place, (side, other) in enumerate(zip(sides, others, strict=True)):

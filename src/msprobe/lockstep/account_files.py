@@ -11,6 +11,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
 from msprobe.lockstep.account import Account, StepAccount
 from msprobe.lockstep.reference import RecordedStep, Steps
+from msprobe.messages import said
 from msprobe.paths import StrPath, create_folder, write_atomically
 from msprobe.store.reader import Dump
 
@@ -21,9 +22,7 @@ def check_apart(folder: StrPath, reference: Dump) -> None:
     """Raise InvalidInputError if the candidate's dump would be written over the reference."""
     own, other = Path(folder).resolve(), Path(reference.path).resolve()
     if own == other or other.is_relative_to(own) or own.is_relative_to(other):
-        raise InvalidInputError(
-            f'lockstep: the candidate would be recorded into "{folder}", where the reference is; choose another folder.'
-        )
+        raise InvalidInputError(said("lockstep-into-reference", folder))
 
 
 class Begun:
@@ -75,11 +74,9 @@ def read(folder: StrPath) -> dict[str, Any]:
             for step, one in found.get("steps", {}).items():
                 steps[int(step), rank] = StepAccount.of_json(one)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
-            raise InvalidInputError(f'"{path}" is no file of lockstep: {problem}.') from problem
+            raise InvalidInputError(said("lockstep-file-broken", path, problem)) from problem
     if not counts:
-        raise InvalidInputError(
-            f'"{folder}" has no dump that was recorded in lockstep: the program made no step that the reference has.'
-        )
+        raise InvalidInputError(said("no-lockstep-dump", folder))
     return {
         "counts": dict(counts),
         "named": {word: names[:_MOST_NAMED] for word, names in named.items()},

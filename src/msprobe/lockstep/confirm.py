@@ -12,6 +12,7 @@ from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
+from msprobe.messages import said
 from msprobe.paths import StrPath
 
 #: What a call of one side alone, a batch or a weight could be put right by was not recorded as the result of a call.
@@ -93,30 +94,24 @@ def _read(verdict: StrPath) -> tuple[Path, list[Any], Path]:
     content = read_json(path)
     findings = content.get("findings") if isinstance(content, dict) else None
     if not isinstance(findings, list) or not isinstance(content.get("reference"), str):
-        raise InvalidInputError(f'"{path}" is no verdict of two dumps: it has no findings or no reference.')
+        raise InvalidInputError(said("no-verdict-of-dumps", path))
     if not findings:
-        raise InvalidInputError(f'"{path}" has no findings: there is nothing to put right.')
+        raise InvalidInputError(said("verdict-without-findings", path))
     return path, findings, Path(content["reference"])
 
 
 def _demand_number(path: Path, findings: list[Any], number: int) -> None:
     if not 1 <= number <= len(findings) or not isinstance(findings[number - 1], dict):
-        raise InvalidInputError(f'"{path}" has the findings 1 to {len(findings)}, and no finding {number}.')
+        raise InvalidInputError(said("finding-number-wrong", path, len(findings), number))
 
 
 def _entry_of(path: Path, findings: list[Any], number: int) -> str:
     found: dict[str, Any] = findings[number - 1]
     entry, kind = found.get("entry"), found.get("kind")
     if kind not in _OF_CALLS or (found.get("evidence") or {}).get("side") == "reference":
-        raise InvalidInputError(
-            f'finding {number} of "{path}" is of kind {kind}: it names no result of a call of both sides that the'
-            " reference could put right; choose another with --finding."
-        )
+        raise InvalidInputError(said("finding-not-confirmable", number, path, kind))
     if not isinstance(entry, str) or read_name(entry).kind not in ("api", "module", "optimizer"):
-        raise InvalidInputError(
-            f'finding {number} of "{path}" names {entry!r}, which is no call and no pass of a module; choose another'
-            " with --finding."
-        )
+        raise InvalidInputError(said("finding-names-no-call", number, path, entry))
     return entry
 
 

@@ -10,6 +10,7 @@ from msprobe.capture.listeners import Cadence
 from msprobe.config.settings import Level, Lockstep, Settings, SummaryMode
 from msprobe.errors import InvalidInputError
 from msprobe.lockstep.reference import RecordedStep
+from msprobe.messages import said
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump, open_dump
 
@@ -42,7 +43,7 @@ class Recording:
         if not any("data_name" in leaf for leaf in leaves):
             wrong.append(f'its task is "{task}" and it has no tensors; record it with "task": "tensor"')
         if wrong:
-            raise InvalidInputError(f'lockstep: the reference "{self.path}" cannot be run against: {"; ".join(wrong)}.')
+            raise InvalidInputError(said("lockstep-reference-unfit", self.path, "; ".join(wrong)))
         optimizer = any(
             "data_name" in leaf
             for name, record in part.records()
@@ -72,7 +73,7 @@ class Recording:
             if missing:
                 wrong.append(f"{word} {_listed(missing)} is not in it, it has {_listed(own)}")
         if wrong:
-            raise InvalidInputError(f'lockstep: the reference "{self.path}": {"; ".join(wrong)}.')
+            raise InvalidInputError(said("lockstep-reference-wrong", self.path, "; ".join(wrong)))
         return replace(
             settings,
             level=self.level,

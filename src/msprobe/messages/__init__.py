@@ -7,8 +7,9 @@ usually causes them and what to do, :mod:`.pieces` has what sentences are put to
 
 from __future__ import annotations
 
-from msprobe.messages.catalogue import ENTRIES, MESSAGES, TOPICS, find
-from msprobe.messages.entry import Both, Language, Message, Piece, Severity, Topic
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from msprobe.messages.languages import Said, in_both, language, translated
 from msprobe.messages.wording import (
     Wording,
@@ -21,6 +22,10 @@ from msprobe.messages.wording import (
     said,
     with_first,
 )
+
+if TYPE_CHECKING:
+    from msprobe.messages.catalogue import ENTRIES, MESSAGES, TOPICS, find
+    from msprobe.messages.entry import Both, Language, Message, Piece, Severity, Topic
 
 __all__ = [
     "ENTRIES",
@@ -47,3 +52,13 @@ __all__ = [
     "translated",
     "with_first",
 ]
+
+_OF_CATALOGUE = ("ENTRIES", "MESSAGES", "TOPICS", "find")
+
+
+def __getattr__(name: str) -> Any:
+    """The catalogue is loaded when something is said, or when somebody asks for it."""
+    if name in __all__:
+        module = "catalogue" if name in _OF_CATALOGUE else "entry"
+        return getattr(importlib.import_module(f"msprobe.messages.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from msprobe.messages import checks, gradients, layouts, pieces, runs, topics_of_checks, topics_of_runs, values
+from msprobe.messages import (
+    checks,
+    errors_of_commands,
+    errors_of_dumps,
+    errors_of_files,
+    errors_of_recording,
+    errors_of_usage,
+    gradients,
+    layouts,
+    pieces,
+    runs,
+    topics_of_checks,
+    topics_of_errors,
+    topics_of_runs,
+    values,
+)
 from msprobe.messages.entry import Entry, Message, Piece, Topic
 
 _ALL: tuple[Message, ...] = (
@@ -11,11 +26,16 @@ _ALL: tuple[Message, ...] = (
     *layouts.MESSAGES,
     *runs.MESSAGES,
     *checks.MESSAGES,
+    *errors_of_files.MESSAGES,
+    *errors_of_dumps.MESSAGES,
+    *errors_of_recording.MESSAGES,
+    *errors_of_commands.MESSAGES,
+    *errors_of_usage.MESSAGES,
 )
 #: Code -> message, in the order of the codes.
 MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lambda message: message.code)}
 #: What there is to say about a sort of messages: ``kind:argument``, ``cause:clipping``, ``check:softmax``, ``note``.
-TOPICS: dict[str, Topic] = {**topics_of_runs.TOPICS, **topics_of_checks.TOPICS}
+TOPICS: dict[str, Topic] = {**topics_of_runs.TOPICS, **topics_of_checks.TOPICS, **topics_of_errors.TOPICS}
 #: What is said about a topic, as pieces: ``advice kind:argument``.
 _OF_TOPICS: tuple[Piece, ...] = tuple(
     Piece(f"{what} {name}", "", *getattr(topic, what))

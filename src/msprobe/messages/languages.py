@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-from msprobe.messages.entry import Language
 from msprobe.messages.wording import in_language
+
+if TYPE_CHECKING:
+    from msprobe.messages.entry import Language
 
 #: A text in both languages; see :func:`in_both`.
 Said = str | dict[str, str]

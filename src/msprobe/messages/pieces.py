@@ -113,7 +113,7 @@ PIECES: tuple[Piece, ...] = (
     Piece("stages-of-ranks", "", "{} stages (ranks {}), from {}", "{0} 个流水级（rank {1}），依据{2}"),
     Piece(
         "recorded-of-layout", "",
-        " (recorded are {} of the {} that the layout file tells)",
+        " ({} of the {} in the layout file were recorded)",
         "（布局文件所述 {1} 个中录制了 {0} 个）",
     ),
     Piece("count-as", "", "{} as {}", "{0} 个为{1}"),
@@ -452,8 +452,8 @@ PIECES: tuple[Piece, ...] = (
     Piece("alike", "", "{} ({} alike)", "{0}（类似的共 {1} 条）"),
     Piece(
         "put-passes-together", "",
-        "to compare such runs, put the passes of each module together: --layout with a file that holds candidate: {mesh: {all: 1}}, for 1 the number of ranks",
-        "要比对这样的运行，请把各模块的多次执行合并：用 --layout 指定内容为 candidate: {mesh: {all: 1}} 的文件，其中 1 换成 rank 数",
+        "to compare such runs, put the passes of each module together: --layout with a file that holds candidate: {{mesh: {{all: 1}}}}, for 1 the number of ranks",
+        "要比对这样的运行，请把各模块的多次执行合并：用 --layout 指定内容为 candidate: {{mesh: {{all: 1}}}} 的文件，其中 1 换成 rank 数",
     ),
     Piece(
         "same-statistics", "",
@@ -481,4 +481,7 @@ PIECES: tuple[Piece, ...] = (
         "calls without a finding of their own contain, or follow, one that has one",
         "没有单独列出的调用包含或跟随已列出的调用",
     ),
+    Piece("harmless-of-them", "", " ({} of them harmless)", "（其中 {0} 项无害）"),
+    Piece("further-kinds", "", "and {} more{}: {}", "另有 {0} 项{1}：{2}"),
+    Piece("more-findings", "", "and {} more", "另有 {0} 项"),
 )

@@ -238,7 +238,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "N136", "same-dump", "note", "",
-        "candidate and reference are the same dump: this proves nothing about another run",
+        "candidate and reference are the same dump: this proves nothing about a different run",
         "待查侧与标杆侧是同一份 dump：不能说明另一次运行的情况",
         severity="note",
     ),

@@ -49,7 +49,7 @@ TOPICS: dict[str, Topic] = {
     "check:siblings": Topic(
         meaning=("a layer calls the same operation with a different setting than the other layers",
             "某一层调用同一操作时的设置与其他层不同"),
-        cause=("A layer was created with another configuration, often the first or the last.",
+        cause=("A layer was created with a different configuration, often the first or the last.",
             "某层以不同的配置创建，常见于第一层或最后一层。"),
         advice=("Give the layer the setting of the others, unless the difference is intended.",
             "如果并非有意不同，请让该层的设置与其他层一致。"),

@@ -11,7 +11,7 @@ TOPICS: dict[str, Topic] = {
     "kind:data": Topic(
         meaning=("a tensor that comes from outside the recorded calls differs: the batch, a mask, a table",
             "来自未录制代码的张量不同：批数据、mask、查找表等"),
-        cause=("The two runs read samples in a different order, a sampler has another seed, or a mask or table is computed differently before the model runs.",
+        cause=("The two runs read samples in a different order, a sampler has a different seed, or a mask or table is computed differently before the model runs.",
             "两次运行读取样本的顺序不同、采样器的随机种子不同，或在模型运行前以不同方式计算了 mask 或表。"),
         advice=("Give the model the same input on both sides: check the order of the data, the seed of the sampler, and masks or tables that are computed before the model runs. Where a recorded activation or a buffer of a communication is named, look at the code that fills it.",
             "让两侧模型的输入一致：检查数据顺序、采样器的随机种子，以及在模型运行前计算的 mask 或表。如果指出的是激活值或通信缓冲区，请查看写入它的代码。"),
@@ -49,9 +49,9 @@ TOPICS: dict[str, Topic] = {
             "找出类型在哪里改变：autocast、层的设置、checkpoint 的类型。"),
     ),
     "kind:layout": Topic(
-        meaning=("a tensor has the same values in another memory layout, and a later call depends on that",
+        meaning=("a tensor has the same values in a different memory layout, and a later call depends on that",
             "张量数值相同但内存布局不同，且后面的调用依赖于布局"),
-        cause=("A transpose or view is left as it is on one side and made contiguous on the other, or the device prefers another memory format.",
+        cause=("A transpose or view is left as it is on one side and made contiguous on the other, or the device prefers a different memory format.",
             "一侧保留了转置或视图而另一侧变为 contiguous，或设备采用了另一种内存格式。"),
         advice=("A later call depends on how this tensor lies in memory: make it contiguous on both sides, or look at that call.",
             "后面的调用依赖该张量的内存布局：把两侧都变为 contiguous，或查看那个调用。"),
@@ -195,7 +195,7 @@ TOPICS: dict[str, Topic] = {
     "cause:gradient_factor": Topic(
         meaning=("gradients are a constant multiple of the other side's between backward and the optimizer",
             "反向与优化器之间的梯度相差一个固定倍数"),
-        cause=("A scale, a mean in place of a sum, or another number of micro-batches or ranks.",
+        cause=("A scale, a mean in place of a sum, or a different number of micro-batches or ranks.",
             "缩放系数、以均值代替求和，或微批次数、rank 数不同。"),
         advice=("Give the gradients the same factor on both sides between the backward pass and the optimizer: loss scale, number of micro-batches, of tokens, of ranks.",
             "在反向与优化器之间，让两侧梯度的倍数一致：损失缩放、微批次数、token 数、rank 数。"),
@@ -235,7 +235,7 @@ TOPICS: dict[str, Topic] = {
     "cause:class": Topic(
         meaning=("the optimizers are of different classes",
             "优化器的类不同"),
-        cause=("A configuration option or a fallback selects another optimizer.",
+        cause=("A configuration option or a fallback selects a different optimizer.",
             "配置项或回退逻辑选择了另一个优化器。"),
         advice=("Use the same optimizer on both sides.",
             "两侧使用相同的优化器。"),
@@ -331,7 +331,7 @@ TOPICS: dict[str, Topic] = {
     "cause:movement": Topic(
         meaning=("the optimizer moved weights differently, between two frameworks",
             "两个框架之间，优化器对权重的更新不同"),
-        cause=("Another default of the optimizer in the other framework, often eps or where it is added.",
+        cause=("A different default of the optimizer in the other framework, often eps or where it is added.",
             "两个框架的优化器默认值不同，常见的是 eps 或其加入的位置。"),
         advice=("Make the settings of the optimizer the same: groups, learning rate, betas, eps, weight decay.",
             "让优化器的设置一致：参数组、学习率、betas、eps、权重衰减。"),

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from numbers import Number
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from msprobe.messages.catalogue import ENTRIES, TOPICS
-from msprobe.messages.entry import Entry, Language
-from msprobe.messages.words import WORDS
+if TYPE_CHECKING:
+    from msprobe.messages.entry import Entry, Language
 
 
 class Wording(str):
@@ -72,12 +71,16 @@ class Wording(str):
 
 def said(name: str, *values: object) -> Wording:
     """The message, or the piece of one, that the catalogue has under a name, of these values."""
+    from msprobe.messages.catalogue import ENTRIES  # when something is said: much else begins without
+
     entry = ENTRIES[name]
     return Wording(entry.english, *values, entry=entry)
 
 
 def explained(topic: str, what: Literal["meaning", "cause", "advice"]) -> str:
     """What messages of a topic mean, what usually causes them, or what to do; empty if there is no such topic."""
+    from msprobe.messages.catalogue import TOPICS
+
     return said(f"{what} {topic}") if topic in TOPICS else ""
 
 
@@ -107,6 +110,8 @@ def in_language(text: str, language: Language) -> str:
     """
     if language == "en":
         return str(text)
+    from msprobe.messages.words import WORDS
+
     if not isinstance(text, Wording):
         return WORDS.get(text, text)
     values = [
@@ -158,7 +163,7 @@ def _filled(template: str, entry: Entry | None, values: Iterable[object]) -> str
     if entry is not None and entry.arguments:
         return template.format(**dict(zip(entry.names, values, strict=True)))
     given = tuple(values)
-    return template.format(*given) if given else template
+    return template.format(*given) if given or entry is not None else template
 
 
 def _is_ours(value: str) -> bool:

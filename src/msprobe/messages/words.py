@@ -5,6 +5,22 @@ from __future__ import annotations
 #: English -> Chinese.
 # fmt: off
 WORDS: dict[str, str] = {
+    "dump": "dump",
+    " (harmless)": "（无害）",
+    "settings": "设置",
+    "Open": "打开",
+    "Not read": "未能读取",
+    "Checked": "检查范围",
+    "Compared": "比对范围",
+    "Notes": "说明",
+    "Findings": "问题项",
+    "Further findings; each stands by itself": "其他问题项；各自独立",
+    "Further findings; later ones may follow from earlier ones": "其他问题项；靠后的可能由靠前的引起",
+    "warning": "警告",
+    "note": "说明",
+    "finding": "问题项",
+    "usual cause": "常见原因",
+    "means": "含义",
     " ({})": "（{0}）",
     "{}: ": "{0}：",
     "({})": "（{0}）",

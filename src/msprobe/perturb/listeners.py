@@ -79,7 +79,7 @@ class Fix(OfCalls, Changer):
             if not fw.is_tensor(leaf):
                 return leaf
             if not fw.is_tensor(other) or fw.shown_shape(other) != fw.shown_shape(leaf):
-                raise NotPerturbedError("its result has another shape when it is made again")
+                raise NotPerturbedError("its result has a different shape when it is made again")
             return fw.with_dtype_of(other, leaf)
 
         return mapped(own, put)

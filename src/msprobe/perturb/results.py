@@ -158,7 +158,7 @@ class Results:
         checked = sum(total.checked for total in self._totals.values())
         calls = sum(total.calls for total in self._totals.values())
         if is_fix:
-            log.info(f"Free benchmark: {checked} of {calls} calls of {len(self._totals)} APIs got another result.")
+            log.info(f"Free benchmark: {checked} of {calls} calls of {len(self._totals)} APIs got a different result.")
             return
         not_judged = sum(total.not_judged for total in self._totals.values())
         explained = [share for total in self._totals.values() for share in total.explained]

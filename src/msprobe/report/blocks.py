@@ -44,7 +44,7 @@ Block = Field | Table | Paragraph
 
 def finding_blocks(finding: Finding) -> list[list[Block]]:
     """A finding of a comparison without its message, in groups: where it is, what was measured, what to do."""
-    kind = Field("kind", Wording("{}: {}", clean(finding.kind), finding.meaning))
+    kind = Field("kind", Wording("{}: {}", clean(finding.kind), finding.meaning) + with_code(finding))
     rows = phrases.evidence_rows(finding)
     measured: list[Block] = [Table(tuple(rows))] if rows else []
     measured += map(Paragraph, phrases.evidence_lines(finding))
@@ -55,6 +55,11 @@ def groups(where: Sequence[Block], measured: Sequence[Block], advice: str) -> li
     """Those of them that say anything."""
     found: list[list[Block]] = [list(where), list(measured), [Field("to do", advice)] if advice else []]
     return [group for group in found if group]
+
+
+def with_code(finding: Finding) -> str:
+    """`` [D204]``: the code of a finding, which ``msprobe explain`` takes; empty for one of an older file."""
+    return f" [{finding.code}]" if finding.code else ""
 
 
 def whereabouts(finding: Finding) -> Iterator[Field]:

@@ -8,9 +8,9 @@ from typing import Any
 from msprobe.diagnose.check import CHECKS, CheckResult
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.places import ranks_in_words
-from msprobe.messages import Wording, explained, joined, said
+from msprobe.messages import Wording, explained, joined, said, translated
 from msprobe.report import phrases
-from msprobe.report.blocks import Block, Field, Paragraph, groups, whereabouts
+from msprobe.report.blocks import Block, Field, Paragraph, groups, whereabouts, with_code
 from msprobe.report.console import WIDTH, Line, finding_in_lines, section, wrapped
 from msprobe.report.phrases import clean
 from msprobe.statistics_table import TABLE
@@ -57,21 +57,22 @@ def counts(result: CheckResult) -> list[str]:
 
 def _result(result: CheckResult, written: Sequence[str], width: int) -> Iterator[Line]:
     findings = result.findings
-    yield Line(check_headline(result), "bad" if result.exit_code else "good")
-    yield Line(f"  dump  {clean(result.dump)}", "dim")
+    yield Line(translated(check_headline(result)), "bad" if result.exit_code else "good")
+    yield Line(f"  {translated('dump')}  {clean(result.dump)}", "dim")
     yield from section("Not read", result.unread, width)
     if findings:
         yield Line("")
         yield from _finding(findings[0], width)
     if len(findings) > 1:
         yield Line("")
-        yield Line("Further findings; later ones may follow from earlier ones", "heading")
+        yield Line(translated("Further findings; later ones may follow from earlier ones"), "heading")
         for number, finding in enumerate(findings[1 : 1 + _SHOWN], 2):
-            harmless = " (harmless)" if finding.harmless else ""
-            head = f"{number}. {clean(finding.evidence.get('check'))}{harmless}, {phrases.place(finding)}: "
-            yield from wrapped(f"{head}{clean(finding.message)}", "  ", width)
+            harmless = translated(" (harmless)") if finding.harmless else ""
+            head = f"{number}. {clean(finding.evidence.get('check'))}{harmless}, {translated(phrases.place(finding))}: "
+            yield from wrapped(f"{head}{translated(clean(finding.message))}", "  ", width)
         if len(findings) > 1 + _SHOWN:
-            yield Line(f"  and {result.summary.get('findings', len(findings)) - 1 - _SHOWN} more", "dim")
+            more = result.summary.get("findings", len(findings)) - 1 - _SHOWN
+            yield Line(f"  {translated(said('more-findings', more))}", "dim")
     yield from section("Notes", result.notes, width)
     yield from section("Checked", _counts(result), width)
     yield from section("Open", written, width)
@@ -88,7 +89,7 @@ def check_blocks(finding: Finding) -> list[list[Block]]:
     if finding.alternatives:
         lines.append(said("look-also-at", phrases.listed(finding.alternatives)))
     advice = explained(f"check-cause:{finding.evidence.get('cause')}", "advice") or explained(f"check:{name}", "advice")
-    check = Field("check", Wording("{}: {}", clean(name), says))
+    check = Field("check", Wording("{}: {}", clean(name), says) + with_code(finding))
     return groups([check, *whereabouts(finding)], [Paragraph(line) for line in lines], advice)
 
 

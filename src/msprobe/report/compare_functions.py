@@ -10,6 +10,7 @@ from msprobe.compare.mapping import load_mappings
 from msprobe.compare.problems import InvalidPathError, WrongTypeError
 from msprobe.compare.sides import is_folder_pair
 from msprobe.engine import Engine, Workers
+from msprobe.messages import said
 from msprobe.report.comparing import Request, compare_files, compare_folders, say_what_was_not
 from msprobe.report.function_arguments import Arguments
 
@@ -58,7 +59,7 @@ def compare(
     )
     arguments.warn_unknown(kwargs, _KNOWN)
     if is_folder_pair(candidate, reference, _PATHS):
-        raise InvalidPathError("compare: both paths are folders; use compare_distributed for them.")
+        raise InvalidPathError(said("compare-of-folders"))
     say_what_was_not([compare_files(candidate, reference, request)], request.output)
 
 
@@ -100,7 +101,7 @@ def compare_distributed(
     )
     arguments.warn_unknown(kwargs, _KNOWN)
     if not is_folder_pair(npu_dump_dir, bench_dump_dir, ("npu_dump_dir", "bench_dump_dir")):
-        raise InvalidPathError("compare_distributed: both paths are files; use compare for them.")
+        raise InvalidPathError(said("compare-distributed-of-files"))
     say_what_was_not(compare_folders(npu_dump_dir, bench_dump_dir, request), request.output)
 
 

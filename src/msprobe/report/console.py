@@ -6,13 +6,14 @@ import os
 import shutil
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.foreign.console import harmless, say
-from msprobe.messages import said
+from msprobe.messages import said, translated
 from msprobe.report import phrases
 from msprobe.report.blocks import Block, Field, Table, finding_blocks
 from msprobe.report.counts import counts
@@ -56,9 +57,9 @@ def finding_lines(finding: Finding, width: int = WIDTH) -> list[Line]:
 
 
 def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[Line]:
-    yield Line(phrases.headline(verdict), "bad" if verdict.exit_code else "good")
-    yield Line(f"  candidate  {clean(verdict.candidate)}", "dim")
-    yield Line(f"  reference  {clean(verdict.reference)}", "dim")
+    yield Line(translated(phrases.headline(verdict)), "bad" if verdict.exit_code else "good")
+    yield Line(f"  {translated('candidate')}  {clean(verdict.candidate)}", "dim")
+    yield Line(f"  {translated('reference')}  {clean(verdict.reference)}", "dim")
     for number, text in enumerate(phrases.settings_apart(verdict)):
         yield from labelled("" if number else "settings", text, width)
     findings = phrases.leading(verdict)
@@ -82,7 +83,7 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
 
 def finding_in_lines(message: str, blocks: Sequence[Sequence[Block]], width: int) -> Iterator[Line]:
     """A finding in full: its message, and what is said of it below."""
-    for line in wrapped(clean(message), "  ", width, hang=""):
+    for line in wrapped(translated(clean(message)), "  ", width, hang=""):
         yield Line(line.text, "strong")
     for group in blocks:
         yield Line("")
@@ -94,13 +95,14 @@ def finding_in_lines(message: str, blocks: Sequence[Sequence[Block]], width: int
             elif isinstance(block, Table):
                 yield from _table(block.rows, width)
             else:
-                yield from wrapped(block.text, "  ", width)
+                yield from wrapped(translated(block.text), "  ", width)
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:
     yield from finding_in_lines(finding.message, finding_blocks(finding), width)
     if finding.ranks:
-        yield from wrapped(said("finding-on", phrases.Alike(finding, ranks=finding.ranks).on_ranks), "  ", width)
+        on_ranks = phrases.Alike(finding, ranks=finding.ranks).on_ranks
+        yield from wrapped(translated(said("finding-on", on_ranks)), "  ", width)
 
 
 def _numbers(verdict: Verdict) -> dict[int, int]:
@@ -120,24 +122,26 @@ def _further(
     # Of a step beyond the last in common there is nothing but its number to tell, which its words have.
     stepped = len({finding.step for finding in findings if finding.kind != "step_count"}) > 1
     yield Line("")
-    yield Line(f"Further findings; {follows}" if first > 1 else "Findings", "heading")
+    yield Line(translated(f"Further findings; {follows}" if first > 1 else "Findings"), "heading")
     for group in groups[:_FURTHER]:
         finding = group.first
-        head = f"  {numbers[id(finding)]}. {clean(finding.kind)}{' (harmless)' if mixed and finding.harmless else ''}: "
-        tail = f" ({group.count} alike)" if group.count > max(1, len(group.ranks)) else ""
+        harmless = translated(" (harmless)") if mixed and finding.harmless else ""
+        head = f"  {numbers[id(finding)]}. {clean(finding.kind)}{harmless}: "
+        tail = translated(said("alike", "", group.count)) if group.count > max(1, len(group.ranks)) else ""
         if stepped and finding.step is not None:
             tail += f" [step {finding.step}]"
         if group.on_ranks:
-            ranks = str(group.on_ranks)
+            ranks = translated(group.on_ranks)
             tail += f" [{ranks if len(ranks) <= _LONGEST_RANKS else ranks[: _LONGEST_RANKS - 3] + '...'}]"
         elif several and isinstance(finding.rank, int):
             tail += f" [rank {finding.rank}]"
         yield Line(f"{head}{phrases.brief(finding, width - len(head) - len(tail))}{tail}")
     kinds = [group.first for group in groups[_FURTHER:]]
     if kinds:
-        harmless = sum(finding.harmless for finding in kinds) if mixed else 0
-        tail = f" ({harmless} of them harmless)" if harmless else ""
-        yield Line(f"  and {len(kinds)} more{tail}: {phrases.kinds_in_words(kinds)}"[:width], "dim")
+        count = sum(finding.harmless for finding in kinds) if mixed else 0
+        tail = said("harmless-of-them", count) if count else ""
+        more = said("further-kinds", len(kinds), tail, phrases.kinds_in_words(kinds))
+        yield Line(f"  {translated(more)}"[:width], "dim")
 
 
 def section(title: str, texts: Sequence[str], width: int) -> Iterator[Line]:
@@ -145,16 +149,17 @@ def section(title: str, texts: Sequence[str], width: int) -> Iterator[Line]:
     if not texts:
         return
     yield Line("")
-    yield Line(title, "heading")
+    yield Line(translated(title), "heading")
     for text in texts:
-        yield from wrapped(clean(text), "  ", width)
+        yield from wrapped(translated(clean(text)), "  ", width)
 
 
 def labelled(label: str, text: str, width: int) -> Iterator[Line]:
     """A word at the left and a text beside it."""
     indent = " " * (_LABEL + 2)
+    text = translated(text)
     lines = textwrap.wrap(text, max(width - len(indent), 20), break_long_words=False, break_on_hyphens=False) or [""]
-    yield Line(f"  {label:<{_LABEL}}{lines[0]}".rstrip())
+    yield Line(f"  {padded(translated(label), _LABEL)}{lines[0]}".rstrip())
     for line in lines[1:]:
         yield Line(f"{indent}{line}")
 
@@ -177,14 +182,20 @@ def wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Li
 def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
     label = min(max(len(row.label) for row in rows), 24) + 2
     cell = max(_CELL, (width - 2 - label) // 2 - 2)
-    yield Line(f"  {'':<{label}}{'candidate':<{cell + 2}}reference", "heading")
+    sides = translated("candidate"), translated("reference")
+    yield Line(f"  {'':<{label}}{padded(sides[0], cell + 2)}{sides[1]}", "heading")
     for row in rows:
         if len(row.candidate) <= cell and len(row.reference) <= cell:
-            yield Line(f"  {row.label:<{label}}{row.candidate:<{cell + 2}}{row.reference}".rstrip())
+            yield Line(f"  {padded(translated(row.label), label)}{row.candidate:<{cell + 2}}{row.reference}".rstrip())
         else:
-            yield Line(f"  {row.label}")
-            for side, text in (("candidate", row.candidate), ("reference", row.reference)):
+            yield Line(f"  {translated(row.label)}")
+            for side, text in zip(sides, (row.candidate, row.reference), strict=True):
                 yield from wrapped(f"{side}  {text}", "    ", width)
+
+
+def padded(text: str, columns: int) -> str:
+    """A text with spaces behind it, up to so many columns; letters of Chinese take two."""
+    return text + " " * (columns - sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text))
 
 
 def print_lines(render: Callable[[int], Iterable[Line]]) -> None:

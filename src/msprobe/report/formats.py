@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msprobe.distribution import install
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +75,7 @@ class Format(NamedTuple):
     def check_available(self) -> None:
         """Raises NotAvailableError if its package is not installed."""
         if self.package and importlib.util.find_spec(self.package) is None:
-            raise NotAvailableError(f"{self.flag} needs {self.package}, which is not installed: {install(self.extra)}.")
+            raise NotAvailableError(said("package-missing-for-option", self.flag, self.package, install(self.extra)))
 
 
 _ROWS = "compare_result{part}"

@@ -26,6 +26,7 @@ from msprobe.compare.problems import InvalidPathError
 from msprobe.compare.single_points import PointPair, pair_points
 from msprobe.compare.table import STATISTIC_MEASURES
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, make_folder, make_folder_in
 from msprobe.report.csv_table import write_csv
 from msprobe.report.workbook import Cell, Sheet, write_workbook
@@ -73,9 +74,7 @@ def _kernel_rows(ours: Sequence[Path], theirs: Sequence[Path]) -> tuple[tuple[st
     kind, mine = read_kernels(ours)
     other, partners = read_kernels(theirs)
     if kind != other:
-        raise InvalidPathError(
-            f'"{ours[0]}" holds {_KINDS[kind]} and "{theirs[0]}" {_KINDS[other]}; both must hold the same.'
-        )
+        raise InvalidPathError(said("kinds-of-files-differ", ours[0], _KINDS[kind], theirs[0], _KINDS[other]))
     rows = _statistics_rows(mine, partners) if kind == "statistic" else _array_rows(mine, partners)
     return KERNEL_COLUMNS[kind], rows
 

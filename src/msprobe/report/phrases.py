@@ -15,7 +15,7 @@ from typing import Any
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.places import ranks_in_words
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS
-from msprobe.messages import Wording, joined, said
+from msprobe.messages import Wording, joined, said, translated
 from msprobe.report.letters import printable
 from msprobe.statistics_table import TABLE
 
@@ -450,9 +450,9 @@ def _times(ratio: float) -> str:
 
 def brief(finding: Finding, width: int) -> str:
     """A finding in one line of at most ``width`` characters."""
-    message = clean(finding.message)
+    message = translated(clean(finding.message))
     if len(message) > width:
-        message = f"{clean(finding.where)} {clean(finding.relation)}".rstrip()
+        message = f"{translated(clean(finding.where))} {translated(clean(finding.relation))}".rstrip()
     return message if len(message) <= width else f"{message[: max(width - 3, 0)]}..."
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.compare.single_results import Place, SingleMeasures, common_places, measured, saved_arrays
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.report.workbook import Cell, Sheet, write_workbook
 
@@ -34,7 +35,7 @@ class SingleComparator:
         InvalidInputError for another argument, or if the folders have nothing in common.
         """
         if isinstance(num_processes, bool) or not isinstance(num_processes, int) or num_processes < 1:
-            raise InvalidInputError(f"num_processes must be a whole number from 1, found {num_processes!r}.")
+            raise InvalidInputError(said("num-processes-wrong", num_processes))
         check_output_folder(output_path)
         first, second = saved_arrays(dir1), saved_arrays(dir2)
         common = common_places(first, second)

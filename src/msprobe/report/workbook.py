@@ -21,6 +21,7 @@ from xml.sax.saxutils import escape
 
 from msprobe.errors import PathError, reason_of
 from msprobe.foreign.csv_cells import safe_text
+from msprobe.messages import said
 from msprobe.paths import FILE_MODE, StrPath
 
 Cell = float | int | str | None
@@ -94,8 +95,7 @@ def write_workbook(path: StrPath, sheets: Iterable[Sheet]) -> None:
                 os.unlink(temporary)
             raise
     except OSError as problem:
-        reason = reason_of(problem)
-        raise PathError(f'cannot write file "{Path(target)}": {reason}.') from problem
+        raise PathError(said("sheet-not-written", Path(target), reason_of(problem))) from problem
 
 
 def _write(file: IO[bytes], sheets: Iterable[Sheet]) -> None:

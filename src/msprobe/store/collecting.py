@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import links
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.store import object_storage
 from msprobe.store.reader import Dump, open_dumps
@@ -47,7 +48,7 @@ def collect(folders: Sequence[StrPath], output: StrPath) -> Collected:
     """
     target = check_output_folder(output)
     if target.exists() and any(target.iterdir()):
-        raise PathError(f'folder "{target}" is not empty; give a new one for the collected dump.')
+        raise PathError(said("collect-folder-not-empty", target))
     was_there = target.exists()
     copies = target / COPIES
     try:
@@ -105,7 +106,7 @@ def _check(there: dict[Place, list[Dump]]) -> None:
         raise InvalidInputError(" ".join([*problems, *more, hint]))
     steps = {step for step, _ in there}
     if None in steps and len(steps) > 1:
-        raise InvalidInputError("one of the folders is of a step without a number; give folders of dumps, or step{N}.")
+        raise InvalidInputError(said("step-without-number"))
 
 
 def _missing(there: Iterable[Place], step: int | None, ranks: Sequence[int | str]) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msprobe.errors import PathError
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.store.journal import HEAD, HEAD_BYTES, LARGEST_RECYCLED, MAGIC, START, START_BYTES, digest
 
 _GENERATION_IN_NAME = re.compile(r".*-([0-9a-f]+)\.journal")
@@ -58,10 +59,10 @@ class JournalReader:
             ) from problem
         except (OSError, ValueError) as problem:
             reason = getattr(problem, "strerror", None) or str(problem)
-            raise PathError(f'journal "{path}" cannot be read: {reason.lower()}.') from problem
+            raise PathError(said("journal-unreadable", path, reason.lower())) from problem
         start = self.data[: len(MAGIC)]
         if not MAGIC.startswith(start.rstrip(b"\0")):
-            raise PathError(f'"{path}" is no journal of msprobe: it begins with {start!r}, not with {MAGIC!r}.')
+            raise PathError(said("journal-of-something-else", path, start, MAGIC))
         magic, self._generation = START.unpack(self.data[:START_BYTES].ljust(START_BYTES, b"\0"))
         named = _GENERATION_IN_NAME.fullmatch(path.name)
         self._is_empty = magic != MAGIC or (named is not None and int(named[1], 16) != self._generation)
@@ -74,12 +75,12 @@ class JournalReader:
         data, size = self.data, 0 if self._is_empty else len(self.data)
         position, passed_over = self.first_frame, 0
         while position + HEAD_BYTES <= size:
-            length, said = HEAD.unpack_from(data, position)
+            length, noted = HEAD.unpack_from(data, position)
             start = position + HEAD_BYTES
             end = start + length
             if length == 0 or end > size:
                 break
-            if digest(data[start:end], self._generation) == said:
+            if digest(data[start:end], self._generation) == noted:
                 yield start, end
             elif self._is_whole(end):
                 passed_over += 1
@@ -99,10 +100,10 @@ class JournalReader:
         data = self.data
         if position + HEAD_BYTES > len(data):
             return False
-        length, said = HEAD.unpack_from(data, position)
+        length, noted = HEAD.unpack_from(data, position)
         start = position + HEAD_BYTES
         end = start + length
-        return bool(length) and end <= len(data) and digest(data[start:end], self._generation) == said
+        return bool(length) and end <= len(data) and digest(data[start:end], self._generation) == noted
 
 
 def _has_content(data: mmap.mmap | bytes, position: int) -> bool:

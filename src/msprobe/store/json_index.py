@@ -27,6 +27,7 @@ from msprobe.foreign.budget import Budget, BudgetError
 from msprobe.foreign.json_places import JsonPlaces, Member
 from msprobe.foreign.json_text import long_numbers
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.store import layout
 
 _DATA = b'\n "data": {'
@@ -184,7 +185,7 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
         reason = "it is nested too deeply"
     except ValueError as problem:
         reason = str(problem)
-    raise InvalidInputError(f'"{path}"{what} is no readable JSON: {reason}.')
+    raise InvalidInputError(said("dump-json-unreadable", path, what, reason))
 
 
 def _map(path: Path) -> mmap.mmap | bytes:
@@ -196,10 +197,10 @@ def _map(path: Path) -> mmap.mmap | bytes:
                 return zstd.unpacked(file, path)
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError as problem:
-        raise PathError(f'file "{path}" does not exist.') from problem
+        raise PathError(said("database-missing", path)) from problem
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
-        raise PathError(f'file "{path}" cannot be read: {reason.lower()}.') from problem
+        raise PathError(said("file-unreadable", path, reason.lower())) from problem
 
 
 def _index(text: mmap.mmap | bytes, data: int) -> JsonIndex | None:
@@ -253,7 +254,7 @@ def _scanned(path: Path, text: mmap.mmap | bytes) -> JsonIndex:
         try:
             text = bytes(text).decode(json.detect_encoding(text[:4])).encode()
         except UnicodeError as problem:
-            raise InvalidInputError(f'"{path}" is no readable JSON: {problem}.') from problem
+            raise InvalidInputError(said("dump-json-broken", path, problem)) from problem
     json_places = JsonPlaces(text, path, budget)
     found = {member.name: member for member in json_places.whole()}
     data = found.pop("data", None)
@@ -263,7 +264,7 @@ def _scanned(path: Path, text: mmap.mmap | bytes) -> JsonIndex:
     else:
         if text[data.start : data.start + 1] != b"{":
             value = parse(text[data.start : data.end], path, ', "data",', data.start)
-            raise InvalidInputError(f'"{path}": "data" must be an object, found {_kind(value)}.')
+            raise InvalidInputError(said("dump-data-is-no-object", path, _kind(value)))
         for name, start, end in json_places.members(data.start):
             places.add(name, 0, start, end)
         header = _values(path, found, text)
@@ -279,7 +280,7 @@ def _extracted(path: Path, members: dict[str, Member], text: mmap.mmap | bytes) 
     """Header and records of a file of single calls, as op_generate of mindstudio-probe writes it: without ``data``."""
     records = {name: one for name, one in members.items() if name.endswith((".forward", ".backward"))}
     if not records or any(text[one.start : one.start + 1] != b"{" for one in records.values()):
-        raise InvalidInputError(f'"{path}" is no dump.json: it has no "data"; give the dump.json of a step and rank.')
+        raise InvalidInputError(said("dump-json-without-data", path))
     header = _values(path, {name: one for name, one in members.items() if name not in records}, text)
     if any(text.find(b'"data_name"', one.start, one.end) >= 0 for one in records.values()):
         header.setdefault("dump_data_dir", layout.TENSOR_FOLDER)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from msprobe.errors import PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 
 DUMP_FILE = "dump.json"
@@ -159,15 +160,9 @@ def prepare(folder: Path, existing: Existing, ours: str) -> None:
     if not found:
         return
     if existing == "refuse":
-        raise DumpExistsError(
-            f'folder "{folder}" already holds {len(found)} files of a dump, the first is "{found[0].name}", and '
-            '"existing" is "refuse": choose another dump_path, or let the old files be removed ("clean").'
-        )
+        raise DumpExistsError(said("dump-exists", folder, len(found), found[0].name))
     if folder.is_symlink():
-        raise PathError(
-            f'folder "{folder}" is a symbolic link to a folder with files of a dump; msprobe removes nothing '
-            "behind a link: remove them yourself or choose another dump_path."
-        )
+        raise PathError(said("dump-folder-is-link", folder))
     _remove(found)
 
 
@@ -198,7 +193,7 @@ def _remove(files: Iterable[Path]) -> None:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
         except OSError as problem:
-            raise PathError(f'cannot remove "{path}" of an earlier dump: {problem.strerror}.') from problem
+            raise PathError(said("old-dump-not-removed", path, problem.strerror)) from problem
 
 
 def is_of_dump(name: str) -> bool:

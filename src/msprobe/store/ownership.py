@@ -30,6 +30,7 @@ from msprobe import log
 from msprobe.errors import MsprobeError, PathError
 from msprobe.foreign import zstd
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.paths import StrPath, create_folder
 from msprobe.store import file_systems, heartbeat, layout, locks, processes
 from msprobe.store.processes import Owner
@@ -87,7 +88,7 @@ def claim(wanted: Path, existing: layout.Existing, announce: Callable[[Path], _A
             "If these are ranks of one job, set RANK or call start() after init_process_group().",
         )
         return beside, taken
-    raise PathError(f'folder "{beside}" belongs to another process; choose another dump_path.')
+    raise PathError(said("folder-of-another-process", beside))
 
 
 def refuse_old_dumps(dump_path: StrPath, rank: int | None, wanted: Callable[[int], bool]) -> None:

@@ -14,6 +14,7 @@ import orjson
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign import links
 from msprobe.foreign.file_names import is_inside
+from msprobe.messages import said
 from msprobe.paths import MAX_NAME_LENGTH
 from msprobe.store import entries, json_index, layout
 from msprobe.store.journal_reader import JournalGone, JournalReader
@@ -148,7 +149,7 @@ class DumpPart:
         if "/" in data_name and "\0" not in data_name:
             return self._path_inside(data_name)
         if not data_name or "\0" in data_name or data_name in (".", "..") or not _can_be_a_name(data_name):
-            raise InvalidInputError(f'"{self.path}": data_name {_shown(data_name)} is not the name of a file.')
+            raise InvalidInputError(said("tensor-file-name-wrong", self.path, _shown(data_name)))
         path = self._tensor_folder / data_name
         if os.path.islink(path):
             links.check_link(path, self._root)
@@ -177,8 +178,7 @@ class DumpPart:
         if os.path.isabs(given) and is_inside(self.folder, given):
             return Path(os.path.realpath(given))
         raise InvalidInputError(
-            f'"{self.path}": data_name {_shown(given)} is not the name of a file in the folder of the dump, and '
-            f'nothing else is read; put the file into "{self.folder / layout.TENSOR_FOLDER}".'
+            said("tensor-file-outside", self.path, _shown(given), self.folder / layout.TENSOR_FOLDER)
         )
 
     def has_tensor(self, data_name: str) -> bool:
@@ -223,7 +223,7 @@ class DumpPart:
                 return
             self._places = index.places.copy()
         elif not journals:
-            raise PathError(f'folder "{self.folder}" holds neither "{self.path.name}" nor a journal of it.')
+            raise PathError(said("rank-folder-empty", self.folder, self.path.name))
         self.complete = False
         for path in sorted(journals, key=lambda path: path.stat().st_mtime_ns):
             self._read_journal(path)
@@ -302,10 +302,10 @@ class DumpPart:
         stack_of: dict[str, Any] = {}
         for key, group in found.items():
             if not isinstance(group, list):
-                raise InvalidInputError(f'"{path}": {key!r} must hold a list, found a {type(group).__name__}.')
+                raise InvalidInputError(said("dump-field-is-no-list", path, key, type(group).__name__))
             if "0" in found:
                 if len(group) != 2 or not all(isinstance(half, list) for half in group):
-                    raise InvalidInputError(f'"{path}": {key!r} must hold a list of names and a list of frames.')
+                    raise InvalidInputError(said("stack-field-wrong", path, key))
                 self._frames[key] = group[1]
                 stack_of.update(dict.fromkeys((name for name in group[0] if isinstance(name, str)), key))
             else:  # the older form: entry to frames
@@ -325,7 +325,7 @@ class DumpPart:
         links.check_link(path, self._root)
         found = json_index.load_json(path)
         if not isinstance(found, dict):
-            raise InvalidInputError(f'"{path}" must hold a JSON object, found a {type(found).__name__}.')
+            raise InvalidInputError(said("dump-json-is-no-object", path, type(found).__name__))
         return found
 
 

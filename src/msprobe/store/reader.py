@@ -11,6 +11,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import links
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store import layout
 from msprobe.store.part import DumpPart
@@ -91,15 +92,15 @@ class Dump:
         ranks = self._ranks[chosen]
         if rank is None:
             if len(ranks) != 1:
-                raise InvalidInputError(f'"{self.path}" has the ranks {_listed(ranks)}; name one of them.')
+                raise InvalidInputError(said("rank-not-chosen", self.path, _listed(ranks)))
             rank = ranks[0]
         folder = self._folders.get((chosen, rank))
         if folder is None:
-            raise InvalidInputError(f'"{self.path}" has no rank {rank!r} in step {chosen}; it has {_listed(ranks)}.')
+            raise InvalidInputError(said("rank-missing", self.path, rank, chosen, _listed(ranks)))
         path = Path(folder)
         kind = kind or self._kind or next(iter(_kinds(path)), None)
         if kind is None:
-            raise PathError(f'folder "{path}" holds no dump any more; it was moved or removed.')
+            raise PathError(said("dump-gone", path))
         return DumpPart(path, kind, chosen, rank, partial)
 
     def folder(self, step: int | None, rank: int | str) -> Path:
@@ -130,8 +131,8 @@ class Dump:
         if step is None and len(steps) == 1:
             return steps[0]
         if step is None:
-            raise InvalidInputError(f'"{self.path}" has the steps {_listed(steps)}; name one of them.')
-        raise InvalidInputError(f'"{self.path}" has no step {step}; it has {_listed(steps)}.')
+            raise InvalidInputError(said("step-not-chosen", self.path, _listed(steps)))
+        raise InvalidInputError(said("step-missing", self.path, step, _listed(steps)))
 
 
 def open_dump(path: StrPath) -> Dump:
@@ -149,22 +150,19 @@ def open_dump(path: StrPath) -> Dump:
             raise _no_dump(given, f'"{given}" must be named {layout.DUMP_FILE} or {layout.DEBUG_FILE}, or be a folder.')
         return Dump(given, [_rank_folder(given.parent)], kind, given=os.fspath(path))
     if given.exists() and not given.is_dir():
-        raise PathError(f'"{given}" is neither a file nor a folder; give the folder of a dump.')
+        raise PathError(said("dump-path-is-special", given))
     if not given.is_dir():
         raise _no_dump(given, f'"{given}" does not exist.', f"Give the folder of a dump or its {layout.DUMP_FILE}.")
     try:
         folders, hollow = _folders(given)
         _check_links(given, folders)
     except OSError as problem:
-        raise PathError(f'folder "{given}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("dump-folder-unreadable", given, reason_of(problem))) from problem
     if not folders:
         message = f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.'
         inner = [given / name for name in (layout.STEP_BY_STEP, layout.COMPILED) if (given / name).is_dir()]
         if len(inner) > 1:
-            raise PathError(
-                f'{message} It has two: "{inner[0]}" of what ran step by step, "{inner[1]}" of what was compiled; give '
-                "one of them."
-            )
+            raise PathError(said("two-dumps-in-folder", message, inner[0], inner[1]))
         raise _no_dump(given, message, f'Its folder "{inner[0]}" may be the dump.' if inner else "")
     return Dump(given, folders, None, hollow, os.fspath(path))
 

@@ -23,6 +23,7 @@ from msprobe.errors import InvalidInputError, PathError, in_one_line, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.opening import open_regular
 from msprobe.foreign.stored_archive import stored_entries
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.store.dtypes import ELEMENT_TYPES, Array, ElementType, to_meant
 from msprobe.store.pickles import Opaque, read_pickle
@@ -69,9 +70,9 @@ def read_values(path: StrPath, dtype: str | None = None, shape: tuple[int, ...] 
         return read_npy(path)
     if suffix == ".bin":
         if dtype is None or shape is None:
-            raise InvalidInputError(f'"{path}" holds bare bytes; its element type and shape must be given.')
+            raise InvalidInputError(said("bin-needs-type-and-shape", path))
         return read_bin(path, dtype, shape)
-    raise InvalidInputError(f'"{path}" is no tensor file; the ending must be .pt, .npy or .bin.')
+    raise InvalidInputError(said("tensor-file-ending", path))
 
 
 def read_npy(path: StrPath) -> TensorValues:
@@ -95,7 +96,7 @@ def read_npy(path: StrPath) -> TensorValues:
     except OSError as problem:
         raise _unreadable(path, problem) from problem
     except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable .npy file: {in_one_line(problem)}.') from problem
+        raise InvalidInputError(said("npy-unreadable", path, in_one_line(problem))) from problem
     return TensorValues(array, array.dtype.name)
 
 
@@ -130,12 +131,10 @@ def read_bin(path: StrPath, dtype: str, shape: tuple[int, ...]) -> TensorValues:
     """
     kind = ELEMENT_TYPES.get(dtype.lower())
     if kind is None:
-        raise InvalidInputError(f'"{path}": the element type {dtype!r} is not known.')
+        raise InvalidInputError(said("tensor-type-unknown", path, dtype))
     wanted = prod(shape) * kind.bytes
     if _size_of(path) != wanted:
-        raise InvalidInputError(
-            f'"{path}" has {_size_of(path)} bytes; a {dtype} tensor of shape {list(shape)} has {wanted}.'
-        )
+        raise InvalidInputError(said("tensor-file-size", path, _size_of(path), dtype, list(shape), wanted))
     try:
         with open_regular(path) as file:
             data = bytes_at(file, 0, wanted)
@@ -150,9 +149,7 @@ def read_pt(path: StrPath) -> TensorValues:
         with open_regular(path) as file:
             whole = _whole(file)
             if bytes(whole[:4]) != b"PK\3\4":
-                raise InvalidInputError(
-                    f'"{path}" is not a zip archive as torch 1.6 or later writes it; only torch can read it.'
-                )
+                raise InvalidInputError(said("pt-of-old-torch", path))
             plain = stored_entries(whole)
             # What is not of the plainest form, or is broken, is read with care.
             if plain is not None:
@@ -167,7 +164,7 @@ def read_pt(path: StrPath) -> TensorValues:
         if isinstance(problem, OSError) and problem.errno != errno.EINVAL:
             raise _unreadable(path, problem) from problem
         # Whatever a broken archive or pickle makes the standard library raise.
-        raise InvalidInputError(f'"{path}" is no readable .pt file: {in_one_line(problem)}.') from problem
+        raise InvalidInputError(said("pt-unreadable", path, in_one_line(problem))) from problem
 
 
 def _whole(file: BinaryIO) -> memoryview:
@@ -184,17 +181,15 @@ def _read_archive(path: StrPath, contents: Contents) -> TensorValues:
     found = (_described if len(text) <= _MOST_COMMON_BYTES else _described.__wrapped__)(text)
     if not isinstance(found, Described):
         what = found.name.full if isinstance(found, Opaque) else type(found).__name__
-        raise InvalidInputError(f'"{path}" holds a {what[:80]}, not one plain tensor.')
+        raise InvalidInputError(said("pt-holds-no-tensor", path, what[:80]))
     found.check()
     name = f"{root}data/{found.storage.key}"
     if name not in contents.names:
-        raise InvalidInputError(f'"{path}": the values ({name[:80]!r}) are missing.')
+        raise InvalidInputError(said("pt-values-missing", path, name[:80]))
     kind = found.kind
     nbytes = found.storage.count * found.storage.kind.bytes
     if contents.size(name) < nbytes:
-        raise InvalidInputError(
-            f'"{path}": the values have {contents.size(name)} bytes, the description says {nbytes}.'
-        )
+        raise InvalidInputError(said("pt-values-size", path, contents.size(name), nbytes))
     stored = _stored(kind, is_big_endian)
     array: Array
     if prod(found.shape) == 0:
@@ -230,7 +225,7 @@ def _size_of(path: StrPath) -> int:
     try:
         if not os.path.isfile(path):
             if os.path.exists(path):
-                raise PathError(f'"{path}" is not a regular file.')
+                raise PathError(said("tensor-file-is-special", path))
             raise _missing(path)
         return os.stat(path).st_size
     except OSError as problem:

@@ -16,6 +16,7 @@ from pathlib import Path
 from msprobe import __version__, log
 from msprobe.errors import PathError
 from msprobe.foreign import zstd
+from msprobe.messages import said
 from msprobe.paths import create_file, write_atomically
 from msprobe.store import (
     durable,
@@ -385,7 +386,7 @@ class DumpWriter:
         finished = final and not interrupted
         if self._beats and not os.path.lexists(source.path):
             # We stood still for so long that another machine took us for dead: what is there now is its own.
-            raise PathError(f'the journal in "{self._folder}" is gone: another process writes there, or removed it.')
+            raise PathError(said("journal-removed", self._folder))
         if 0 in self._records.values():
             # Reserved, and what was to be put there failed.
             self._records = {key: place for key, place in self._records.items() if place}

@@ -37,19 +37,24 @@ def changes(
     """
     left = pairing.candidate.by_name.get(candidate)
     if left is None:
-        raise InvalidInputError(f"the candidate has no record {clean(candidate)!r} here.")
+        raise InvalidInputError(said("candidate-record-missing", clean(candidate)))
     if reference is None:
         gone = {one.name for one in _with_backward(_inside(left) if with_children else [left], pairing.candidate)}
         if not gone & known.keys():
-            raise InvalidInputError(f"{clean(candidate)!r} was not matched by hand; nothing to undo.")
+            raise InvalidInputError(said("not-matched-by-hand", clean(candidate)))
         return {}, gone
     right = pairing.reference.by_name.get(reference)
     if right is None:
-        raise InvalidInputError(f"the reference has no record {clean(reference)!r} here.")
+        raise InvalidInputError(said("reference-record-missing", clean(reference)))
     if left.parts.kind != right.parts.kind or left.direction != right.direction:
         raise InvalidInputError(
-            f"{clean(candidate)!r} ({_kind_in_words(left)}) cannot answer to {clean(reference)!r} "
-            f"({_kind_in_words(right)}); choose two of a kind."
+            said(
+                "records-cannot-match",
+                clean(candidate),
+                _kind_in_words(left),
+                clean(reference),
+                _kind_in_words(right),
+            )
         )
     found = Pairing(pairing.candidate, pairing.reference)
     found.add(left, right)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
+from msprobe.messages import said
 from msprobe.paths import check_readable_file, write_atomically
 
 SUFFIX = ".vis.config"
@@ -32,11 +33,9 @@ class Matches:
         try:
             found = read_json(check_readable_file(self.file, SUFFIX, MOST_BYTES))
         except InvalidInputError as problem:
-            raise InvalidInputError(
-                f'"{self.file}" is not the JSON of pairs made by hand; repair or remove it.'
-            ) from problem
+            raise InvalidInputError(said("hand-pairs-broken", self.file)) from problem
         if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-            raise InvalidInputError(f'"{self.file}" must hold an object of names; repair or remove it.')
+            raise InvalidInputError(said("hand-pairs-are-no-object", self.file))
         return found
 
     def change(self, added: dict[str, str], removed: set[str]) -> dict[str, str]:
@@ -53,7 +52,7 @@ class Matches:
             }
             pairs = {**kept, **added}
             if len(pairs) > MOST_PAIRS:
-                raise InvalidInputError(f"more than {MOST_PAIRS} pairs by hand; match modules, not single calls.")
+                raise InvalidInputError(said("too-many-hand-pairs", MOST_PAIRS))
             text = json.dumps(pairs, ensure_ascii=False, indent=2)
             write_atomically(self.file, f"{text}\n".encode("utf-8", "surrogatepass"), fsync=False)
             return pairs

@@ -13,6 +13,7 @@ from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.json_text import read_json
 from msprobe.lockstep import comparing
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store.reader import Dump, open_dump, open_dumps
 from msprobe.store.whereabouts import where_instead
@@ -55,12 +56,12 @@ def open_source(paths: Sequence[StrPath], progress: Progress | None = None, want
     """
     wanted = wanted or Wanted()
     if not 1 <= len(paths) <= 2:
-        raise InvalidInputError(f"give one path, or two dumps (candidate and reference); found {len(paths)}.")
+        raise InvalidInputError(said("view-paths-wrong", len(paths)))
     for path in paths:
         check_path_form(path, "file or folder")
     if any(map(_is_graph, paths)):
         if len(paths) > 1:
-            raise InvalidInputError("graph files hold both sides already; give one path.")
+            raise InvalidInputError(said("graph-file-is-both-sides"))
         _demand_none(wanted)
         from msprobe.view.vis import open_graph_files
 
@@ -81,7 +82,7 @@ def _demand_none(wanted: Wanted) -> None:
     of_two = {"--noise": wanted.noise, "--layout": wanted.layout, "--jobs": wanted.jobs}
     given = [name for name, value in of_two.items() if value is not None]
     if given:
-        raise InvalidInputError(f"{' and '.join(given)}: only for a comparison; give two dumps, or leave it out.")
+        raise InvalidInputError(said("only-for-comparison", " and ".join(given)))
 
 
 def _opened_alone(path: StrPath) -> Dump:
@@ -94,14 +95,12 @@ def _opened_alone(path: StrPath) -> Dump:
             raise
         if given.is_file():
             raise PathError(
-                f'"{given}" is nothing that can be opened: give the folder of a dump or its dump.json, a '
-                f"{' or '.join(VERDICT_FILES)} of msprobe, or a graph file ({', '.join(GRAPH_SUFFIXES)})."
+                said("nothing-to-view", given, " or ".join(VERDICT_FILES), ", ".join(GRAPH_SUFFIXES))
             ) from problem
         if not given.is_dir():
             raise
         raise PathError(
-            f"{problem.message} It holds no {', '.join(VERDICT_FILES)} and no graph file "
-            f"({', '.join(GRAPH_SUFFIXES)}) either."
+            said("nothing-to-view-inside", problem.message, ", ".join(VERDICT_FILES), ", ".join(GRAPH_SUFFIXES))
         ) from problem
 
 
@@ -188,7 +187,7 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
         found = found["_propagation"]
     names = [found.get(key) if isinstance(found, dict) else None for key in keys]
     if not all(isinstance(name, str) for name in names):
-        raise InvalidInputError(f'"{file}" does not name {" and ".join(keys)}: it is no result of msprobe.')
+        raise InvalidInputError(said("no-result-of-msprobe", file, " and ".join(keys)))
     paths, missing = [], []
     for name in names:
         # As it was given then, from the folder of the result, or from here.
@@ -200,10 +199,7 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
             paths.append(path)
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise PathError(
-            f'"{file}" tells of {" and ".join(missing)}, which {verb} not there any more; '
-            "give the dumps themselves: msprobe view CANDIDATE REFERENCE."
-        )
+        raise PathError(said("dumps-of-result-gone", file, " and ".join(missing), verb))
     dumps = open_dumps(paths)
     if overflow or len(dumps) == 1:
         _demand_none(wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 
 #: The files that the page needs; others beside them are served, too, if they are of these types.
 NEEDED = ("index.html", "app.js", "app.css")
@@ -32,10 +33,7 @@ class Page:
                 self._contents[path.name] = path.read_bytes()
         missing = [name for name in NEEDED if name not in self._contents]
         if missing:
-            raise NotAvailableError(
-                f'the page was not built into this installation: "{self.folder}" lacks {", ".join(missing)}; '
-                "install msprobe from a wheel, or build the page (see web/README.md)."
-            )
+            raise NotAvailableError(said("page-not-built", self.folder, ", ".join(missing)))
 
     @property
     def names(self) -> list[str]:

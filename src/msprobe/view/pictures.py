@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 #: Cells along each side of the picture.
 MOST_CELLS = 128
@@ -30,17 +31,14 @@ def picture_of(candidate: Values, reference: Values) -> dict[str, Any]:
     InvalidInputError for shapes that differ, kinds of numbers without a difference, and tensors that are too large.
     """
     if candidate.shape != reference.shape:
-        raise InvalidInputError(
-            f"the shapes differ ({list(candidate.shape)}, in the reference {list(reference.shape)}): "
-            "there is no picture of their difference."
-        )
+        raise InvalidInputError(said("picture-shapes-differ", list(candidate.shape), list(reference.shape)))
     if candidate.size > MOST_ELEMENTS:
-        raise InvalidInputError(f"a tensor of {candidate.size} elements is too large for a picture.")
+        raise InvalidInputError(said("picture-too-large", candidate.size))
     if candidate.dtype.kind not in "fiubc" or reference.dtype.kind not in "fiubc":
-        raise InvalidInputError("these values have no difference that could be shown.")
+        raise InvalidInputError(said("picture-without-difference"))
     shape = list(candidate.shape)
     if not candidate.size:
-        raise InvalidInputError("the tensor is empty: there is nothing to show.")
+        raise InvalidInputError(said("picture-of-nothing"))
     kind = np.complex128 if "c" in (candidate.dtype.kind, reference.dtype.kind) else np.float64
     matrix = _as_slices(candidate), _as_slices(reference)
     worst, largest = _worst_slice(*matrix, kind)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.messages import said
 from msprobe.view.page_files import Page
 from msprobe.view.source import Source
 
@@ -23,10 +24,7 @@ def check_available() -> None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise NotAvailableError(
-            f"the page needs {' and '.join(missing)}, which {verb} not installed: {install('view')}. "
-            "Without them, --html FILE writes the page as one file."
-        )
+        raise NotAvailableError(said("page-packages-missing", " and ".join(missing), verb, install("view")))
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -45,9 +43,7 @@ def listen(host: str, port: int) -> socket.socket:
             raise
     except (OSError, OverflowError, UnicodeError) as problem:
         reason = (getattr(problem, "strerror", None) or str(problem)).lower()
-        raise InvalidInputError(
-            f"cannot listen on {host}, port {port}: {reason}; choose another --host or --port (0 is any free one)."
-        ) from problem
+        raise InvalidInputError(said("port-not-available", host, port, reason)) from problem
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from msprobe import __version__
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.messages import in_both
+from msprobe.messages import in_both, said
 from msprobe.report.phrases import clean
 from msprobe.view.by_hand import changes
 from msprobe.view.columns import columns_of, named_rows
@@ -211,11 +211,11 @@ class StepsSource(ABC):
     def match(self, index: int, candidate: str, reference: str | None, with_children: bool) -> Json:
         """Pair two rows by hand, or undo that (``reference`` None)."""
         if self.is_single:
-            raise InvalidInputError("there is one run alone: nothing to match.")
+            raise InvalidInputError(said("one-run-to-match"))
         file = self._matches(index)
         with self._judged(index) as step:
             if step.pairing is None:
-                raise InvalidInputError("only one run has this step and rank: nothing to match.")
+                raise InvalidInputError(said("one-side-to-match"))
             added, removed = changes(step.pairing, candidate, reference, with_children, file.read())
         pairs = file.change(added, removed)
         self._versions[index] = self.version(index) + 1

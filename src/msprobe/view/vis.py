@@ -18,6 +18,7 @@ from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Slot, Timeline
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, read_graph_file
+from msprobe.messages import said
 from msprobe.report.phrases import clean
 from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.part import DumpPart
@@ -45,7 +46,7 @@ def open_graph_files(path: Path) -> GraphFiles:
     else:
         paths = [path]
     if not all(one.is_file() for one in paths):
-        raise PathError(f'file "{path}" does not exist; give a graph file, or the folder of several.')
+        raise PathError(said("graph-file-missing", path))
     return GraphFiles(path, [read_graph_file(one) for one in paths])
 
 
@@ -60,15 +61,15 @@ class GraphFiles(StepsSource):
                 place = self._graphs.setdefault(at, {})
                 if graph.source not in _SOURCES:
                     raise InvalidInputError(
-                        f'"{file.path}" has a graph of {graph.source[:60]!r}; allowed: {" and ".join(_SOURCES)}.'
+                        said("graph-source-unknown", file.path, graph.source[:60], " and ".join(_SOURCES))
                     )
                 if graph.source in place:
                     raise InvalidInputError(
-                        f'"{file.path}" and "{place[graph.source][0].path}" both hold {_words(*at)}; give one of them.'
+                        said("graph-there-twice", file.path, place[graph.source][0].path, _words(*at))
                     )
                 place[graph.source] = file, graph
         if not self._graphs:
-            raise InvalidInputError(f'"{path}" holds no graph.')
+            raise InvalidInputError(said("graph-file-empty", path))
         is_pair = any(file.is_comparison for file in files)
         places = [_place(*at, self._graphs[at], is_pair) for at in sorted(self._graphs, key=_order)]
         sides = [_side(path, files, label) for label in (("candidate", "reference") if is_pair else ("run",))]

@@ -45,7 +45,7 @@ def test_no_code_and_no_name_is_there_twice() -> None:
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.name)
 def test_the_chinese_text_has_values_of_the_english_one_and_writes_numbers_alike(entry) -> None:
     taken, given = values_of(entry.chinese), values_of(entry.english)
-    if "{mesh" in entry.english:
+    if "{mesh" in entry.english.replace("{{", "").replace("}}", ""):
         return  # what to write into a file: no template
     assert taken.items() <= given.items()
     if entry.arguments:

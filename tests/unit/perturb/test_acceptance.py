@@ -148,7 +148,7 @@ def test_what_is_near_is_known_though_nothing_was_asked_for_that_is_there(
     said = capsys.readouterr().out
     ((field, (entry,)),) = asked.items()
     assert f'{field} matched no API: "{entry}"; near are {near}.' in said
-    assert "was told of no event" not in said
+    assert "got no event" not in said
 
 
 def test_in_backward_a_name_that_ends_in_forward_is_warned_of(

@@ -10,7 +10,7 @@ from unit.report.verdicts import STACK, finding, leaf, verdict
 
 from msprobe.diagnose.findings import KINDS, Verdict
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS
-from msprobe.messages import TOPICS, explained, said
+from msprobe.messages import TOPICS, explained, in_language, said
 from msprobe.report import phrases
 from msprobe.report.console import code_lines, finding_lines, print_lines, verdict_lines, verdict_text
 
@@ -290,3 +290,14 @@ def test_lines_are_as_wide_as_the_user_says(
     monkeypatch.delenv("COLUMNS")
     print_lines(lambda width: code_lines(code, width))
     assert max(map(len, capsys.readouterr().out.split("\n"))) <= 80
+
+
+def test_the_whole_answer_is_in_chinese_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSPROBE_LANG", "zh")
+    message = said("argument-differs", "Tensor.__mul__.1.forward", "input.1", "0.125", "0.25")
+    notes = (said("interrupted-in-step", "candidate", 3),)
+    text = verdict_text(verdict(finding(message=message), notes=notes))
+    for english in (message, notes[0], said("record-of-step", 609), explained("kind:computation", "advice"), "Notes"):
+        chinese = in_language(english, "zh")
+        assert "".join(chinese.split()) in "".join(text.split())
+        assert english not in words(text)

@@ -12,6 +12,7 @@ from hand_made import call, tensor, write_part
 
 from msprobe.diagnose.check import CheckResult
 from msprobe.diagnose.findings import Verdict
+from msprobe.messages import code_of, said
 from msprobe.paths import StrPath
 from msprobe.report import formats
 from msprobe.report.formats import FORMATS, Format
@@ -121,9 +122,8 @@ def test_a_format_whose_package_is_missing_is_refused_before_the_work(
     assert "write a poem in one file (needs no_such_package)" in command_line.call("compare", "--help").stdout
     done = command_line.call("compare", dumps / "a", dumps / "b", "--haiku", "-o", dumps / "o")
     assert done.returncode == 2
-    assert done.stderr == (
-        "msprobe: --haiku needs no_such_package, which is not installed: pip install 'msprobe-debugger[poems]'.\n"
-    )
+    needs = said("package-missing-for-option", "--haiku", "no_such_package", "pip install 'msprobe-debugger[poems]'")
+    assert done.stderr == f"msprobe: {needs} [{code_of(needs)[0]}]\n"
     assert not (dumps / "o").exists()
 
 

@@ -362,7 +362,7 @@ def test_a_result_folder_shows_the_dumps_that_it_names(tmp_path: Path) -> None:
         ("{", "no readable JSON"),
         ("[]", "does not name candidate and reference"),
         ('{"candidate": 3, "reference": "x"}', "does not name candidate and reference"),
-        ('{"candidate": "/nowhere/a", "reference": "/nowhere/b"}', 'tells of "/nowhere/a" and "/nowhere/b"'),
+        ('{"candidate": "/nowhere/a", "reference": "/nowhere/b"}', 'names "/nowhere/a" and "/nowhere/b"'),
     ],
 )
 def test_a_broken_result_is_told(tmp_path: Path, content: str, words: str) -> None:

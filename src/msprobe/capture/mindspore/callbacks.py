@@ -9,6 +9,7 @@ from mindspore.train import Callback
 
 from msprobe.capture.mindspore.debugger import PrecisionDebugger
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 
 class MsprobeStep(Callback):  # type: ignore[misc]
@@ -17,9 +18,7 @@ class MsprobeStep(Callback):  # type: ignore[misc]
     def __init__(self, debugger: PrecisionDebugger) -> None:
         super().__init__()
         if not isinstance(debugger, PrecisionDebugger):
-            raise InvalidInputError(
-                f"MsprobeStep(): debugger must be a PrecisionDebugger, found {type(debugger).__name__}."
-            )
+            raise InvalidInputError(said("callback-without-debugger", type(debugger).__name__))
         self.debugger = debugger
 
     def on_train_step_begin(self, run_context: Any) -> None:

@@ -15,6 +15,7 @@ from msprobe.capture.targets import Passes
 from msprobe.capture.units import UnitRecorder
 from msprobe.capture.user_hooks import PassHook
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 
 def name_cells(model: Any, record_root: bool = False, names: Surface = MINDSPORE) -> list[tuple[str, nn.Cell]]:
@@ -49,7 +50,7 @@ def check_model(model: Any, names: Surface = MINDSPORE) -> None:
     allowed = f"a {names.module_word}, or a list or tuple of them"
     if isinstance(model, (list, tuple)):
         if not model:
-            raise InvalidInputError(f"start(): model is an empty {type(model).__name__}; pass {allowed}.")
+            raise InvalidInputError(said("start-of-empty-model", type(model).__name__, allowed))
         for i, part in enumerate(model):
             _check_cell(part, f"model[{i}]", allowed, names)
         return
@@ -59,7 +60,7 @@ def check_model(model: Any, names: Surface = MINDSPORE) -> None:
 def _check_cell(cell: Any, where: str, allowed: str, names: Surface) -> None:
     if not isinstance(cell, (nn.Cell, names.module_class)):
         found = f"the class {cell.__name__}" if isinstance(cell, type) else type(cell).__name__
-        raise InvalidInputError(f"start(): {where} must be {allowed}, found {found}.")
+        raise InvalidInputError(said("start-of-wrong-model", where, allowed, found))
 
 
 class CellHooks:

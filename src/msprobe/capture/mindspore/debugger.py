@@ -21,6 +21,7 @@ from msprobe.capture.mindspore.support import check_dynamic_settings, check_grap
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.messages import said
 from msprobe.store import layout
 
 
@@ -70,7 +71,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         def load() -> Settings:
             found = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
             if found.lockstep is not None:
-                raise NotAvailableError('task "lockstep" is for PyTorch; MindSpore\'s results cannot be written to.')
+                raise NotAvailableError(said("lockstep-for-mindspore"))
             check_settings(found)
             return found
 
@@ -129,7 +130,9 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         listens = self.recorder.bus.has_listeners
         if listens and in_graph:
             log.once(
-                "listeners", "warning", "A static graph (GRAPH_MODE) tells listeners nothing of what happens in it."
+                "listeners",
+                "warning",
+                "A static graph (GRAPH_MODE) reports nothing of what happens in it to listeners.",
             )
         if not self.is_on():
             outcome.reason = SWITCHED_OFF
@@ -143,10 +146,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self._begins_to_record()
         if in_graph:
             if tokens is not None:
-                raise InvalidInputError(
-                    f"start(): token_range {token_range} counts calls of the model, of which a static graph"
-                    " (GRAPH_MODE) does not tell; leave it out, or use the dynamic graph."
-                )
+                raise InvalidInputError(said("token-range-of-static-graph", token_range))
             if not self.settings.keeps_none:
                 self.recorder.start_graph(named, rank_id)
             return

@@ -14,6 +14,7 @@ from mindspore.ops import constexpr
 
 from msprobe.capture.mindspore.execution import device
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 _dump = ops.TensorDump()
 # Since MindSpore 2.7.
@@ -35,7 +36,7 @@ def _has_dump_gradient() -> bool:
 def device_path(folder: Any, name: Any) -> str:
     """Where a value goes; MindSpore puts type, number and ``.npy`` behind."""
     if not isinstance(folder, str) or not isinstance(name, str):
-        raise InvalidInputError(f"save(): save_dir and name must be texts, found {folder!r} and {name!r}.")
+        raise InvalidInputError(said("save-names-wrong", folder, name))
     # A "/" in a name would make a folder.
     return f"{folder}/{{step}}/{{rank}}/{name.replace('/', '_')}"
 

@@ -101,8 +101,8 @@ class GraphCells:
         log.once(
             "rounded cells",
             "warning",
-            f"Cells of mixed precision in compiled graphs are not recorded ({name}, ...): to tell of a rounded"
-            " value is to round it, which the compiler does not everywhere.",
+            f"Cells of mixed precision in compiled graphs are not recorded ({name}, ...): observing a"
+            " rounded value would round it, which the compiler does not do everywhere.",
         )
 
     def put(self, without: Any = None) -> None:

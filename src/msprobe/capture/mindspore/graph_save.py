@@ -33,6 +33,7 @@ from msprobe.capture.mindspore.device_save import (
 from msprobe.capture.mindspore.executor import wait_for_all
 from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 from msprobe.store.dtypes import Array
 from msprobe.store.tensor_names import safe_file_name
@@ -146,7 +147,7 @@ def _place_of(folder: Any, name: Any, is_single: bool, is_gradient: bool) -> Any
 
 def _check_texts(folder: Any, name: Any) -> None:
     if not isinstance(folder, str) or not isinstance(name, str):
-        raise InvalidInputError(f"save(): save_dir and name must be texts, found {folder!r} and {name!r}.")
+        raise InvalidInputError(said("save-names-wrong", folder, name))
 
 
 @constexpr(check=False)  # type: ignore[untyped-decorator]

@@ -7,6 +7,7 @@ from msprobe.capture.mindspore.execution import Backend, backend, calls_python, 
 from msprobe.capture.mindspore.kernels import is_there
 from msprobe.config.settings import KERNEL_KINDS, TENSOR_KINDS, Settings, quoted
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.messages import said
 from msprobe.statistics_table import NAMES
 
 _DYNAMIC = "use the dynamic graph: mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
@@ -21,8 +22,7 @@ def check_settings(settings: Settings) -> None:
     counted = [kind for kind in settings.summary_kinds if kind not in TENSOR_KINDS]
     if counted and settings.level != "L2":
         raise InvalidInputError(
-            f'summary_mode: {quoted(counted)} are statistics of the kernels of a static graph (level "L2"); at level'
-            f' "{settings.level}" a list may have {quoted(TENSOR_KINDS)}.'
+            said("kernel-statistics-at-level", quoted(counted), settings.level, quoted(TENSOR_KINDS))
         )
     _tell(
         "For MindSpore",
@@ -39,10 +39,7 @@ def check_dynamic_settings(settings: Settings) -> None:
     _check_kernels(settings)
     counted = [kind for kind in settings.summary_kinds if kind not in TENSOR_KINDS]
     if counted:
-        raise InvalidInputError(
-            f"start(): summary_mode: {quoted(counted)} are statistics of the kernels of a static graph (GRAPH_MODE);"
-            f" here a list may have {quoted(TENSOR_KINDS)}."
-        )
+        raise InvalidInputError(said("kernel-statistics-at-start", quoted(counted), quoted(TENSOR_KINDS)))
     _tell(
         "In the dynamic graph of MindSpore",
         async_dump=settings.async_dump,
@@ -58,10 +55,7 @@ def check_graph_settings(settings: Settings) -> None:
     """
     compiler = backend()
     if settings.level in ("L1", "mix"):
-        raise InvalidInputError(
-            f"start(): level {settings.level} records calls, which a static graph (GRAPH_MODE) does not have; choose"
-            f" level L0, or {_DYNAMIC}."
-        )
+        raise InvalidInputError(said("level-of-static-graph", settings.level, _DYNAMIC))
     if jit_level() == "O2" and compiler != "ge":
         log.once(
             "O2",
@@ -70,22 +64,16 @@ def check_graph_settings(settings: Settings) -> None:
             " runs kernel by kernel, and is recorded so.",
         )
     if settings.level == "L0" and compiler != "ge" and not calls_python():
-        raise NotAvailableError(
-            f'level: "L0" of a static graph on {device()}: its cells are recorded by operators that call Python, which'
-            f' graphs cannot do there; choose "L2", or {_DYNAMIC}.'
-        )
+        raise NotAvailableError(said("l0-of-static-graph", device(), _DYNAMIC))
     mistakes = _kernel_mistakes(settings, compiler) if settings.level == "L2" else _cell_mistakes(settings, compiler)
     if mistakes:
         what = "of kernels is dumped what MindSpore can" if settings.level == "L2" else "cells are recorded whole"
-        raise InvalidInputError(f"start(): of a static graph (GRAPH_MODE) {what}: {'; '.join(mistakes)}.")
+        raise InvalidInputError(said("start-of-static-graph", what, "; ".join(mistakes)))
 
 
 def _check_kernels(settings: Settings) -> None:
     if settings.level == "L2" and not is_there():
-        raise NotAvailableError(
-            'level: "L2" records kernels, of which this MindSpore does not tell (mindspore.utils.MsDispatchMode, since'
-            ' 2.10); choose "L0", "L1", "mix" or "debug".'
-        )
+        raise NotAvailableError(said("l2-not-reported"))
 
 
 def _cell_mistakes(settings: Settings, compiler: Backend) -> list[str]:
@@ -115,10 +103,7 @@ def _cell_mistakes(settings: Settings, compiler: Backend) -> list[str]:
 def _kernel_mistakes(settings: Settings, compiler: Backend) -> list[str]:
     mistakes = []
     if settings.task == "exception_dump" and device() == "CPU":
-        raise NotAvailableError(
-            'task: "exception_dump" of a static graph: MindSpore does not dump what fails on the CPU; choose another'
-            f" task, or {_DYNAMIC}."
-        )
+        raise NotAvailableError(said("exception-dump-on-cpu", _DYNAMIC))
     if settings.task == "overflow_check" and compiler != "ge":
         mistakes.append(
             'task is "overflow_check", which needs jit_level "O2" on Ascend; found'

@@ -42,7 +42,7 @@ def tell_of_static_graph(function: str) -> None:
     """Warn that steps cannot be seen, where whole models are compiled. ``function``: what the program has called."""
     if in_graph_mode():
         log.warning(
-            f"{function}: in a static graph (GRAPH_MODE) nothing is told of an optimizer that is compiled with the"
+            f"{function}: in a static graph (GRAPH_MODE) there are no events of an optimizer that is compiled with the"
             " network; only steps that the program calls itself are seen. The dynamic graph (PYNATIVE_MODE)"
-            " tells all."
+            " reports all."
         )

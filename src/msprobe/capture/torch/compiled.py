@@ -228,8 +228,8 @@ class CompiledRegions:
         log.once(
             "compiled",
             "info",
-            "torch.compile: compiled parts stay compiled; what is inside them is not recorded, only what goes"
-            ' in and comes out. To look inside, set "compile": "eager" (they then run uncompiled while recording).',
+            "torch.compile: compiled parts stay compiled; what is inside them is not recorded, only their inputs"
+            ' and results. To look inside, set "compile": "eager" (they then run uncompiled while recording).',
         )
         self._thread.call = self.session.guard(self._begin, frame)
         self.step_aside()

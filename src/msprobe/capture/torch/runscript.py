@@ -19,6 +19,7 @@ from msprobe.capture.torch.script_recording import ScriptRecording, follow_child
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.guard import attempt
+from msprobe.messages import said
 
 
 def run_script(
@@ -65,15 +66,15 @@ class _Target(types.SimpleNamespace):
 def _target(script_argv: Sequence[str]) -> tuple[_Target, list[str]]:
     words = list(script_argv)
     if not words or words == ["-m"]:
-        raise InvalidInputError("no script to run; give a script, or -m and a module.")
+        raise InvalidInputError(said("no-script"))
     if words[0] == "-m":
         return _Target(module=words[1], path=None), words[1:]
     if words[0].startswith("-"):
-        raise InvalidInputError(f'"{words[0]}" is no script; options of Python are not taken here.')
+        raise InvalidInputError(said("script-is-an-option", words[0]))
     if not os.path.exists(words[0]):
         command = _command_in_python(words[0])
         if command is None:
-            raise PathError(f'the script "{words[0]}" does not exist.')
+            raise PathError(said("script-missing", words[0]))
         words[0] = command
     return _Target(module=None, path=words[0]), words
 

@@ -27,6 +27,7 @@ from msprobe.capture.torch.script_optimizers import when_made
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import NotAvailableError
 from msprobe.guard import attempt
+from msprobe.messages import said
 from msprobe.store import durable
 
 
@@ -48,10 +49,7 @@ class ScriptRecording:
         self.debugger = PrecisionDebugger(config_path=config_path, **overrides)
         if self.debugger.settings.gradient_probe is not None:
             PrecisionDebugger.reset()
-            raise NotAvailableError(
-                'task: "grad_probe" is begun by the script: PrecisionDebugger(config_path=...).monitor(model); `msprobe'
-                " run` records with the other tasks."
-            )
+            raise NotAvailableError(said("grad-probe-by-run"))
         if first_step is not None:
             PrecisionDebugger.set_init_step(first_step)
         self.steps = ScriptSteps(self.debugger, step_on=StepOn.parse(step_on) if step_on is not None else None)

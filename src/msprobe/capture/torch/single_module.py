@@ -13,6 +13,7 @@ from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.module_hooks import watch_passes
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 _active: SingleModule | None = None
 
@@ -27,11 +28,11 @@ def module_dump(module: nn.Module, name: str) -> None:
     argument.
     """
     if not isinstance(module, nn.Module):
-        raise InvalidInputError(f"module_dump(): module must be a torch.nn.Module, found {type(module).__name__}.")
+        raise InvalidInputError(said("module-dump-of-wrong-class", type(module).__name__))
     if isinstance(module, torch.jit.ScriptModule):
-        raise InvalidInputError(f"module_dump(): a {type(module).__name__} is a ScriptModule and cannot be watched.")
+        raise InvalidInputError(said("module-dump-of-script", type(module).__name__))
     if not isinstance(name, str) or not name:
-        raise InvalidInputError(f"module_dump(): name must be a text that is not empty, found {name!r}.")
+        raise InvalidInputError(said("module-dump-name", name))
     global _active
     module_dump_end()
     debugger = PrecisionDebugger.existing()

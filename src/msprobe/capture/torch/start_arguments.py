@@ -11,21 +11,16 @@ from torch import nn
 from msprobe import log
 from msprobe.config.settings import TENSOR_KINDS, Settings, quoted
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.messages import said
 
 
 def check_settings(settings: Settings) -> None:
     """Raise NotAvailableError or InvalidInputError for what is there for MindSpore only."""
     if settings.task == "exception_dump":
-        raise NotAvailableError(
-            'task: "exception_dump" is there for MindSpore; for PyTorch choose "statistics", "tensor", "structure",'
-            ' "overflow_check" or "nan_check".'
-        )
+        raise NotAvailableError(said("exception-dump-for-torch"))
     unknown = [kind for kind in settings.summary_kinds if kind not in TENSOR_KINDS]
     if unknown:
-        raise InvalidInputError(
-            f"summary_mode: {quoted(unknown)} is there for the kernels of MindSpore; for PyTorch a list may have"
-            f" {quoted(TENSOR_KINDS)}."
-        )
+        raise InvalidInputError(said("summary-mode-for-torch", quoted(unknown), quoted(TENSOR_KINDS)))
     if settings.async_dump:
         log.warning("async_dump has no effect for PyTorch: recording never waits for the disk, with it or without.")
     of_mindspore = {
@@ -60,7 +55,7 @@ def check_model(model: Any) -> None:
     allowed = "a torch.nn.Module, or a list or tuple of them"
     if isinstance(model, (list, tuple)):
         if not model:
-            raise InvalidInputError(f"start(): model is an empty {type(model).__name__} (empty list); pass {allowed}.")
+            raise InvalidInputError(said("start-of-empty-list", type(model).__name__, allowed))
         for i, part in enumerate(model):
             _check_module(part, f"model[{i}]", allowed)
         return
@@ -71,9 +66,6 @@ def _check_module(module: Any, where: str, allowed: str) -> None:
     kind = type(module).__name__
     if not isinstance(module, nn.Module):
         found = f"the class {module.__name__}" if isinstance(module, type) else kind
-        raise InvalidInputError(f"start(): {where} must be {allowed}, found {found}.")
+        raise InvalidInputError(said("start-of-wrong-model", where, allowed, found))
     if isinstance(module, torch.jit.ScriptModule):
-        raise InvalidInputError(
-            f"start(): {where} is a {kind} (ScriptModule), whose inside cannot be watched; pass {allowed} that is not"
-            " scripted."
-        )
+        raise InvalidInputError(said("start-of-script-module", where, kind, allowed))

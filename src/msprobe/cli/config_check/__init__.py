@@ -11,6 +11,7 @@ from typing import Any
 
 from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, two_runs
+from msprobe.messages import said
 
 #: Modules of this package, in the order in which they are asked.
 PARTS = ("rl_logs", "packs", "checkpoints")
@@ -69,11 +70,11 @@ def _take_runs(args: argparse.Namespace) -> None:
     asked = [part for part in map(_part, PARTS) if part.is_asked(args)]
     if args.candidate is not None or args.reference is not None:
         if asked:
-            raise UsageError("--candidate and --reference stand in place of -c; leave one or the other out.")
+            raise UsageError(said("config-sides-twice"))
         candidate, reference = two_runs(args, ())
         args.compare = [reference, candidate]
     elif not asked:
-        raise UsageError("say what to do: -d packs, -c compares, -vc, -vv and -sc read logs.")
+        raise UsageError(said("config-check-without-task"))
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -89,7 +90,7 @@ def _check_options(args: argparse.Namespace) -> None:
         if operation != asked and getattr(args, name) != default
     ]
     if wrong:
-        raise UsageError(f"{'; '.join(wrong)}: leave it out here.")
+        raise UsageError(said("option-does-nothing-here", "; ".join(wrong)))
 
 
 def _part(name: str) -> Any:

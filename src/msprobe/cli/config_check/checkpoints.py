@@ -8,6 +8,7 @@ from typing import Any
 from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, add_workers
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 DEFAULT_OUTPUT = "./ckpt_similarity.json"
 
@@ -57,7 +58,7 @@ def execute(args: argparse.Namespace) -> int:
 
     first, second = args.compare
     if args.with_optim and args.weights_only:
-        raise UsageError("--with-optim and --weights-only exclude each other.")
+        raise UsageError(said("checkpoint-options-exclude"))
     files = results.output_files(args.output or DEFAULT_OUTPUT)
     request = Request(
         first,

@@ -8,6 +8,7 @@ from typing import Any
 
 from msprobe.cli import answers
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 DEFAULT_PACK = "./config_check_pack.zip"
 DEFAULT_RESULT = "./config_check_result"
@@ -62,7 +63,7 @@ def _collect(args: argparse.Namespace) -> int:
     missing = [name for name in args.dump if not os.path.exists(name)]
     if missing:
         quoted = ", ".join(f'"{name}"' for name in missing)
-        raise PathError(f"{quoted} do{'es' if len(missing) == 1 else ''} not exist; give the paths of existing files.")
+        raise PathError(said("config-paths-missing", quoted, "es" if len(missing) == 1 else ""))
     make_folder(os.path.dirname(os.path.abspath(path)))
     check_output_file(path)
     entries = collecting.static_entries(environ, args.dump, keep_secrets=args.env_all)
@@ -80,9 +81,7 @@ def _compare(args: argparse.Namespace) -> int:
 
     others = [path for path in args.compare if not _is_pack(path)]
     if others:
-        raise InvalidInputError(
-            f'"{others[0]}" is no pack (.zip), the other one is: give two packs, or two checkpoints.'
-        )
+        raise InvalidInputError(said("pack-and-checkpoint", others[0]))
     folder = args.output or DEFAULT_RESULT
     options = Options(args.tolerance, args.variables, tuple(args.package))
     result = compare_to_folder(args.compare[0], args.compare[1], folder, options)

@@ -8,6 +8,7 @@ from msprobe.cli import answers
 from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.foreign.console import say
+from msprobe.messages import said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +34,7 @@ def execute(args: argparse.Namespace) -> int:
 
     runs = runs_of(args, args.runs)
     if len(runs) not in (1, 2):
-        raise UsageError(f"give the folder of one run, or of two, the candidate first; found {len(runs)}.")
+        raise UsageError(said("monitor-report-runs", len(runs)))
     page = write_report(runs[-1], runs[0] if len(runs) == 2 else None, args.output)
     answers.wrote([page])
     say(f"report: {page}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from msprobe.messages import said
+
 # Seconds between two looks.
 _EVERY = 2.0
 
@@ -24,11 +26,11 @@ def execute(args: argparse.Namespace) -> int:
 
     every = _EVERY if args.every is None else args.every
     if not every >= 0.1:
-        raise UsageError(f"--every must be at least 0.1 seconds, found {every:g}.")
+        raise UsageError(said("watch-every-too-short", every))
     refuse_unused({"--every": args.once and args.every is not None}, "--once looks a single time")
     if args.json and not args.once:
-        raise UsageError("--json shows what there is now: give --once, too.")
+        raise UsageError(said("watch-json-needs-once"))
     if args.top < 1:
-        raise UsageError(f"--top must be at least 1, found {args.top}.")
+        raise UsageError(said("watch-top-too-small", args.top))
     watch(args.folder, once=args.once, every=every, top=args.top)
     return 0

@@ -246,7 +246,7 @@ class _Search:
         for step, rank in dump.hollow:
             file = dump.path / (f"step{step}" if step is not None else "") / f"rank{rank}" / layout.DUMP_FILE
             if not asked.partial:
-                raise PathError(f'file "{file}" does not exist; give --partial to go on without this rank.')
+                raise PathError(said("rank-file-missing", file))
             self._unread.append(in_words(step, rank, f"it has no {layout.DUMP_FILE}."))
 
     def step(self, step: int | None, progress: Callable[[str], None] | None) -> None:
@@ -300,12 +300,9 @@ class _Search:
         """All that was found. Raises InvalidInputError if there was nothing to look at."""
         if not self._records:
             reason = f" {self._unread[0]}" if self._unread else ""
-            raise InvalidInputError(f'"{path}" holds no record that can be read.{reason}')
+            raise InvalidInputError(said("dump-without-records", path, reason))
         if self._has_tensors and not self._has_statistics and not self.nodes:
-            raise InvalidInputError(
-                f'"{path}" has no statistics of tensors (Max, Min), as with summary_mode md5 or task structure; '
-                'record it again with task statistics and "summary_mode": "statistics".'
-            )
+            raise InvalidInputError(said("dump-without-statistics", path))
         nodes = sorted(self.nodes, key=lambda node: (node.step or 0, node.finding.harmless, node.layer, str(node.rank)))
         return OverflowAnswer(
             status="clean" if not nodes else "harmless" if all(one.finding.harmless for one in nodes) else "found",

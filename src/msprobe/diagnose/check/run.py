@@ -208,7 +208,7 @@ class _Running:
         if not self._records and self._broken:
             raise next(iter(self._broken.values()))
         if not self._records:
-            raise InvalidInputError(f'"{path}" holds no record; nothing was recorded, or another folder is meant.')
+            raise InvalidInputError(said("nothing-recorded-there", path))
         unread = [*self._broken, *lost_parts(self._dump), *missing_ranks(self._dump)]
         if self._unread.count:
             number = said("tensor-files", self._unread.count) if self._unread.count > 1 else "a tensor file"

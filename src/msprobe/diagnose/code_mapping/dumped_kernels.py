@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msprobe.compare.kernels import MAPPING_FILE, STATISTICS_FILE, long_names
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_readable_file
 
 OP_NAME = "Op Name"
@@ -58,13 +59,13 @@ def find_dump_files(path: StrPath) -> DumpFiles:
         elif not values and (folder / STATISTICS_FILE).is_file():
             statistics.append(folder)
     if not values and not statistics:
-        raise PathError(f'"{given}" holds no .npy files of kernels and no {STATISTICS_FILE}; give a kernel dump.')
+        raise PathError(said("no-kernel-dump", given, STATISTICS_FILE))
     return DumpFiles(VALUES, tuple(values)) if values else DumpFiles(STATISTICS, tuple(statistics))
 
 
 def _folders(base: Path) -> Iterator[Path]:
     def refuse(problem: OSError) -> None:
-        raise PathError(f'folder "{problem.filename}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("kernel-folder-unreadable", problem.filename, problem.strerror)) from problem
 
     for folder, below, _ in os.walk(base, onerror=refuse):
         below.sort(key=_by_numbers)
@@ -76,7 +77,7 @@ def _listing(folder: Path, suffix: str) -> list[str]:
         with os.scandir(folder) as entries:
             return [entry.name for entry in entries if entry.name.endswith(suffix) and entry.is_file()]
     except OSError as problem:
-        raise PathError(f'folder "{folder}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("kernel-subfolder-unreadable", folder, problem.strerror)) from problem
 
 
 def _by_numbers(name: str) -> list[tuple[int, int, str]]:
@@ -133,7 +134,7 @@ def statistics_rows(file: Path) -> Iterator[list[str]]:
                 if not header:
                     header = [cell.strip() for cell in row]
                     if OP_NAME not in header:
-                        raise InvalidInputError(f'"{file}" has no column "{OP_NAME}"; it is no {STATISTICS_FILE}.')
+                        raise InvalidInputError(said("kernel-csv-column-missing", file, OP_NAME, STATISTICS_FILE))
                     yield row
                     continue
                 if not row:
@@ -141,13 +142,11 @@ def statistics_rows(file: Path) -> Iterator[list[str]]:
                 if len(row) == len(header) + 1 and not row[-1].strip():
                     row.pop()
                 if len(row) != len(header):
-                    raise InvalidInputError(
-                        f'"{file}":{rows.line_num}: {len(row)} cells, the first line has {len(header)}.'
-                    )
+                    raise InvalidInputError(said("kernel-csv-row-length", file, rows.line_num, len(row), len(header)))
                 yield row
             if not header:
-                raise InvalidInputError(f'"{file}" is empty; it is no {STATISTICS_FILE}.')
+                raise InvalidInputError(said("kernel-csv-empty", file, STATISTICS_FILE))
     except OSError as problem:
-        raise PathError(f'"{file}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("kernel-file-unreadable", file, problem.strerror)) from problem
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise InvalidInputError(f'"{file}" is no readable csv file: {problem}.') from problem
+        raise InvalidInputError(said("kernel-csv-broken", file, problem)) from problem

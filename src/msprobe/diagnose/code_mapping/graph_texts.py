@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msprobe.diagnose.code_mapping.ir_text import IrGraph, read_ir
 from msprobe.errors import PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 
 # What a folder is searched for, the best first: graph_build has the numbers of the dump.
@@ -39,10 +40,7 @@ def read_graphs(path: StrPath) -> GraphTexts:
         if texts := _texts_in(place) or _texts_in(place / _OF_A_DUMP):
             found[rank] = list(map(read_ir, texts))
     if not found:
-        raise PathError(
-            f'folder "{folder}" holds no graph_build_*.ir and no ms_output_trace_code_graph_*.ir, '
-            "nor do rank_0, rank_1, ... in it; give the file of one graph."
-        )
+        raise PathError(said("no-graph-files", folder))
     return found
 
 
@@ -75,4 +73,4 @@ def _names(folder: Path) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except OSError as problem:
-        raise PathError(f'folder "{folder}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("kernel-subfolder-unreadable", folder, problem.strerror)) from problem

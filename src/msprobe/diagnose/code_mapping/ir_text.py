@@ -23,6 +23,7 @@ from typing import BinaryIO
 from msprobe.diagnose.code_mapping.code_stacks import EMPTY, SOURCE, CodeStacks
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_readable_file
 
 # The words MindSpore uses for lines that are not the node's own, and ours in their manner.
@@ -78,11 +79,9 @@ def read_ir(path: StrPath) -> IrGraph:
             reader = _Reader(graph)
             reader.read(text)
     except OSError as problem:
-        raise PathError(f'file "{file}" cannot be read: {problem.strerror or problem}.') from problem
+        raise PathError(said("graph-file-unreadable", file, problem.strerror or problem)) from problem
     if not graph.scopes:
-        raise InvalidInputError(
-            f'no graph nodes found in "{file}"; --ir takes the text of a MindSpore graph, as graph_build_0_*.ir.'
-        )
+        raise InvalidInputError(said("no-graph-nodes", file))
     return graph
 
 

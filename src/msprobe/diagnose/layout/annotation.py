@@ -19,6 +19,7 @@ from msprobe.config.mistakes import Mistake, MistakeKind, Source, dotted, raise_
 from msprobe.diagnose.layout.placements import Placement
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.patterns import Pattern, compile_pattern
+from msprobe.messages import said
 from msprobe.paths import StrPath
 
 if TYPE_CHECKING:
@@ -145,12 +146,12 @@ class _Sentences(Source):
 def _source(path: Path) -> Source:
     try:
         if os.path.getsize(path) > _MOST_BYTES:
-            raise InvalidInputError(f'"{path}" is larger than 4 MiB, so it is no annotation of a layout.')
+            raise InvalidInputError(said("layout-file-too-large", path))
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
-        raise InvalidInputError(f'"{path}" is not UTF-8 text: {problem}.') from problem
+        raise InvalidInputError(said("layout-file-no-utf8", path, problem)) from problem
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("layout-file-unreadable", path, reason_of(problem))) from problem
     name, kind = f'"{path}"', "JSON" if path.suffix == ".json" else "YAML"
     try:
         if kind == "JSON":

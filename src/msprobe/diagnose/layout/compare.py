@@ -202,10 +202,7 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
 def _check_mesh(name: str, side: Side) -> None:
     last = max(map(side.position, side.ranks), default=0)
     if side.annotation is not None and last >= side.annotation.size:
-        raise InvalidInputError(
-            f"layout file: {name}.mesh has {side.annotation.size} ranks, and the {name} has a rank {last}; give the "
-            "sizes of all axes."
-        )
+        raise InvalidInputError(said("layout-mesh-too-small", name, side.annotation.size, last))
 
 
 def _described(

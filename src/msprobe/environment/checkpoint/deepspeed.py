@@ -88,7 +88,7 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
     if not any("linear_qkv" in core_name(name) for name in first.weights):
         raise InvalidInputError(
             f'"{place}" is split over {len(parts)} model-parallel ranks, and its parameters have not the names of '
-            "Megatron, so nobody tells how they are split; give a checkpoint that was merged."
+            "Megatron, so it is not known how they are split; give a checkpoint that was merged."
         )
     first.notes.append(f"the shards of {len(found)} model-parallel ranks are put together by Megatron's names")
     first.weights = _of_all_parts(weights, first.settings)
@@ -184,7 +184,7 @@ def _shapes(place: str, told: Any) -> list[dict[str, tuple[int, ...]]]:
             isinstance(shape, tuple) and all(type(n) is int and 0 <= n < 1 << 62 for n in shape)
             for shape in group.values()
         ):
-            raise InvalidInputError(f'"{place}" does not tell the shapes of its parameters (param_shapes).')
+            raise InvalidInputError(f'"{place}" does not have the shapes of its parameters (param_shapes).')
         result.append({str(name): shape for name, shape in group.items()})
     return result
 

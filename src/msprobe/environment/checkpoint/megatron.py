@@ -138,7 +138,7 @@ def _ranks(place: str, allow_missing: bool) -> _Ranks:
         if name in expected:
             states[expected[name]] = first if number == 0 else _state(path)
     if not states:
-        raise InvalidInputError(f'"{place}" has the ranks {", ".join(folders)}, which its arguments do not tell of.')
+        raise InvalidInputError(f'"{place}" has the ranks {", ".join(folders)}, which its arguments do not name.')
     iteration = first.get("iteration")
     places = {rank: os.path.join(place, name) for name, rank in expected.items()}
     return _Ranks(states, settings, sizes, iteration if type(iteration) is int else None, missing, places)
@@ -157,7 +157,7 @@ def _sizes(settings: dict[str, Any], folders: dict[str, re.Match[str]]) -> tuple
     seen = [max(int(match[at] or 0) for match in folders.values()) + 1 for at in (1, 2, 3)]
     sizes = [size if type(size) is int and 0 < size < 1 << 16 else seen[at] for at, size in enumerate(told)]
     if sizes[0] * sizes[1] * sizes[2] > _MOST_RANKS:
-        raise InvalidInputError(f"the arguments of the checkpoint tell of {sizes} ranks.")
+        raise InvalidInputError(f"the arguments of the checkpoint ask for {sizes} ranks.")
     return sizes[0], sizes[1], sizes[2]
 
 

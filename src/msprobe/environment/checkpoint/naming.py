@@ -274,7 +274,7 @@ def _attention(found: Checkpoint, partner: Checkpoint) -> tuple[int, int]:
     heads = settings.get("num_attention_heads")
     if type(heads) is not int or heads < 1:
         raise InvalidInputError(
-            f'neither "{found.path}" nor "{partner.path}" tells num_attention_heads, which the split of '
+            f'neither "{found.path}" nor "{partner.path}" has num_attention_heads, which the split of '
             "linear_qkv needs; "
             "put config.json beside the weights, or give --name-map none."
         )

@@ -40,6 +40,6 @@ class UnreducedGradients(gradients.UnreducedGradients):
             log.once(
                 ("monitor", "unreduced"),
                 "warning",
-                "Monitor: MindSpore tells no gradients of parameters before they are reduced, as where a compiled"
+                "Monitor: MindSpore reports no gradients of parameters before they are reduced, as where a compiled"
                 " function computes them; grad_unreduced is left out, grad_reduced is what the optimizer is given.",
             )

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.opening import open_regular
 from msprobe.foreign.protobuf import WireError, fields, numbers
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_readable_file
 from msprobe.store.kernel_files.device_formats import FORMATS
 from msprobe.store.kernel_files.element_types import TYPES, DeviceType, unpacked
@@ -79,7 +80,7 @@ class KernelTensor:
         wanted = kind.bytes_of(shape)
         if wanted > len(self.data):
             raise InvalidInputError(
-                f"{self.role} {self.index} has {len(self.data)} bytes; {kind.name} {list(shape)} needs {wanted}."
+                said("acl-dump-size-wrong", self.role, self.index, len(self.data), kind.name, list(shape), wanted)
             )
         raw = np.frombuffer(self.data[:wanted], kind.stored)
         return unpacked(raw, kind, shape) if kind.bits else raw.reshape(shape)
@@ -107,7 +108,7 @@ def read_acl_dump(path: StrPath) -> KernelFile:
     try:
         return _read(file, data)
     except WireError as problem:
-        raise InvalidInputError(f'"{file}" is no ACL dump file: {problem}.') from problem
+        raise InvalidInputError(said("acl-dump-broken", file, problem)) from problem
 
 
 def mapped(file: Path) -> memoryview:
@@ -118,15 +119,15 @@ def mapped(file: Path) -> memoryview:
                 raise InvalidInputError(f'"{file}" is empty.')
             return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as problem:
-        raise PathError(f'file "{file}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("acl-dump-unreadable", file, reason_of(problem))) from problem
 
 
 def _read(file: Path, data: memoryview) -> KernelFile:
     head = bytes(data[:_LENGTH_BYTES])
     if head[:4] == _SMALL_DEVICE:
-        raise InvalidInputError(f'"{file}" is in the format of small devices, which is not read; dump it on a server.')
+        raise InvalidInputError(said("acl-dump-of-small-device", file))
     if _is_text(data):
-        raise InvalidInputError(f'"{file}" is a text, as a dump of statistics writes it; it holds no tensors.')
+        raise InvalidInputError(said("acl-dump-of-statistics", file))
     length = int.from_bytes(head, "little")
     if len(data) > _LENGTH_BYTES and 0 < length <= min(len(data) - _LENGTH_BYTES, _MOST_HEADER_BYTES):
         found = _message(file, data[_LENGTH_BYTES : _LENGTH_BYTES + length])
@@ -157,7 +158,7 @@ def _message(file: Path, data: memoryview) -> KernelFile:
             time = value
         elif number in _ROLES and isinstance(value, memoryview):
             if len(tensors) >= _MOST_TENSORS:
-                raise WireError(f"it tells of more than {_MOST_TENSORS} tensors")
+                raise WireError(f"it describes more than {_MOST_TENSORS} tensors")
             tensors.append(_tensor(value, _ROLES[number]))
     ordered: list[KernelTensor] = []
     for role in _ORDER:

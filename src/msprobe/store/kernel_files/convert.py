@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 from msprobe.store import pt_format
 from msprobe.store.kernel_files.acl_dump import KernelTensor, read_acl_dump
@@ -81,7 +82,7 @@ def _write(path: Path, array: Array, kind: DeviceType, file_type: FileType) -> N
         if kind.name == "hifloat8":
             whole, name = kind.meant(whole), "float32"
         if not pt_format.can_hold(name):
-            raise InvalidInputError(f'"{path.name}": a .pt file cannot hold {kind.name}; use -t npy.')
+            raise InvalidInputError(said("type-not-for-pt", path.name, kind.name))
         data = whole.reshape(-1).view(np.uint8).data
         write_atomically(path, iter(pt_format.pieces(name, array.shape, data)), fsync=False)  # type: ignore[arg-type]
         return

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 Array = npt.NDArray[Any]
 
@@ -144,5 +145,5 @@ def check_target(name: str) -> str:
     """The format of this name, in its spelling. Raises InvalidInputError for others."""
     known = {one.lower(): one for one in TARGETS}
     if name.lower() not in known:
-        raise InvalidInputError(f"-f: there is no conversion to {name!r}; give one of {', '.join(TARGETS)}.")
+        raise InvalidInputError(said("format-conversion-unknown", name, ", ".join(TARGETS)))
     return known[name.lower()]

@@ -701,7 +701,7 @@ def test_one_text_in_the_place_of_several_is_told() -> None:
     [
         (Wants(modules=["frist"]), "no module of the model matches modules frist of its Wants; did you mean first?"),
         (Wants(names=["Module.frist.*"]), "no module of the model matches names Module.frist.*"),
-        (Wants(names=["Functional.glue"]), "was told of no event: nothing that happened in its steps is called"),
+        (Wants(names=["Functional.glue"]), "got no event: nothing in its steps is called"),
         (Wants(modules=["first"]), None),
         (Wants(modules=["first", "frist"]), None),
         (Wants(names=["Module.first.*"]), None),
@@ -720,7 +720,7 @@ def test_patterns_that_match_nothing_are_told_once(
         for _ in range(3):
             with listening.step(model):
                 model(torch.ones(3, 4)).sum().backward()
-        at_the_end = "told of no event" in (said or "")
+        at_the_end = "got no event" in (said or "")
         before = capsys.readouterr().out
     lines = [line for line in (before + capsys.readouterr().out).splitlines() if "listener Told" in line]
     assert len(lines) == (said is not None), lines

@@ -1,0 +1,65 @@
+"""What errors mean, what usually causes them, what to do: by what the user has to look at."""
+
+from __future__ import annotations
+
+from msprobe.messages.entry import Topic
+
+# fmt: off
+TOPICS: dict[str, Topic] = {
+    "error:files": Topic(
+        meaning=("a file or folder cannot be used",
+            "文件或文件夹无法使用"),
+        cause=("A wrong path, missing permissions, a full disk, or a file that is damaged or of another program.",
+            "路径错误、没有权限、磁盘已满，或文件损坏、属于其他程序。"),
+        advice=("Correct the path or its permissions, make space, or choose another folder. Limits on files of others can be raised with --limit.",
+            "更正路径或权限、腾出空间，或选择其他文件夹。对外来文件的上限可用 --limit 提高。"),
+    ),
+    "error:dump": Topic(
+        meaning=("a dump, or a file in it, cannot be read or written",
+            "dump 或其中的文件无法读取或写入"),
+        cause=("The folder is not that of a dump, the recording was killed, files were moved, or another process writes to the same folder.",
+            "文件夹不是 dump、录制被终止、文件被移动，或另一个进程写入同一文件夹。"),
+        advice=("Give the folder that the recorder named at its end; `msprobe summary DUMP` shows what it holds. Record into a folder of its own.",
+            "请给出录制结束时显示的文件夹；`msprobe summary DUMP` 可显示其内容。每次录制使用单独的文件夹。"),
+    ),
+    "error:recording": Topic(
+        meaning=("the recorder was asked for something that it cannot do",
+            "录制器收到无法执行的要求"),
+        cause=("A wrong argument, a level or task that the framework does not have, or a call out of order.",
+            "参数错误、框架没有该 level 或 task，或调用次序不对。"),
+        advice=("Correct the argument or the field of config.json that the message names.",
+            "请更正消息指出的参数或 config.json 字段。"),
+    ),
+    "error:input": Topic(
+        meaning=("the inputs of a comparison or a check do not fit",
+            "比对或检查的输入不合适"),
+        cause=("Paths of the wrong kind, two runs without a common step, or a dump without values.",
+            "路径种类不对、两次运行没有共同的 step，或 dump 没有数值。"),
+        advice=("Give the inputs that the message asks for, or record again as it says.",
+            "请给出消息要求的输入，或按提示重新录制。"),
+    ),
+    "error:page": Topic(
+        meaning=("the page cannot show or do this",
+            "页面无法显示或执行此操作"),
+        cause=("A file that is no result of msprobe, a port in use, or records that cannot be matched.",
+            "文件不是 msprobe 的结果、端口被占用，或记录无法匹配。"),
+        advice=("Give a dump, a verdict.json or a graph file; choose another port with --port.",
+            "请给出 dump、verdict.json 或图文件；用 --port 选择其他端口。"),
+    ),
+    "error:lockstep": Topic(
+        meaning=("a run in lockstep, or a confirmation, is not possible with these inputs",
+            "这些输入无法进行 lockstep 运行或确认"),
+        cause=("The reference was recorded without tensors, or the finding names no call of both runs.",
+            "标杆侧没有录制张量，或问题项没有指出两侧都有的调用。"),
+        advice=("Record the reference with task tensor, and choose a finding that names a call of both sides.",
+            "请以 task tensor 录制标杆侧，并选择指出两侧都有的调用的问题项。"),
+    ),
+    "error:usage": Topic(
+        meaning=("the command line is wrong",
+            "命令行有误"),
+        cause=("An option is missing, belongs to another form of the command, or has a value that is not allowed.",
+            "缺少选项、选项属于命令的另一种形式，或值不被允许。"),
+        advice=("Correct the option that the message names; `msprobe COMMAND -h` explains all of them.",
+            "请更正消息指出的选项；`msprobe COMMAND -h` 有全部说明。"),
+    ),
+}

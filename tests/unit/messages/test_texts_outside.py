@@ -1,0 +1,67 @@
+"""Texts are made by the catalogue, and tests know them by code: what is not so yet is counted, and becomes less."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from text_counts import ROOT, counts, known
+
+from msprobe.messages import ENTRIES
+from msprobe.messages.words import WORDS
+
+
+@pytest.mark.parametrize(
+    ("folder", "advice"),
+    [
+        ("src", "make the text a message: said('its-name', value, ...), see docs/adding-a-finding.md"),
+        ("tests", "assert the code and the arguments (finding.code, said(...)), not the sentence"),
+    ],
+)
+def test_no_file_has_more_of_them_than_before(folder: str, advice: str) -> None:
+    written = known()
+    more = {file: number for file, number in counts(folder).items() if number > written.get(file, 0)}
+    assert more == {}, f"{advice}; these files have more than tests/text_counts.json allows"
+
+
+#: Words for which the field has better ones.
+_BANNED = re.compile(
+    r"\b(told|tell|tells|telling|accus\w*|guilty|victims?|astray|arrived?|arrives|what goes in|goes in|"
+    r"(?<!choose )(?<!give )(?<!to )(?<!of )another (?!(?:call|rank|process|"
+    r"other|one (?:of|on)|name|folder|place|device|layout)\b)\w+|"
+    r"(?:will|they|runs|trainings|dumps|both|where \w+) part\b|parts (?:from|company))",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("language", ["en"])
+def test_no_message_has_a_word_that_has_a_better_one(language) -> None:
+    found = {
+        name: _BANNED.findall(entry.text(language))
+        for name, entry in ENTRIES.items()
+        if _BANNED.search(entry.text(language))
+    }
+    assert found == {}
+    assert [text for text in WORDS if _BANNED.search(text)] == []
+
+
+#: Chinese texts have one word for each side, and for recording.
+_OTHER_WORDS = re.compile("候选(?!值)|待测|基准侧|参考侧|规约")
+
+
+def test_the_chinese_texts_use_one_word_for_one_thing() -> None:
+    assert [name for name, entry in ENTRIES.items() if _OTHER_WORDS.search(entry.chinese)] == []
+    assert [text for text in WORDS.values() if _OTHER_WORDS.search(text)] == []
+
+
+def test_texts_of_the_source_have_no_banned_words_where_users_meet_them() -> None:
+    """In `raise` and in the log, of what is not in the catalogue yet; counted as the others are."""
+    bad = []
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Raise) and node.exc is not None:
+                for text in ast.walk(node.exc):
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str) and _BANNED.search(text.value):
+                        bad.append(f"{file.relative_to(ROOT)}:{text.lineno}: {text.value[:80]}")
+    assert bad == []
