@@ -11,6 +11,8 @@ from typing import Any
 import forked
 import pytest
 
+from msprobe.children import jobs
+
 #: What the test that runs now has started, its fixtures included.
 _started: list[str] = []
 
@@ -36,6 +38,7 @@ for _owner, _name in (
     (os, "posix_spawn"),
     (util, "spawnv_passfds"),
     (forked, "start"),
+    (jobs, "hired"),  # also one that waits since an earlier test
 ):
     _noted(_owner, _name)
 

@@ -44,6 +44,7 @@ def test_results_come_in_the_order_of_the_jobs(engine: Engine) -> None:
     assert asked == list(range(7))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)
 def test_jobs_run_in_other_processes_and_in_this_folder(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -85,6 +86,7 @@ def test_the_first_error_in_order_arrives_as_it_is(engine: Engine, tmp_path: Pat
     assert list(run(operator.neg, [1, 2], Workers(2, engine))) == [-1, -2], "and the engine is there for the next"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)
 def test_results_before_an_error_are_given(engine: Engine, tmp_path: Path) -> None:
     folder = tmp_path / "rank"
@@ -96,6 +98,7 @@ def test_results_before_an_error_are_given(engine: Engine, tmp_path: Path) -> No
         next(results)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_a_job_says_is_said_here_in_order(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     list(run(log.warning, ["first", "second", "third"], Workers(2, engine)))
@@ -110,6 +113,7 @@ def test_a_process_that_is_killed_is_told(engine: Engine) -> None:
     assert list(run(operator.neg, [1, 2], Workers(2, engine))) == [-1, -2]
 
 
+@pytest.mark.process
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert list(run(operator.neg, [1, 2], Workers(4))) == [-1, -2], "nothing is needed for processes of this machine"

@@ -11,11 +11,9 @@ import pytest
 from option_inputs import make_inputs
 from option_rows import TABLES
 from option_walker import Walker
-from prechecked import InThisProcess
 
 from msprobe.cli import commands
 from msprobe.cli.spellings import LETTERS
-from msprobe.precheck import sample_check
 
 COMMANDS = commands.COMMANDS
 #: Under every name that they have.
@@ -138,8 +136,7 @@ def test_each_command_that_looks_for_something_has_a_line_here() -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("name", ANSWERS)
-def test_0_is_clean_and_1_is_found(walker: Walker, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample_check, "Worker", InThisProcess)  # which imports torch and its samples
+def test_0_is_clean_and_1_is_found(walker: Walker, name: str) -> None:
     for wanted, (line, reaches) in enumerate(ANSWERS[name]):
         done = walker.run(name, line, reaches)
         assert done.returncode == wanted, done

@@ -42,6 +42,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[Any, Any]]:
     return found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("planted", "ranks", "jobs"),
     [(QUIET, 1, None), (QUIET, 2, None), (QUIET, 2, 2), ({}, 1, None)],

@@ -180,6 +180,7 @@ def test_messages_carry_bad_values_from_stage_to_stage(tmp_path: Path) -> None:
     assert [(one.rank, one.through) for one in node.arrivals] == [(1, "Distributed.recv.0.forward")]
 
 
+@pytest.mark.process
 def test_ranks_that_are_read_in_other_processes_give_the_same_answer(tmp_path: Path) -> None:
     step = c05().write(tmp_path)
     assert find_first_overflow(step, workers=Workers(2)) == find_first_overflow(step)

@@ -112,6 +112,7 @@ def test_partners_stand_in_the_files_of_both_ranks_with_their_index(tmp_path: Pa
     assert second["matched_distributed"]["nodes_info"] == {"0": ["0", name]}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("form", ["vis", "db"])
 def test_ranks_done_side_by_side_give_the_same_files(tmp_path: Path, form: str) -> None:
     name = "Distributed.all_reduce.0.forward"

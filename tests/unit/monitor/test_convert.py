@@ -49,6 +49,7 @@ def test_tensorboard_gets_every_number(base: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out/rank0/exp_avg").exists()
 
 
+@pytest.mark.process
 def test_by_default_the_result_is_beside_the_runs(base: Path) -> None:
     output = csv2tensorboard_by_step(str(base), data_type_list=["grad_reduced"], process_num=2)
     assert output.parent == base
@@ -146,6 +147,7 @@ def test_the_database_numbers_micro_steps_as_steps(base: Path, tmp_path: Path) -
     assert columns == ["rank", "step", "target_id", "metric_id", "norm", "min"]
 
 
+@pytest.mark.process
 def test_the_database_keeps_micro_steps_when_asked(base: Path, tmp_path: Path) -> None:
     written = csv_to_database(base, tmp_path / "db", micro_step=False, process_num=2)
     found = asked(written.path, QUESTION, "actv", "fc1.input")

@@ -68,6 +68,7 @@ def test_each_tensor_has_a_row_for_each_step_and_rank_under_its_metric(dump: Pat
         assert ("layers.0", "layer") in set(base.execute("SELECT tag_name, category FROM monitoring_tags"))
 
 
+@pytest.mark.process
 def test_passes_become_steps_of_their_own_and_names_are_replaced(dump: Path, tmp_path: Path) -> None:
     (tmp_path / "names.json").write_text('{"Module.layers": "layer"}')
     dump_to_database(dump, tmp_path / "out", mapping=tmp_path / "names.json", process_num=2)

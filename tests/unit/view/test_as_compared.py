@@ -112,6 +112,7 @@ def test_a_second_healthy_run_counts_after_the_step_in_which_runs_part(tmp_path:
     assert alone != without, "the healthy run makes no difference"
 
 
+@pytest.mark.process
 def test_ranks_that_other_processes_compared_are_judged_alike(tmp_path: Path) -> None:
     off = {"blocks.1.linear": lambda array: array * np.float32(1.0001)}
     runs = pair(tmp_path, [Plan(results=off)] * 2, [Plan()] * 2)
