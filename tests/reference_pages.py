@@ -287,7 +287,7 @@ _ROOMS = {
     "N1": ("Notes on a comparison", "比对的说明"),
     "N2": ("Notes on a check", "检查的说明"),
     "N6": ("Notes on layouts", "并行布局的说明"),
-    "R1": ("Errors: recording", "错误：录制"),
+    "R1": ("Errors: recording", "错误：采集"),
     "S1": ("Errors: dumps", "错误：dump"),
     "U1": ("Errors: command lines", "错误：命令行"),
     "V1": ("Errors: the page", "错误：页面"),
@@ -296,17 +296,21 @@ _HEADS = (
     """\
 # Messages and their codes
 
+[中文](codes.zh.md)
+
 Each finding, note, warning and error has a code that never changes. `verdict.json`, `check.json` and `--json` carry it
 as `code`, with the values of the sentence as `arguments`; `msprobe explain D204` says what stands here. In the texts,
-the names in braces are those of the arguments. [中文](codes.zh.md)
+the names in braces are those of the arguments.
 """,
     """\
 # 消息与代码
 
+[English](codes.md)
+
 每个问题项、说明、警告和错误都有一个不变的代码。`verdict.json`、`check.json` 和 `--json`
 以 `code` 给出代码，以 `arguments` 给出句中的各个值；
 `msprobe explain D204` 会显示这里的内容（中文：`MSPROBE_LANG=zh`，
-或中文 locale）。花括号中是各个值的名称。[English](codes.md)
+或中文 locale）。花括号中是各个值的名称。
 """,
 )
 _LABELS = (("Means", "Usual cause", "To do"), ("含义", "常见原因", "处理"))
@@ -316,7 +320,7 @@ def codes_page(place: int = 0) -> str:
     """All messages with codes, in English (0) or in Chinese (1)."""
     from msprobe.messages import MESSAGES, TOPICS
 
-    lines = [f"{_MADE}{_HEADS[place]}"]
+    lines = [_HEADS[place], _MADE]
     for room in dict.fromkeys(code[:2] for code in MESSAGES):
         lines += [f"## {_ROOMS[room][place]}\n"]
         by_topic: dict[str, list[Any]] = {}

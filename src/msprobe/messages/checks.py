@@ -35,7 +35,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "C106", "bad-value-in-input", "check:overflow", "value call",
         "{value} is already in the input of {call}; no recorded call made it",
-        "{call} 的输入中已有{value}，录制的调用都没有产生它",
+        "{call} 的输入中已有{value}，采集的调用都没有产生它",
     ),
     Message(
         "C107", "bad-value-from-communication", "check:overflow", "value call",
@@ -190,7 +190,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "C412", "module-in-no-optimizer", "check:updates", "counted it held parameters",
         "{counted} a gradient, and no recorded optimizer has {it}, while {held} others are in one: {parameters}",
-        "{counted}梯度，而录制到的优化器中都没有{it}，其他 {held} 个在优化器中：{parameters}",
+        "{counted}梯度，而采集到的优化器中都没有{it}，其他 {held} 个在优化器中：{parameters}",
     ),
     Message(
         "C413", "update-lost-to-dtype", "check:updates", "count total dtype type parameters",
@@ -205,7 +205,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "C415", "no-weight-changes", "check:updates", "count parameters",
         "no weight changes in the recorded steps, although {count} parameters get non-zero gradients, and no optimizer step was recorded: optimizer.step() is not called, or the recorded steps are micro-batches of one ({parameters})",
-        "录制的各 step 中权重都没有变化，尽管 {count} 个参数有非零梯度，也没有录制到优化器更新：没有调用 optimizer.step()，或录制的 step 其实是同一 step 的微批次（{parameters}）",
+        "采集的各 step 中权重都没有变化，尽管 {count} 个参数有非零梯度，也没有采集到优化器更新：没有调用 optimizer.step()，或采集的 step 其实是同一 step 的微批次（{parameters}）",
     ),
     Message(
         "C416", "weights-unchanged", "check:updates", "count total parameters",
@@ -235,7 +235,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "C504", "collective-without-counterpart", "check:collectives", "call rank operation",
         "{call} on rank {rank} has no counterpart: the ranks made or recorded different numbers of {operation} calls",
-        "{call} 在 rank {rank} 上没有对应：各 rank 发起或录制的 {operation} 次数不同",
+        "{call} 在 rank {rank} 上没有对应：各 rank 发起或采集的 {operation} 次数不同",
     ),
     Message(
         "C505", "batch-same-on-ranks", "check:replicas", "ranks on call",
@@ -318,7 +318,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N204", "statistics-not-recorded", "note", "how",
         "no statistics were recorded{how}; most checks need them",
-        "没有录制统计量{how}；大多数检查需要它们",
+        "没有采集统计量{how}；大多数检查需要它们",
         severity="note",
     ),
     Message(
@@ -336,25 +336,25 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N208", "recording-interrupted", "note", "",
         "the recording was interrupted; its records up to there were checked",
-        "录制曾被中断；检查了中断之前的内容",
+        "采集曾被中断；检查了中断之前的内容",
         severity="note",
     ),
     Message(
         "N209", "no-calls", "note", "",
         "no call was recorded",
-        "没有录制任何调用",
+        "没有采集任何调用",
         severity="note",
     ),
     Message(
         "N210", "only-modules", "note", "",
         "only modules were recorded (L0): checks of single calls see nothing",
-        "只录制了模块（L0）：针对单个调用的检查无从进行",
+        "只采集了模块（L0）：针对单个调用的检查无从进行",
         severity="note",
     ),
     Message(
         "N211", "no-backward-pass", "note", "",
         "no backward pass was recorded",
-        "没有录制反向",
+        "没有采集反向",
         severity="note",
     ),
 )

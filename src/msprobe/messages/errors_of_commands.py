@@ -144,7 +144,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "K101", "lockstep-into-reference", "error:lockstep", "folder",
         'lockstep: the candidate would be recorded into "{folder}", where the reference is; choose another folder.',
-        'lockstep：待查侧会采集到 "{folder}"，而标杆侧在那里；请选择其他文件夹。', severity="error",
+        'lockstep：待比对侧会采集到 "{folder}"，而标杆侧在那里；请选择其他文件夹。', severity="error",
     ),
     Message(
         "K102", "no-lockstep-dump", "error:lockstep", "folder",
@@ -194,7 +194,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "V101", "candidate-record-missing", "error:page", "candidate",
         "the candidate has no record {candidate!r} here.",
-        "待查侧在这里没有记录 {candidate!r}。", severity="error",
+        "待比对侧在这里没有记录 {candidate!r}。", severity="error",
     ),
     Message(
         "V102", "reference-record-missing", "error:page", "reference",
@@ -229,7 +229,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "V108", "view-paths-wrong", "error:page", "paths",
         "give one path, or two dumps (candidate and reference); found {paths}.",
-        "请给出一个路径，或两份 dump（待查侧与标杆侧）；实际为 {paths}。", severity="error",
+        "请给出一个路径，或两份 dump（待比对侧与标杆侧）；实际为 {paths}。", severity="error",
     ),
     Message(
         "V109", "only-for-comparison", "error:page", "given",

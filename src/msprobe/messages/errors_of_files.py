@@ -244,7 +244,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "F148", "link-in-recorded-folder", "error:files", "path",
         "{path} is a symbolic link; links in a recorded folder are not followed.",
-        "{path} 是符号链接；录制文件夹中的链接不跟随。", severity="error",
+        "{path} 是符号链接；采集文件夹中的链接不跟随。", severity="error",
     ),
     Message(
         "F149", "folder-in-place-of-file", "error:files", "path",

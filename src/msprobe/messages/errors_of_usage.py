@@ -74,7 +74,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "U114", "compare-needs-two", "error:usage", "dumps",
         "give two dumps, the candidate and the reference; found {dumps}.",
-        "请给出两份 dump：待查侧与标杆侧；实际为 {dumps}。", severity="error",
+        "请给出两份 dump：待比对侧与标杆侧；实际为 {dumps}。", severity="error",
     ),
     Message(
         "U115", "option-not-of-two-dumps", "error:usage", "wrong",
@@ -199,7 +199,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "U139", "monitor-report-runs", "error:usage", "runs",
         "give the folder of one run, or of two, the candidate first; found {runs}.",
-        "请给出一次运行的文件夹，或两次的，待查侧在前；实际为 {runs}。", severity="error",
+        "请给出一次运行的文件夹，或两次的，待比对侧在前；实际为 {runs}。", severity="error",
     ),
     Message(
         "U140", "watch-every-too-short", "error:usage", "every",
@@ -444,12 +444,12 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "U188", "reference-without-candidate", "error:usage", "",
         "--reference needs the run that is doubted, too: give --candidate.",
-        "--reference 还需要待查的运行：请给出 --candidate。", severity="error",
+        "--reference 还需要待比对侧的运行：请给出 --candidate。", severity="error",
     ),
     Message(
         "U189", "two-runs-needed", "error:usage", "what found",
         "give two {what}, the candidate and the reference; found {found}.",
-        "请给出两个 {what}：待查侧与标杆侧；实际为 {found}。", severity="error",
+        "请给出两个 {what}：待比对侧与标杆侧；实际为 {found}。", severity="error",
     ),
     Message(
         "U190", "engine-package-missing", "error:usage", "what module extra",

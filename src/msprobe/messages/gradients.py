@@ -24,7 +24,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D404", "incoming-gradient-differs", "kind:gradient", "call how why",
         "the incoming gradient of {call} differs{how}; no call recorded before it does{why}",
-        "传到 {call} 的梯度不同{how}，而此前录制的调用都没有差异{why}",
+        "传到 {call} 的梯度不同{how}，而此前采集的调用都没有差异{why}",
     ),
     Message(
         "D405", "gradient-missing", "kind:missing_gradient", "calls",
@@ -39,12 +39,12 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D407", "gradient-changed-after-backward", "cause:on_its_way", "slot call how",
         "{slot} of {call}, a gradient by its shape, differs{how}, although backward gave the same on both sides. Something changed it in between: a missing zero_grad, a reduction, a scaling",
-        "{call} 的 {slot}（从 shape 看是梯度）不同{how}，而两侧反向得到的相同。其间有操作改变了它：没有清零、归约或缩放",
+        "{call} 的 {slot}（从 shape 看是梯度）不同{how}，而两侧反向得到的相同。其间有操作改变了它：没有清零、规约或缩放",
     ),
     Message(
         "D408", "gradient-differs-as-delivered", "kind:gradient", "slot call how parameter",
         "{slot} of {call}, a gradient by its shape, differs{how}; backward already gives the gradient of {parameter} with this difference. The cause is a call that the candidate computes differently",
-        "{call} 的 {slot}（从 shape 看是梯度）不同{how}，而反向得到的 {parameter} 的梯度已有这一差异：原因在待查侧以不同方式计算的调用中",
+        "{call} 的 {slot}（从 shape 看是梯度）不同{how}，而反向得到的 {parameter} 的梯度已有这一差异：原因在待比对侧以不同方式计算的调用中",
     ),
     Message(
         "D409", "gradients-not-cleared-on-one-side", "cause:not_cleared", "side when what count plural",
@@ -124,7 +124,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D510", "gradient-at-optimizer-differs", "cause:on_its_way", "parameter how",
         'the gradient of "{parameter}" differs when the optimizer steps{how}, although backward gave the same on both sides. Something changed it in between: a missing zero_grad, a reduction, a scaling',
-        "优化器更新时 {parameter} 的梯度不同{how}，而两侧反向得到的相同。其间有操作改变了它：没有清零、归约或缩放",
+        "优化器更新时 {parameter} 的梯度不同{how}，而两侧反向得到的相同。其间有操作改变了它：没有清零、规约或缩放",
     ),
     Message(
         "D511", "optimizer-state-differs", "cause:state", "optimizer field parameter how",
@@ -139,7 +139,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D513", "optimizer-has-extra-parameters", "cause:members", "parameters are",
         "{parameters} {are} among its parameters only in the candidate",
-        "仅待查侧的参数中有 {parameters}",
+        "仅待比对侧的参数中有 {parameters}",
     ),
     Message(
         "D514", "clipped-before-unscaled", "cause:scaled_clipping", "side clip undoes call limit other_side otherwise",
@@ -149,7 +149,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D515", "optimizer-step-missing", "cause:no_step", "parameters optimizer",
         "no optimizer of the candidate updates {parameters}; {optimizer} does in the reference",
-        "待查侧没有优化器更新 {parameters}，标杆侧由 {optimizer} 更新",
+        "待比对侧没有优化器更新 {parameters}，标杆侧由 {optimizer} 更新",
     ),
     Message(
         "D516", "optimizer-step-extra", "cause:no_step", "optimizer parameters",

@@ -29,12 +29,12 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D605", "incoming-gradient-differs-in-layout", "kind:gradient", "slot call ranks relation",
         "{slot} of {call}, an incoming gradient, differs{ranks} ({relation}), while the forward pass and everything recorded before agree",
-        "{call} 的 {slot}（传入的梯度）不同{ranks}（{relation}），而前向和此前录制的全部一致",
+        "{call} 的 {slot}（传入的梯度）不同{ranks}（{relation}），而前向和此前采集的全部一致",
     ),
     Message(
         "D606", "data-differs-in-layout", "kind:data", "slot call ranks relation",
         "{slot} of {call} comes from outside the recorded modules and differs{ranks} ({relation})",
-        "{call} 的 {slot} 来自未录制的模块之外，且不同{ranks}（{relation}）",
+        "{call} 的 {slot} 来自未采集的模块之外，且不同{ranks}（{relation}）",
     ),
     Message(
         "D607", "received-tensor-differs", "kind:collective", "slot call ranks relation received",
@@ -97,7 +97,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N604", "interrupted-on-rank", "note", "side rank",
         "the {side} was interrupted on rank {rank}: its records up to there are compared",
-        "{side}在 rank {rank} 上中断：比较到中断为止的录制内容",
+        "{side}在 rank {rank} 上中断：比较到中断为止的采集内容",
         severity="note",
     ),
     Message(
@@ -121,13 +121,13 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N608", "gradients-multiplied", "note", "factor",
         "gradients in the backward pass are compared after those of the candidate were multiplied by {factor:g}: ranks take the mean over their own samples",
-        "比对反向梯度前，待查侧的梯度乘以 {factor:g}：各 rank 只对自己的样本求平均",
+        "比对反向梯度前，待比对侧的梯度乘以 {factor:g}：各 rank 只对自己的样本求平均",
         severity="note",
     ),
     Message(
         "N609", "values-cannot-be-added", "note", "what",
         "{what}: no values were recorded, or none that can be added up over ranks",
-        "{what} 个：没有录制数值，或数值无法跨 rank 合并",
+        "{what} 个：没有采集数值，或数值无法跨 rank 合并",
         severity="note",
     ),
     Message(

@@ -114,7 +114,7 @@ PIECES: tuple[Piece, ...] = (
     Piece(
         "recorded-of-layout", "",
         " ({} of the {} in the layout file were recorded)",
-        "（布局文件所述 {1} 个中录制了 {0} 个）",
+        "（布局文件所述 {1} 个中采集了 {0} 个）",
     ),
     Piece("count-as", "", "{} as {}", "{0} 个为{1}"),
     Piece("gradient-of-slot", "", "the gradient of {}", "{0} 的梯度"),
@@ -231,7 +231,7 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece("a-buffer-of-module", "", 'a buffer of module "{}" ({})', "模块 {0} 的 buffer（{1}）"),
     Piece("in-model-before", "", "the model, before {}", "模型中 {0} 之前"),
-    Piece("counterpart-of", "", "{}, the counterpart of {} in the candidate", "{0}（对应待查侧的 {1}）"),
+    Piece("counterpart-of", "", "{}, the counterpart of {} in the candidate", "{0}（对应待比对侧的 {1}）"),
     Piece("in-module-before", "", "{}, before {}", "{0} 中 {1} 之前"),
     Piece("buffer", "", 'buffer "{}"', "buffer {0}"),
     Piece("between-modules-of", "", "in {}, between its modules", "在 {0} 的子模块之间"),
@@ -243,11 +243,11 @@ PIECES: tuple[Piece, ...] = (
         "({scale:.6g}): the {side} clips them before it unscales them",
         "（{scale:.6g}）：{side}在还原缩放之前就做了裁剪",
     ),
-    Piece("extra-call-overwrites", "", "{}, which only the candidate calls, overwrites", "仅待查侧调用的 {0} 改写了"),
+    Piece("extra-call-overwrites", "", "{}, which only the candidate calls, overwrites", "仅待比对侧调用的 {0} 改写了"),
     Piece(
         "missing-copy-overwrites", "",
         "the candidate does not call {}: a later write overwrites",
-        "待查侧没有调用 {0}：后面的写操作改写了",
+        "待比对侧没有调用 {0}：后面的写操作改写了",
     ),
     Piece("made-by", "", ", made by {}", "，由 {0} 产生"),
     Piece("result-is-input", "", "what it was given ({})", "它的输入（{0}）"),
@@ -265,12 +265,12 @@ PIECES: tuple[Piece, ...] = (
     Piece(
         "changes-not-recorded", "calls",
         "{calls}; what this changes was not recorded",
-        "{calls}；它改变了什么没有录制",
+        "{calls}；它改变了什么没有采集",
     ),
     Piece(
         "candidate-does-not-use", "",
         ", and no call of the candidate uses {}: it lacks calls that the reference makes",
-        "，待查侧没有调用用到 {0}：它漏掉了标杆侧的一些调用",
+        "，待比对侧没有调用用到 {0}：它漏掉了标杆侧的一些调用",
     ),
     Piece(
         "parameters-themselves-agree", "",
@@ -281,13 +281,13 @@ PIECES: tuple[Piece, ...] = (
     Piece(
         "reference-does-not-use", "",
         ", and no call of the reference uses {}: it lacks calls that the candidate makes",
-        "，标杆侧没有调用用到 {0}：它没有待查侧的一些调用",
+        "，标杆侧没有调用用到 {0}：它没有待比对侧的一些调用",
     ),
     Piece("only-on-one-side", "finding side", "{finding}. Only the {side} does this", "{finding}。仅{side}如此"),
     Piece(
         "nothing-uses-it", "",
         "they {}; no recorded call of this step uses it",
-        "它们{0}，本 step 录制的调用都没有再用到",
+        "它们{0}，本 step 采集的调用都没有再用到",
     ),
     Piece("gradients-of-parameters", "", "gradient{} of {}{}", " {1}{2} 的梯度"),
     Piece("writes-to-gradients", "", "{} to the {}, which {} take{}", "{0}{1}，而 {2} 会使用这些梯度"),
@@ -374,7 +374,7 @@ PIECES: tuple[Piece, ...] = (
     Piece(
         "agree-in-structure", "",
         "{} in structure: both make the same calls; values were not recorded",
-        "结构{0}：两侧的调用相同；没有录制数值",
+        "结构{0}：两侧的调用相同；没有采集数值",
     ),
     Piece("share-comparable", "", "the {} that could be compared", "能比对的 {0}"),
     Piece("share-of-steps", "", "the {} of {} steps that both have", "{1} 个 step 中双方共有的 {0} 个"),
@@ -395,7 +395,7 @@ PIECES: tuple[Piece, ...] = (
     Piece(
         "hand-pairs-unknown", "",
         "{} pairs made by hand name calls that are not recorded here",
-        "手动匹配中有 {0} 对的名称在这里没有录制",
+        "手动匹配中有 {0} 对的名称在这里没有采集",
     ),
     Piece("side-does-not-call", "", "the {} does not call {} here", "{0}在这里没有调用 {1}"),
     Piece("only-side-with-step", "", "only the {} has this step and rank", "仅{0}有这个 step 与 rank"),
@@ -407,7 +407,7 @@ PIECES: tuple[Piece, ...] = (
     Piece(
         "no-backward-recorded", "",
         "the {} recorded no backward call for its forward call",
-        "{0}没有录制与其前向对应的反向调用",
+        "{0}没有采集与其前向对应的反向调用",
     ),
     Piece(
         "interrupted-before-call", "",
@@ -435,7 +435,7 @@ PIECES: tuple[Piece, ...] = (
     Piece(
         "interrupted-shown", "",
         "{} was interrupted in this step: its records up to there are shown",
-        "{0}在本 step 中断：显示中断前的录制内容",
+        "{0}在本 step 中断：显示中断前的采集内容",
     ),
     Piece("no-record-of-step", "", "{} holds no record of this step", "{0}没有本 step 的记录"),
     Piece(
@@ -463,7 +463,7 @@ PIECES: tuple[Piece, ...] = (
     Piece(
         "factor-undone-or-hidden", "",
         ", and the gradients at the optimizer agree: the factor is undone, or hidden by clipping (record level mix to see which)",
-        "，优化器得到的梯度一致：要么已被还原，要么被裁剪掩盖（以 level mix 录制即可分辨）",
+        "，优化器得到的梯度一致：要么已被还原，要么被裁剪掩盖（以 level mix 采集即可分辨）",
     ),
     Piece(
         "input-statistics-agree", "",

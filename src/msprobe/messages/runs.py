@@ -19,7 +19,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D703", "call-raised-in-candidate", "kind:error", "call error at",
         "the candidate's last call, {call}, raised {error}{at}; the reference goes on",
-        "待查侧的最后一个调用 {call} 抛出 {error}{at}；标杆侧继续运行",
+        "待比对侧的最后一个调用 {call} 抛出 {error}{at}；标杆侧继续运行",
     ),
     Message(
         "D704", "step-left-out", "cause:step_left_out", "side updates step other_side other_updates steps plural same_side other_steps",
@@ -41,13 +41,13 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N101", "levels-not-comparable", "note", "candidate reference pairs calls",
         "level {candidate} of the candidate cannot be compared with level {reference} of the reference: they record different calls, of which {pairs} of {calls} match. Record both at the same level",
-        "待查侧的 level {candidate} 不能与标杆侧的 level {reference} 比对：两者录制的调用不同，{calls} 个中只有 {pairs} 个能对应。请用相同的 level 录制",
+        "待比对侧的 level {candidate} 不能与标杆侧的 level {reference} 比对：两者采集的调用不同，{calls} 个中只有 {pairs} 个能对应。请用相同的 level 采集",
         severity="note",
     ),
     Message(
         "N102", "levels-differ", "note", "candidate reference pairs",
         "levels differ, {candidate} in the candidate and {reference} in the reference: the {pairs} calls that both record are compared",
-        "level 不同，待查侧为 {candidate}，标杆侧为 {reference}：只比对两侧都录制的 {pairs} 个调用",
+        "level 不同，待比对侧为 {candidate}，标杆侧为 {reference}：只比对两侧都采集的 {pairs} 个调用",
         severity="note",
     ),
     Message(
@@ -59,13 +59,13 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N105", "precision-differs", "note", "candidate reference",
         "precision: {candidate} in the candidate, {reference} in the reference",
-        "精度：待查侧为 {candidate}，标杆侧为 {reference}",
+        "精度：待比对侧为 {candidate}，标杆侧为 {reference}",
         severity="note",
     ),
     Message(
         "N106", "modules-compiled", "note", "side modules",
         'the {side} runs compiled modules ({modules}): their inputs, results and gradients are compared; to compare the calls inside, record with "compile": "eager"',
-        '{side}以编译方式运行模块（{modules}）：比对其输入、输出和梯度；如需比对内部，请以 "compile": "eager" 录制',
+        '{side}以编译方式运行模块（{modules}）：比对其输入、输出和梯度；如需比对内部，请以 "compile": "eager" 采集',
         severity="note",
     ),
     Message(
@@ -95,7 +95,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N111", "extra-calls-without-effect", "note", "calls",
         "calls that one side alone makes and that change nothing that was recorded: {calls}",
-        "仅一侧有、但不影响任何录制内容的调用：{calls}",
+        "仅一侧有、但不影响任何采集内容的调用：{calls}",
         severity="note",
     ),
     Message(
@@ -107,13 +107,13 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N113", "steps-renumbered", "note", "candidate reference",
         "step {candidate} of the candidate is compared with step {reference} of the reference",
-        "待查侧的 step {candidate} 与标杆侧的 step {reference} 比对",
+        "待比对侧的 step {candidate} 与标杆侧的 step {reference} 比对",
         severity="note",
     ),
     Message(
         "N114", "batch-split-differs", "note", "candidate reference",
         "the candidate splits the batch into {candidate}, the reference into {reference}",
-        "待查侧把批数据分为 {candidate}，标杆侧分为 {reference}",
+        "待比对侧把批数据分为 {candidate}，标杆侧分为 {reference}",
         severity="note",
     ),
     Message(
@@ -125,19 +125,19 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N116", "multiplication-precision-differs", "note", "work candidate reference",
         "the candidate {work} in {candidate}, the reference in {reference}",
-        "待查侧{work}用 {candidate}，标杆侧用 {reference}",
+        "待比对侧{work}用 {candidate}，标杆侧用 {reference}",
         severity="note",
     ),
     Message(
         "N117", "autocast-differs", "note", "candidate reference",
         "the candidate computes {candidate}, the reference {reference}",
-        "待查侧{candidate}计算，标杆侧{reference}",
+        "待比对侧{candidate}计算，标杆侧{reference}",
         severity="note",
     ),
     Message(
         "N118", "default-dtype-differs", "note", "candidate reference",
         "the default dtype of the candidate is {candidate}, that of the reference {reference}",
-        "待查侧的默认 dtype 为 {candidate}，标杆侧为 {reference}",
+        "待比对侧的默认 dtype 为 {candidate}，标杆侧为 {reference}",
         severity="note",
     ),
     Message(
@@ -149,13 +149,13 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N120", "version-differs", "note", "name candidate same_name reference",
         "the candidate ran with {name} {candidate}, the reference with {same_name} {reference}",
-        "待查侧使用 {name} {candidate}，标杆侧使用 {same_name} {reference}",
+        "待比对侧使用 {name} {candidate}，标杆侧使用 {same_name} {reference}",
         severity="note",
     ),
     Message(
         "N121", "device-differs", "note", "candidate reference",
         "the candidate ran on {candidate}, the reference on {reference}",
-        "待查侧运行在 {candidate} 上，标杆侧运行在 {reference} 上",
+        "待比对侧运行在 {candidate} 上，标杆侧运行在 {reference} 上",
         severity="note",
     ),
     Message(
@@ -179,13 +179,13 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N126", "harmless-left-out", "note", "count",
         "{count} further harmless findings of later steps are left out",
-        "后续 step 的另外 {count} 条无害发现已省略",
+        "后续 step 的另外 {count} 条无害问题项已省略",
         severity="note",
     ),
     Message(
         "N127", "interrupted-in-step", "note", "side step",
         "the {side} was interrupted in step {step}: its records up to there are compared",
-        "{side}在 step {step} 中断：只比对中断前的录制内容",
+        "{side}在 step {step} 中断：只比对中断前的采集内容",
         severity="note",
     ),
     Message(
@@ -197,7 +197,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N129", "values-not-recorded", "note", "mode",
         "both sides recorded no statistic that values can be judged by (summary_mode: {mode}, or a digest): calls and their arguments are compared",
-        "没有两侧都录制的、可用于判断数值的统计量（summary_mode：{mode}，或摘要）：只比对调用了什么、如何调用",
+        "没有两侧都采集的、可用于判断数值的统计量（summary_mode：{mode}，或摘要）：只比对调用了什么、如何调用",
         severity="note",
     ),
     Message(
@@ -233,13 +233,13 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N135", "nothing-recorded", "note", "",
         "nothing was recorded on either side",
-        "两侧都没有录制任何内容",
+        "两侧都没有采集任何内容",
         severity="note",
     ),
     Message(
         "N136", "same-dump", "note", "",
         "candidate and reference are the same dump: this proves nothing about a different run",
-        "待查侧与标杆侧是同一份 dump：不能说明另一次运行的情况",
+        "待比对侧与标杆侧是同一份 dump：不能说明另一次运行的情况",
         severity="note",
     ),
     Message(
@@ -257,13 +257,13 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N139", "layouts-need-values", "note", "",
         "no values were recorded, and runs in other layouts are compared by the values of their tensors",
-        "没有录制数值，而不同并行布局的运行只能按张量内容比对",
+        "没有采集数值，而不同并行布局的运行只能按张量内容比对",
         severity="note",
     ),
     Message(
         "N140", "structure-only", "note", "",
         "values were not recorded on both sides (task structure): calls and their arguments are compared",
-        "两侧都没有录制数值（task structure）：只比对调用了什么、如何调用",
+        "两侧都没有采集数值（task structure）：只比对调用了什么、如何调用",
         severity="note",
     ),
     Message(
@@ -275,7 +275,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N190", "second-look-configurations", "note", "candidate reference count step",
         "second look: record both runs once more, with {candidate} and {reference} ({count} calls of step {step}, with their tensors), and give the same command again",
-        "第二次比对：请用 {candidate} 和 {reference} 再录制两侧（step {step} 的 {count} 个调用及其张量），然后再次执行同一命令",
+        "第二次比对：请用 {candidate} 和 {reference} 再采集两侧（step {step} 的 {count} 个调用及其张量），然后再次执行同一命令",
         severity="note",
     ),
     Message(

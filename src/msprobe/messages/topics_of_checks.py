@@ -12,7 +12,7 @@ TOPICS: dict[str, Topic] = {
         cause=("Shapes or dtypes that do not fit, or memory that is exhausted.",
             "shape 或 dtype 不匹配，或内存耗尽。"),
         advice=("Look at the shapes and types that this call was given; the calls before it were recorded too.",
-            "查看传给该调用的 shape 和类型；它之前的调用也有录制。"),
+            "查看传给该调用的 shape 和类型；它之前的调用也有采集。"),
     ),
     "check:overflow": Topic(
         meaning=("a NaN or an infinity first appears, forward or backward, on any rank",
@@ -152,7 +152,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "check:padding": Topic(
         meaning=("the padding row of an embedding gets a gradient (needs recorded tensors)",
-            "embedding 的填充行得到了梯度（需要录制张量）"),
+            "embedding 的填充行得到了梯度（需要采集张量）"),
         cause=("padding_idx is not passed, or the weight is replaced afterwards.",
             "没有传入 padding_idx，或之后替换了权重。"),
         advice=("Pass padding_idx to the embedding, or zero the gradient of that row.",
@@ -180,15 +180,15 @@ TOPICS: dict[str, Topic] = {
         cause=("A fault of link, memory or communication library, or ranks at different calls.",
             "链路、内存或通信库故障，或各 rank 处于不同的调用。"),
         advice=("Record this exchange with its tensors on all ranks, and check links and communication library.",
-            "在所有 rank 上录制这次通信及其张量，并检查链路和通信库。"),
+            "在所有 rank 上采集这次通信及其张量，并检查链路和通信库。"),
     ),
     "check:replicas": Topic(
         meaning=("values that should be the same on all ranks differ, or batches that should differ are the same",
             "各 rank 上应相同的内容不同，或应不同的批数据相同"),
         cause=("Different seeds or weights at the start, a missing reduction, or a sampler without rank.",
-            "开始时随机种子或权重不同、缺少归约，或采样器没有按 rank 划分。"),
+            "开始时随机种子或权重不同、缺少规约，或采样器没有按 rank 划分。"),
         advice=("Make replicas alike on all ranks: broadcast at the start, seeds, reductions.",
-            "各 rank 的副本必须以同样方式产生：开始时的广播、随机种子、归约。"),
+            "各 rank 的副本必须以同样方式产生：开始时的广播、随机种子、规约。"),
     ),
     "check:clearing": Topic(
         meaning=("gradients are not cleared between steps, or are cleared between micro-batches",

@@ -9,7 +9,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D101", "data-differs", "kind:data", "slot call how",
         "{slot} of {call} comes from outside the recorded calls and differs{how}: input data, a mask, a table or a buffer",
-        "{call} 的 {slot} 来自未录制的代码，且不同{how}：可能是输入数据、mask、表或缓冲区",
+        "{call} 的 {slot} 来自未采集的代码，且不同{how}：可能是输入数据、mask、表或缓冲区",
     ),
     Message(
         "D102", "buffer-differs", "kind:weights", "when how",
@@ -34,7 +34,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D206", "replaced-call-with-other-arguments", "kind:structure", "call other_call arguments",
         "the candidate calls {call} where the reference calls {other_call}: {arguments}",
-        "待查侧调用 {call}，标杆侧调用的是 {other_call}：{arguments}",
+        "待比对侧调用 {call}，标杆侧调用的是 {other_call}：{arguments}",
     ),
     Message(
         "D207", "broadcasts", "kind:structure", "call shapes side",
@@ -44,12 +44,12 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D208", "replaced-calls", "kind:structure", "calls other_calls",
         "the candidate calls {calls} where the reference calls {other_calls}",
-        "待查侧调用 {calls}，标杆侧调用的是 {other_calls}",
+        "待比对侧调用 {calls}，标杆侧调用的是 {other_calls}",
     ),
     Message(
         "D209", "extra-calls", "kind:structure", "calls",
         "only the candidate calls {calls}",
-        "仅待查侧调用 {calls}",
+        "仅待比对侧调用 {calls}",
     ),
     Message(
         "D210", "missing-calls", "kind:structure", "calls",
@@ -59,7 +59,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D211", "overwritten-by-unrecorded", "kind:mutation", "slot call maker how",
         "{slot} of {call}: in the candidate this tensor was overwritten after {maker} made it{how}, by an operation that was not recorded",
-        "{call} 的 {slot}：在待查侧，该张量在 {maker} 产生之后被未录制的操作改写{how}",
+        "{call} 的 {slot}：在待比对侧，该张量在 {maker} 产生之后被未采集的操作改写{how}",
     ),
     Message(
         "D212", "overwritten-by-call", "kind:mutation", "writer call slot maker",
@@ -74,7 +74,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D214", "outside-dtype-differs", "kind:dtype", "slot call candidate reference",
         "{slot} of {call} comes from outside the recorded calls in {candidate}, in the reference in {reference}",
-        "{call} 的 {slot} 来自未录制的代码，dtype 为 {candidate}，标杆侧为 {reference}",
+        "{call} 的 {slot} 来自未采集的代码，dtype 为 {candidate}，标杆侧为 {reference}",
     ),
     Message(
         "D215", "dtype-differs-by-extra-call", "kind:dtype", "what verb candidate reference how side call",
@@ -109,7 +109,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D222", "replaced-write", "kind:structure", "call other_call more",
         "the candidate calls {call} where the reference calls {other_call}, on the same tensors{more}; both change state that is kept for the next step, and leave different values in it",
-        "对同样的张量，待查侧调用 {call}，标杆侧调用的是 {other_call}{more}；两者都改变保留到下一个 step 的状态，留下的值不同",
+        "对同样的张量，待比对侧调用 {call}，标杆侧调用的是 {other_call}{more}；两者都改变保留到下一个 step 的状态，留下的值不同",
     ),
     Message(
         "D223", "whole-numbers-rounded", "cause:rounded_numbers", "call dtype of largest limit",
@@ -139,7 +139,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D303", "computed-between-modules", "cause:between", "slot call how where",
         "{slot} of {call} differs{how}, while everything recorded before agrees: it is computed {where}. Record level mix to see the call",
-        "{call} 的 {slot} 不同{how}，而此前录制的全部一致：它{where}计算得出。请以 level mix 录制以看到具体调用",
+        "{call} 的 {slot} 不同{how}，而此前采集的全部一致：它{where}计算得出。请以 level mix 采集以看到具体调用",
     ),
     Message(
         "D304", "recompute-starts-differently", "kind:recompute", "call slot forward",

@@ -47,7 +47,7 @@ def test_no_message_has_a_word_that_has_a_better_one(language) -> None:
 
 
 #: Chinese texts have one word for each side, and for recording.
-_OTHER_WORDS = re.compile("候选(?!值)|待测|基准侧|参考侧|规约")
+_OTHER_WORDS = re.compile("候选(?!值)|待测|基准侧|参考侧|归约")
 
 
 def test_the_chinese_texts_use_one_word_for_one_thing() -> None:
