@@ -34,6 +34,8 @@ class Settled:
     answer: str
     candidate: Checked
     reference: Checked
+    #: The lines of the candidate's program that made the call, the innermost first.
+    stack: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As ``verdict.json`` has it."""
@@ -90,10 +92,14 @@ def settle(doubtful: Doubtful, folder: Path, pool: Pool) -> list[Settled]:
         sides.append(check_calls(path, [pair[number] for pair in doubtful.calls], pool))
     theirs = dict(doubtful.calls)
     found = []
-    for entry, mine in sides[0].items():
-        call = call_of(entry)
-        other = sides[1].get(theirs[call] + entry.removeprefix(call), Checked("skipped", "it was not recorded"))
-        found.append(Settled(entry, _answer(mine, other), mine, other))
+    part = _part(folder / SIDES[0], doubtful.candidate)
+    try:
+        for entry, mine in sides[0].items():
+            call = call_of(entry)
+            other = sides[1].get(theirs[call] + entry.removeprefix(call), Checked("skipped", "it was not recorded"))
+            found.append(Settled(entry, _answer(mine, other), mine, other, tuple(part.stack(f"{call}.forward"))))
+    finally:
+        part.close()
     return found
 
 
@@ -155,5 +161,6 @@ def _finding(wrong: Settled, place: Place, same: Finding | None) -> Finding:
         step=place.step,
         direction="backward" if is_backward else "forward",
         evidence=fact.json(),
+        stack=wrong.stack,
         facts=(fact,),
     )

@@ -51,6 +51,7 @@ def test_a_kernel_that_is_wrong_on_one_side_is_named_first(pair: KernelPair, tmp
     assert status == 1
     assert verdict["findings"][0]["entry"] == "Functional.batch_norm.0.forward"
     assert verdict["findings"][0]["evidence"]["cause"] == "wrong_alone"
+    assert any("other_networks.py" in line for line in verdict["findings"][0]["stack"])
     settled = {one["entry"]: one["answer"] for one in verdict["summary"]["second_look"]["results"]}
     assert settled["Functional.batch_norm.0.forward"] == "wrong"
     assert "right" in settled.values()
