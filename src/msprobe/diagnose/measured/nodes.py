@@ -283,7 +283,6 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
     elif name in operators.CENTRING and min((one.count for one in floating if one.count > 1), default=0) < _FEW:
         excused = "few elements"
     results = []
-    is_sum = False
     rows = next(iter(call.inputs.lengths), 0)
     # Kernels round a number that all elements are multiplied by to their type, or keep it.
     as_one = (
@@ -296,7 +295,7 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
         if deviation.kind == "unknown":
             excused = excused or "results"
         elif direction == "backward" and scales.is_of_several_uses(name, deviation, floating, _place_of(slot)):
-            is_sum = True  # the gradients of other results are its own
+            excused = excused or "several uses"
         elif deviation.kind == "exact":
             results.append(Result(slot, 0.0, 0.0, 0.0, 0.0, deviation.count, False))
         else:
@@ -307,8 +306,6 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
                 results.append(replace(found, alone=1) if as_one else found)
             except ArithmeticError:  # numbers that no recorder writes
                 excused = excused or "results"
-    if is_sum and not results:
-        excused = excused or "several uses"
     return Node(event, name, direction, unit, tuple(results), kind_of(event) or "", excused)
 
 
