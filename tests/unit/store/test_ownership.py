@@ -467,17 +467,26 @@ def test_the_same_process_may_write_a_folder_again_at_once(folder: Path) -> None
 @pytest.mark.process
 def test_one_of_many_that_come_at_once_gets_the_folder(folder: Path) -> None:
     start = time.monotonic() + 0.3
+    written, all_have_written = os.pipe(), os.pipe()
     children = []
     for _ in range(8):
         child = os.fork()
         if child == 0:
+            os.close(all_have_written[1])
             time.sleep(max(0.0, start - time.monotonic()))
             writer = DumpWriter(folder, HEADER)
             writer.put("a", os.getpid())
-            time.sleep(0.5)
+            os.write(written[1], b".")
+            os.read(all_have_written[0], 1)  # who comes late must find the owner alive
             os._exit(0 if writer.folder == folder else 3)
         children.append(child)
+    os.close(written[1])
+    for _ in children:
+        os.read(written[0], 1)
+    os.close(all_have_written[1])
     codes = sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+    os.close(written[0])
+    os.close(all_have_written[0])
     assert codes == [0] + [3] * 7
     assert len(list(folder.parent.iterdir())) == 8
 
