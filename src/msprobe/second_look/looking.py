@@ -48,7 +48,7 @@ def second_look(
 ) -> Verdict:
     """The verdict after a second look. Where ``folder`` has no recordings yet, configurations are written there that
     make them, and a note says so; where it has, doubtful calls are settled. Raises InvalidInputError where one side
-    alone was recorded, or no call can be chosen.
+    alone was recorded, or other calls, or no call can be chosen.
     """
     recorded = [side for side in SIDES if (folder / side).is_dir()]
     doubtful = doubtful_calls(verdict, candidate, reference, mappings)
@@ -62,6 +62,8 @@ def second_look(
         )
     with workers() as pool:
         found = settle(doubtful, folder, pool)
+    if not found:
+        raise InvalidInputError(said("second-look-not-recorded", folder))
     return with_settled(verdict, found, doubtful.candidate)
 
 
