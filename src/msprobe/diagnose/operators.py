@@ -175,6 +175,18 @@ FURTHER_PRODUCTS = frozenset("mv dot conv_transpose1d conv_transpose2d conv_tran
 #: Which argument a quotient is divided by: where it is next to nothing, the quotient is as far apart as that.
 DIVISORS = {"div": 1, "addcdiv": 2, "reciprocal": 0, "rsqrt": 0, "sqrt": 0}
 
+#: They give a sum of two tensors, element by element; of these, the ones that subtract the second.
+ADDS = frozenset(("add", "sub"))
+SUBTRACTS = frozenset(("sub",))
+#: They give a mean of two tensors, by the weight of the second.
+AVERAGES = frozenset(("lerp",))
+#: They divide by what others multiply by.
+DIVIDES = frozenset(("div",))
+#: They give what they are given, each element with the other sign.
+NEGATES = frozenset(("neg",))
+#: What they give is what they are given, where nobody else takes part.
+EXCHANGES_ALONE = frozenset(("all_reduce",))
+
 # ------------------------------------------------------------ asked by checks of one dump
 
 #: They give or take messages between two ranks.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe.diagnose.measured.classes import Classes, measured
-from msprobe.diagnose.measured.judge import beyond_class, judge_nodes, limits_of
+from msprobe.diagnose.measured.judge import beyond_limits, judge_nodes, limits_of
 from msprobe.diagnose.measured.nodes import Node, nodes, product_units
 from msprobe.diagnose.one_step import pair_timelines
 from msprobe.diagnose.runs import compare_runs
@@ -15,7 +15,9 @@ from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 
 from .networks import NETWORKS, OTHERS
+from .record import Recording, recorded
 from .recordings import KernelPair, healthy_pairs
+from .variants import VARIANTS
 from .whole import part_of
 
 
@@ -36,7 +38,26 @@ Judge = Callable[[KernelPair], Answer]
 
 def today(pair: KernelPair) -> Answer:
     """The verdict of ``msprobe compare``."""
-    verdict = compare_runs(pair.candidate / "dump", pair.reference / "dump")
+    return _verdict(pair, None)
+
+
+@dataclass(frozen=True)
+class BesideHealthy:
+    """The verdict of ``msprobe compare --noise``: the healthy run is of the device that comes so many places after the
+    candidate's.
+    """
+
+    cache: Path
+    after: int = 1
+
+    def __call__(self, pair: KernelPair) -> Answer:
+        names = list(VARIANTS)
+        other = names[(names.index(pair.variant) + self.after) % len(names)]
+        return _verdict(pair, recorded(Recording(pair.network, pair.precision, other), self.cache) / "dump")
+
+
+def _verdict(pair: KernelPair, noise: Path | None) -> Answer:
+    verdict = compare_runs(pair.candidate / "dump", pair.reference / "dump", noise=noise)
     first = verdict.findings[0].entry if verdict.findings else None
     return Answer(verdict.status == "diverged", first)
 
@@ -79,7 +100,7 @@ class Measured:
         for name, pairs in self._healthy.items():
             for pair, found in pairs:
                 units = product_units(found)
-                for one in (beyond_class(node, units, self._classes[name]) for node in found if not node.excused):
+                for one in (beyond_limits(node, units, self._classes[name]) for node in found if not node.excused):
                     sizes, limits = (one.distance, one.coherent), limits_of(one.node)
                     for size, limit, what in zip(sizes, limits, ("D", "K"), strict=True):
                         rows.append((size - limit, f"{what} {size:.2f} of {limit}: {pair} {one.node.event.name}"))

@@ -1,11 +1,13 @@
 """Score a judge on wrong kernels behind other kernels.
 
     python -m tests.bugs.kernels.run [--precision float32,bfloat16] [--networks decoder] [--keep DIR] [--judge today]
+        [--noise N]
 
 Prints, for each precision, how many wrong kernels are detected, how many of them are named first exactly (the record
 whose result differs first from the same device without the fault), how many healthy devices are said to diverge, and
 how many calls the judge could not judge. ``--each`` prints an answer a line, ``--keep`` keeps the recordings for the
-next time.
+next time. ``--noise N``: the verdict knows a second healthy run, of the device that comes N places after the
+candidate's.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import time
 import warnings
 from pathlib import Path
 
-from .judges import Judge, Measured, Score, today
+from .judges import BesideHealthy, Judge, Measured, Score, today
 from .looked import SecondLook
 from .networks import NETWORKS, OTHERS, PRECISIONS
 from .recordings import every_pair
@@ -33,6 +35,7 @@ def main() -> None:
     parser.add_argument("--networks", default=",".join(NETWORKS), help="some of " + ", ".join({**NETWORKS, **OTHERS}))
     parser.add_argument("--judge", choices=JUDGES, default="today", help="whose answers are scored")
     parser.add_argument("--keep", type=Path, help="folder where recordings are kept (a temporary one)")
+    parser.add_argument("--noise", type=int, metavar="N", help="with a healthy run of the N-th device after this one")
     parser.add_argument("--margins", action="store_true", help="print the healthy calls nearest to their limits, too")
     parser.add_argument("--each", action="store_true", help="print each answer, too")
     chosen = parser.parse_args()
@@ -46,6 +49,8 @@ def main() -> None:
             score, begin = Score(), time.perf_counter()
             look = SecondLook() if chosen.judge == "second-look" else None
             judge: Judge = look or (today if chosen.judge == "today" else Measured(precision, cache))
+            if chosen.noise is not None:
+                judge = BesideHealthy(cache, chosen.noise)
             for network in chosen.networks.split(","):
                 for pair in every_pair(network, precision, cache):
                     answer = judge(pair)

@@ -13,6 +13,7 @@ from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.bad_values import Watcher, worst
 from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, How, Node, RankCalls, Results, Trouble
+from msprobe.diagnose.steps.process_group import ranks_of_group
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
 _NONE: frozenset[str] = frozenset()
@@ -103,7 +104,7 @@ class _Columns:
         if trouble is not None:
             self._troubles.append((len(self._rows), trouble))
         keys = communication.keys(event, self._rank) if exchanges else ()
-        group = communication.group(event) if exchanges else ()
+        group = ranks_of_group(event) if exchanges else ()
         form = communication.form(event) if exchanges else ""
         if self._results is not None:
             self._results.append(self._written(event) if exchanges else None)

@@ -9,12 +9,13 @@ The second is a lower bound of what the values may differ by.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msprobe.diagnose.differences.row_digests import RowDigests
 from msprobe.diagnose.differences.tensor_files import TensorFiles
 from msprobe.diagnose.differences.tensor_pass import Detail
+from msprobe.diagnose.measured.healthy import NOT_MEASURED
 from msprobe.diagnose.steps.tensor_info import TensorInfo, spoken
 from msprobe.diagnose.steps.tensor_info import fingerprint as fingerprint
 from msprobe.diagnose.steps.tensor_info import is_floating as is_floating
@@ -107,8 +108,8 @@ class Comparer:
         self.products: Products | None = None
         # The same for what goes into it: the other healthy run may have got other data.
         self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
-        # How many bits calls of the other healthy run are beyond the limits of rows, by operator and direction.
-        self.measured_beyond: Mapping[str, float] = {}
+        # What calls of the other healthy run show by their rows.
+        self.healthy_calls = NOT_MEASURED
         # One side ran on MindSpore, the other on PyTorch: see :mod:`msprobe.diagnose.pairing.translation`.
         self.crossing = False
         # Then, in a step that follows another: how far the weights are apart, by what optimizers made of rounding.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msprobe.diagnose.measured.classes import Classes, shipped
+from msprobe.diagnose.measured.healthy import NOT_MEASURED, HealthyCalls
 from msprobe.diagnose.measured.nodes import ROUNDED_ONCE, SINGLE, UNTOLD, Node, nodes, product_units
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event
@@ -23,6 +24,13 @@ _DOUBT = 4 * _SPREAD
 #: there more is coherent. ``python -m tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy
 #: devices have, ``python -m bugs.kernels.shadow --only clean`` what is named in rewritten programs (docs/figures.md).
 _LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.3, 2.8), (0.3, 4.8)
+#: In bits: what is coherent in a call may be so much beyond that of a healthy pair, in half types and in single
+#: precision; the distance, which is an estimate, as much as its doubt. ``python -m tests.bugs.kernels.run --noise``
+#: names the healthy devices that are called different, each beside another one as the healthy pair (docs/figures.md).
+_BEYOND_HEALTHY_HALF, _BEYOND_HEALTHY_SINGLE = 2.0, 2.5
+#: A healthy pair says nothing of calls whose arguments are further apart than so many times those that it had, nor of
+#: results of fewer elements: the relation of two single numbers may be any.
+_ALIKE_GIVEN, _FEW_ELEMENTS = 4.0, 8
 #: So many calls are worth to be looked at once more.
 _NEAREST = 20
 #: A step is explained if no more than this share of its calls could not be judged.
@@ -35,19 +43,14 @@ _BLIND = 0.5
 
 @dataclass(frozen=True)
 class Unexplained:
-    """A call whose results are ``distance`` and ``coherent`` bits beyond what its class has, of which the larger in
-    relation to its limit counts.
+    """A call whose results are ``distance`` and ``coherent`` bits beyond what its class has, and by the larger of both
+    in relation to its limit ``beyond`` that; where a healthy pair was measured, beyond what it allows.
     """
 
     node: Node
     distance: float
     coherent: float
-
-    @property
-    def beyond(self) -> float:
-        """How many bits it is beyond the limits."""
-        distance, coherent = limits_of(self.node)
-        return max(self.distance - distance, self.coherent - coherent)
+    beyond: float
 
 
 @dataclass(frozen=True)
@@ -79,10 +82,10 @@ def judge_step(
     pairing: Pairing,
     is_alone: bool,
     chosen: Callable[[Event], bool] | None = None,
-    healthy: Mapping[str, float] | None = None,
+    healthy: HealthyCalls = NOT_MEASURED,
 ) -> Judgement:
     """Judge the pairs of one step by the rows of both dumps. ``is_alone``: the runs have one rank. ``chosen``: whether
-    a call follows from a choice that rounding may decide otherwise. ``healthy``: see :func:`most_beyond`.
+    a call follows from a choice that rounding may decide otherwise. ``healthy``: see :func:`healthy_calls`.
     """
     found = [
         replace(node, excused=node.excused or "choice") if chosen is not None and chosen(node.event) else node
@@ -94,10 +97,10 @@ def judge_step(
 def judge_nodes(
     found: Sequence[Node],
     classes: Classes,
-    healthy: Mapping[str, float] | None = None,
+    healthy: HealthyCalls = NOT_MEASURED,
     possible: Mapping[str, Rounding] = UNTOLD,
 ) -> Judgement:
-    """Judge calls in the order of execution. ``healthy``: see :func:`most_beyond`. ``possible``: see
+    """Judge calls in the order of execution. ``healthy``: see :func:`healthy_calls`. ``possible``: see
     :func:`msprobe.diagnose.measured.nodes.product_units`.
     """
     units = product_units(found, possible)
@@ -107,7 +110,10 @@ def judge_nodes(
     explains_all, from_outside = bool(found), False
     sizes: list[tuple[float, int, Event]] = []
     for node in found:
-        from_outside |= node.from_outside
+        if node.direction == "gradient" and not node.from_outside:
+            explained.append(node.event)
+        elif node.direction != "gradient":
+            from_outside |= node.from_outside
         if not node.results and not node.excused:
             continue
         calls += 1
@@ -116,12 +122,12 @@ def judge_nodes(
             blind += not node.excused
             explains_all &= not node.excused or node.excused in _BESIDE or _is_same(node)
             continue
-        one = beyond_class(node, units, classes)
+        one = beyond_limits(node, units, classes, healthy)
         if one.beyond > -math.inf:
             sizes.append((one.beyond, calls, node.event))
-        if one.beyond <= (healthy.get(_kind(node), 0.0) if healthy else 0.0):
+        if one.beyond <= 0.0:
             # Where all rows are the same, they explain no difference that is recorded.
-            if any(result.distance for result in node.results):
+            if any(result.distance or result.is_carried for result in node.results):
                 explained.append(node.event)
         elif first is None:
             first = one
@@ -131,19 +137,29 @@ def judge_nodes(
     return Judgement(first, calls, not_judged, blind, explains_all, from_outside, nearest, frozenset(explained))
 
 
-def most_beyond(pairing: Pairing, is_alone: bool) -> dict[str, float]:
-    """How many bits the calls of a healthy pair are beyond the limits, at the most, by operator and direction; only
-    those that are. A candidate may be as much.
-    """
+def healthy_calls(pairing: Pairing, is_alone: bool) -> HealthyCalls:
+    """What the calls of a healthy pair show. A candidate may show as much, and hardly more."""
     found = list(nodes(pairing, is_alone))
-    units, classes = product_units(found, _possible(pairing)), shipped()
-    most: dict[str, float] = {}
+    return healthy_nodes(found, shipped(), product_units(found, _possible(pairing)))
+
+
+def healthy_nodes(found: Iterable[Node], classes: Classes, units: Mapping[str, float]) -> HealthyCalls:
+    """The same of calls that are measured already."""
+    beyond: dict[str, float] = {}
+    excess: dict[str, tuple[float, float]] = {}
+    given: dict[str, float] = {}
     for node in found:
-        if node.results and not node.excused and not _is_blind(node):
-            beyond = beyond_class(node, units, classes).beyond
-            if beyond > 0.0:
-                most[_kind(node)] = max(beyond, most.get(_kind(node), 0.0))
-    return most
+        if not node.results or node.excused or _is_blind(node):
+            continue
+        kind = _kind(node)
+        size = beyond_limits(node, units, classes).beyond
+        if size > 0.0:
+            beyond[kind] = max(size, beyond.get(kind, 0.0))
+        distance, coherent = node.excess(units.get(node.product, 0.0))
+        most = excess.get(kind, (-math.inf, -math.inf))
+        excess[kind] = max(distance, most[0]), max(coherent, most[1])
+        given[kind] = max(_given(node), given.get(kind, 0.0))
+    return HealthyCalls(beyond, excess, given)
 
 
 def _possible(pairing: Pairing) -> dict[str, Rounding]:
@@ -154,15 +170,40 @@ def _kind(node: Node) -> str:
     return f"{node.operation} {node.direction}"
 
 
-def beyond_class(node: Node, units: Mapping[str, float], classes: Classes) -> Unexplained:
-    """How far a call is beyond its class. ``units``: of products in single precision, where not that of their type."""
-    (distance, coherent), usual = node.excess(units.get(node.product, 0.0), _DOUBT), classes.usual(node)
-    return Unexplained(node, distance - usual[0], coherent - usual[1])
+def _given(node: Node) -> float:
+    return max(one.given for one in node.results)
+
+
+def beyond_limits(
+    node: Node, units: Mapping[str, float], classes: Classes, healthy: HealthyCalls = NOT_MEASURED
+) -> Unexplained:
+    """How far a call is beyond its class, and beyond the limits. ``units``: of products in single precision, where not
+    that of their type.
+    """
+    unit = units.get(node.product, 0.0)
+    (distance, coherent), usual = node.excess(unit, _DOUBT), classes.usual(node)
+    distance, coherent = distance - usual[0], coherent - usual[1]
+    limits, kind = limits_of(node), _kind(node)
+    beyond = max(distance - limits[0], coherent - limits[1]) - healthy.beyond.get(kind, 0.0)
+    if kind in healthy.excess and _is_like(node, healthy.given[kind]):
+        most, excess = healthy.excess[kind], node.excess(unit)
+        allowed = _BEYOND_HEALTHY_SINGLE if node.unit <= SINGLE else _BEYOND_HEALTHY_HALF
+        # What one sample of healthy devices does not show at all, the next may: no call need be nearer than its
+        # arguments and rounding.
+        beyond = max(beyond, excess[0] - max(most[0], 0.0) - _DOUBT, excess[1] - max(most[1], 0.0) - allowed)
+    return Unexplained(node, distance, coherent, beyond)
+
+
+def _is_like(node: Node, given: float) -> bool:
+    """True if calls of a healthy pair whose arguments were at most so far apart say what this one may show."""
+    return _given(node) <= _ALIKE_GIVEN * given and all(one.count >= _FEW_ELEMENTS for one in node.results)
 
 
 def _is_same(node: Node) -> bool:
     """True if all that a call gives is known, and the same."""
-    return node.excused not in ("arguments", "results") and not any(one.distance for one in node.results)
+    return node.excused not in ("arguments", "results") and not any(
+        one.distance or one.is_carried for one in node.results
+    )
 
 
 def _is_blind(node: Node) -> bool:

@@ -13,8 +13,10 @@ from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured import scales
 from msprobe.diagnose.measured.deviation import UNKNOWN, Deviation, between
+from msprobe.diagnose.measured.own_arguments import error_of_call
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
+from msprobe.diagnose.steps.process_group import ranks_of_group
 from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
@@ -59,6 +61,8 @@ class Result:
     alone: int = 1
     #: See :class:`msprobe.diagnose.measured.deviation.Deviation`.
     alike: float = 1.0
+    #: What differs is what its own arguments do, on both sides, and nothing besides.
+    is_carried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ class Node:
     """A call of both sides. ``unit``: of the coarsest floating type among arguments and results. ``product``: what kind
     of kernel it multiplies with (:func:`msprobe.diagnose.tolerance.effective.kind_of`), or empty. ``excused``: why its
     results say nothing, in a word; empty if they do. Another argument, or whole numbers that differ, are facts, which
-    others name. ``from_outside``: it takes a tensor that differs, and that no call before it has made.
+    others name. ``from_outside``: it takes a tensor that differs, and that no call before it has made. Gradients of a
+    module's parameters are a node without results in the direction ``gradient``: they are made of what calls gave.
     """
 
     event: Event
@@ -175,6 +180,10 @@ class _Table:
         mine, theirs = self._rows[0].numbers, self._rows[1].numbers
         self._found = [between(mine(one), theirs(other), count, alike) for one, other, count, alike in self._places]
 
+    def error_of(self, call: _Call) -> Deviation | None:
+        """See :func:`msprobe.diagnose.measured.own_arguments.error_of_call`."""
+        return error_of_call(call.event, call.partner, *self._rows)
+
     def of(self, place: int) -> Deviation:
         """The deviation at a place of the table."""
         return self._found[place] if place >= 0 else UNKNOWN
@@ -216,14 +225,15 @@ _ABSENT = object()
 
 def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[Node]:
     """All calls that both sides made, in the candidate's order of execution, by the rows of both dumps. What a module
-    or an optimizer consists of stands for it. ``is_alone``: there is one rank, so that what a collective gives comes
-    from what it is given. ``crossing``: one side ran on MindSpore, the other on PyTorch.
+    or an optimizer consists of stands for it. Gradients of parameters are among them. ``is_alone``: there is one rank,
+    so that what a collective gives comes from what it is given. ``crossing``: one side ran on MindSpore, the other on
+    PyTorch.
     """
     table = _Table(pairing.candidate.part.rows, pairing.reference.part.rows)
     calls: dict[Event, _Call] = {}
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
-        if partner is None or not event.is_call or event.direction == "gradient":
+        if partner is None or not (event.is_call or event.direction == "gradient"):
             continue
         (inputs, others), (outputs, results) = answering_slots(event, partner, crossing)
         calls[event] = _Call(event, partner, table.note(inputs, others), table.note(outputs, results))
@@ -231,6 +241,10 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     of_run = max(map(common_unit, (pairing.candidate, pairing.reference)))
     made = _Made(table)
     for call in calls.values():
+        if call.event.direction == "gradient":
+            is_new = made.is_new_in(call.outputs)
+            yield Node(call.event, "", "gradient", max(call.outputs.units, default=0.0), (), "", from_outside=is_new)
+            continue
         found = replace(_node(pairing, calls, table, call), from_outside=made.is_new_in(call.inputs))
         made.add(call.outputs)
         if not is_alone and _exchanges(pairing, call.event):
@@ -246,12 +260,14 @@ _OWN_FUNCTION = "Function."
 
 
 def _exchanges(pairing: Pairing, event: Event) -> bool:
-    """True for a call, or the backward of one, that exchanges data between ranks, or holds one that does."""
+    """True for a call, or the backward of one, that exchanges data between ranks, or holds one that does. A group of
+    one rank exchanges nothing.
+    """
     forward = (pairing.candidate.forward_of(event) if event.direction == "backward" else None) or event
     todo = [event, forward]
     while todo:
         one = todo.pop()
-        if one.is_collective or one.name.startswith(_OWN_FUNCTION):
+        if one.name.startswith(_OWN_FUNCTION) or (one.is_collective and len(ranks_of_group(one)) != 1):
             return True
         todo += one.children
     return False
@@ -301,12 +317,25 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: _Table, call: _
         else:
             # In half types each element is rounded by itself, and that is more than what rows share.
             over_rows = unit <= SINGLE and length != rows if direction == "backward" else name in operators.SUMS
+            own = table.error_of(call) if direction == "forward" else None
             try:
-                found = _result(name, direction, slot, deviation, floating, unit, over_rows)
+                if own is not None:
+                    found = _of_own_arguments(slot, own, deviation)
+                else:
+                    found = _result(name, direction, slot, deviation, floating, unit, over_rows)
                 results.append(replace(found, alone=1) if as_one else found)
             except ArithmeticError:  # numbers that no recorder writes
                 excused = excused or "results"
     return Node(event, name, direction, unit, tuple(results), kind_of(event) or "", excused)
+
+
+def _of_own_arguments(slot: str, own: Deviation, made: Deviation) -> Result:
+    scale = own.norm
+    distance, coherent = (size / scale if scale else 0.0 for size in (own.distance, own.coherent))
+    whole = max(int(made.alike), 1)
+    return Result(
+        slot, distance, coherent, 0.0, 0.0, made.count, False, alone=whole, alike=made.alike, is_carried=not distance
+    )
 
 
 def _result(

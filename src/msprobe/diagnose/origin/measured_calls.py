@@ -21,7 +21,7 @@ from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.diagnose.tolerance.judge import Judged
 
 #: Findings that rest on a distance alone.
-_MEASURED = frozenset(("computation", "gradient", "recompute", "collective"))
+_MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
 
 
 def look_at_rows(scene: Scene) -> None:
@@ -31,14 +31,16 @@ def look_at_rows(scene: Scene) -> None:
         return
     is_alone = not isinstance(pairing.candidate.rank, int)
     scene.by_rows = judgement = judge_step(
-        pairing, is_alone, lambda event: _is_chosen(scene, event), scene.comparer.measured_beyond
+        pairing, is_alone, lambda event: _is_chosen(scene, event), scene.comparer.healthy_calls
     )
     explained = judgement.explained
 
     def weigh(suspect: Suspect) -> Suspect:
         event = suspect.judged.event if suspect.judged is not None else None
-        if suspect.finding.kind not in _MEASURED or event not in explained:
+        if event is None or event not in explained or suspect.finding.kind not in _MEASURED:
             return suspect
+        if suspect.finding.kind == "parameter_gradient" and event.direction != "gradient":
+            return suspect  # what changed between the backward pass and this call
         return replace(suspect, clear=False, decisive=False, matters=False)
 
     scene.ledger.revise(weigh)

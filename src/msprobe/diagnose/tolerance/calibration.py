@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.effect.reach import reach_of
-from msprobe.diagnose.measured.judge import most_beyond
+from msprobe.diagnose.measured.healthy import NOT_MEASURED, HealthyCalls
+from msprobe.diagnose.measured.judge import healthy_calls
 from msprobe.diagnose.pairing.match import pair
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Timeline
@@ -34,15 +35,14 @@ class Calibration:
 
     ``by_entry``: entry of the reference -> relative difference of its results. ``reach``: that of gradients,
     weights and loss. ``arrived``: entry -> that of what went in. ``compared``: the entries that were measured, also
-    those of which nothing differs. ``beyond``: how far calls are beyond the limits of rows
-    (:func:`msprobe.diagnose.measured.judge.most_beyond`).
+    those of which nothing differs. ``calls``: what calls show by their rows.
     """
 
     by_entry: Mapping[str, float] = field(default_factory=dict)
     reach: float = 0.0
     arrived: Mapping[str, float] = field(default_factory=dict)
     compared: frozenset[str] = frozenset()
-    beyond: Mapping[str, float] = field(default_factory=dict)
+    calls: HealthyCalls = NOT_MEASURED
 
     def allowed(self, entry: str) -> float:
         """What a candidate may differ by in the results of a call."""
@@ -73,7 +73,7 @@ class Calibration:
         """Let a comparison go by what was measured."""
         comparer.measured_noise, comparer.measured_inputs = self.allowed, self.allowed_inputs
         comparer.measured_limit = self.limit
-        comparer.measured_beyond = self.beyond
+        comparer.healthy_calls = self.calls
 
     def _close(self, measured: float, unit: float) -> float:
         return max(_CLOSE * measured, _FEW_UNITS * unit)
@@ -95,8 +95,8 @@ def calibrate(healthy: DumpPart, reference: DumpPart) -> Calibration:
         reach = reach_of(pairing, judged, comparer).size
         # A run of which nothing differs says nothing of what may.
         compared = frozenset(one.partner.name for one in judged.values()) if measured or reach else frozenset()
-        beyond = most_beyond(pairing, is_alone=not isinstance(reference.rank, int))
-        return Calibration(measured, reach, arrived, compared, beyond)
+        calls = healthy_calls(pairing, is_alone=not isinstance(reference.rank, int))
+        return Calibration(measured, reach, arrived, compared, calls)
     finally:
         for timeline in timelines:
             timeline.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from msprobe.diagnose.measured.classes import Classes, measured, shipped
-from msprobe.diagnose.measured.judge import judge_nodes
+from msprobe.diagnose.measured.healthy import HealthyCalls
+from msprobe.diagnose.measured.judge import healthy_nodes, judge_nodes
 from msprobe.diagnose.measured.nodes import Node, Result, product_units
 from msprobe.diagnose.tolerance.told_units import TEN_BITS, Rounding
 
@@ -114,3 +115,45 @@ def test_the_table_that_is_shipped_says_which_command_made_it_and_knows_the_usua
     table = shipped()
     for name in ("linear forward half", "linear backward single", "layer_norm forward half", "softmax forward single"):
         assert all(math.isfinite(one) for one in table.of_operators[name])
+
+
+def _healthy(*found: Node) -> HealthyCalls:
+    return healthy_nodes(found, _NOTHING, {})
+
+
+def test_a_healthy_pair_allows_what_it_shows_itself() -> None:
+    found = [_node("a", 0.05)]
+    assert judge_nodes(found, _NOTHING).first is not None
+    assert judge_nodes(found, _NOTHING, _healthy(_node("b", 0.06))).first is None
+    assert judge_nodes(found, _NOTHING, _healthy(_node("b", 0.06, operation="matmul"))).first is not None
+
+
+def test_a_healthy_pair_lowers_the_limits_of_calls_like_its_own() -> None:
+    near = [_node("a", 0.009)]  # 1.9 bits above rounding
+    assert judge_nodes(near, _NOTHING, _healthy(_node("b", 0.002))).first is not None
+    usual = [_node("a", 0.0065)]  # 1.5 bits, the doubt of an estimate
+    assert judge_nodes(usual, _NOTHING, _healthy(_node("b", 0.002))).first is None
+    coherent = replace(near[0], results=(replace(near[0].results[0], distance=0.003, coherent=2.0**2.4 * 3.67e-5),))
+    assert judge_nodes([coherent], _NOTHING).first is None
+    assert judge_nodes([coherent], _NOTHING, _healthy(_node("b", 0.002))).first is not None
+
+
+def test_a_healthy_pair_says_nothing_of_calls_that_are_unlike_its_own() -> None:
+    further = [_node("a", 0.2, 0.1)]
+    coherent = replace(further[0], results=(replace(further[0].results[0], distance=0.1, coherent=0.012),))
+    assert judge_nodes([coherent], _NOTHING, _healthy(_node("b", 0.1, 0.1))).first is not None
+    assert judge_nodes([coherent], _NOTHING, _healthy(_node("b", 0.002, 0.002))).first is None
+    single = replace(coherent, results=(replace(coherent.results[0], count=1),))
+    assert judge_nodes([single], _NOTHING, _healthy(_node("b", 0.1, 0.1))).first is None
+
+
+def test_gradients_that_calls_have_made_are_explained() -> None:
+    made = replace(_node("made", 0.0), results=(), operation="", direction="gradient")
+    new = replace(made, event=_event("new"), from_outside=True)
+    found = judge_nodes([_node("a", 0.0), made, new], _NOTHING)
+    assert [event.name for event in found.explained] == ["made"]
+    assert (found.calls, found.from_outside) == (1, False)
+
+
+def _event(name: str) -> Any:
+    return _Event(name)

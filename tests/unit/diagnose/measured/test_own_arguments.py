@@ -1,0 +1,118 @@
+"""Calls that give a weighted sum of their arguments are judged by these, however far they are from the other side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from rows_made import numbers_of, row_of
+
+from msprobe.compare.entry_names import read_name
+from msprobe.diagnose.measured.own_arguments import error_of_call
+from msprobe.diagnose.steps.timeline import Event
+
+_RANDOM = np.random.default_rng(3)
+_SHAPE = (24, 40)
+_ONE, _OTHER = _RANDOM.normal(size=_SHAPE), _RANDOM.normal(size=_SHAPE)
+#: What the reference has in their place: far apart.
+_ITS_ONE, _ITS_OTHER = _ONE + 0.3 * _RANDOM.normal(size=_SHAPE), _OTHER * 1.2
+
+
+class _Rows:
+    """Rows of arrays, numbered in the order in which they are described."""
+
+    def __init__(self) -> None:
+        self._rows: list[Any] = []
+
+    def describe(self, value: Any, dtype: str = "torch.float32") -> Any:
+        """What a dump keeps of an argument."""
+        if not isinstance(value, np.ndarray):
+            return {"type": type(value).__name__, "value": value}
+        self._rows.append(numbers_of(row_of(value)))
+        return {"type": "torch.Tensor", "dtype": dtype, "shape": list(value.shape), "row": len(self._rows) - 1}
+
+    def numbers(self, number: int) -> Any:
+        """As :meth:`msprobe.store.rows.Rows.numbers`."""
+        return self._rows[number] if 0 <= number < len(self._rows) else None
+
+
+def _event(rows: _Rows, name: str, arguments: list[Any], result: np.ndarray, named: Mapping[str, Any]) -> Event:
+    record = {
+        "input_args": [rows.describe(one) for one in arguments],
+        "input_kwargs": {key: rows.describe(one) for key, one in named.items()},
+        "output": [rows.describe(result)],
+    }
+    return Event(name, read_name(name), record, "forward")
+
+
+def _error(
+    name: str, arguments: list[Any], result: Any, its_arguments: list[Any], its_result: Any, **named: Any
+) -> float | None:
+    """The distance over its scale; None where the call is none of them."""
+    mine, theirs = _Rows(), _Rows()
+    one = _event(mine, name, arguments, result, named)
+    other = _event(theirs, name, its_arguments, its_result, named)
+    candidate: Any = mine
+    reference: Any = theirs
+    found = error_of_call(one, other, candidate, reference)
+    return None if found is None else found.distance / found.norm
+
+
+def _lerp(one: Any, other: Any, weight: float) -> Any:
+    return one + weight * (other - one)
+
+
+_CALLS = {
+    "add": ("Torch.add.0.forward", lambda a, b: a + b, [], {}),
+    "alpha": ("Tensor.sub_.0.forward", lambda a, b: a - 0.1 * b, [], {"alpha": 0.1}),
+    "reflected": ("Tensor.__rsub__.0.forward", lambda a, b: b - a, [], {}),
+    "average": ("Tensor.lerp_.0.forward", lambda a, b: _lerp(a, b, 0.1), [0.1], {}),
+}
+
+
+@pytest.mark.parametrize("call", _CALLS)
+def test_arguments_that_are_apart_hide_no_error_of_the_call(call: str) -> None:
+    name, compute, more, named = _CALLS[call]
+    mine, theirs = [_ONE, _OTHER, *more], [_ITS_ONE, _ITS_OTHER, *more]
+    good = compute(_ONE, _OTHER)
+    assert _error(name, mine, good, theirs, compute(_ITS_ONE, _ITS_OTHER), **named) == 0.0
+    wrong = _error(name, mine, good * 1.03, theirs, compute(_ITS_ONE, _ITS_OTHER), **named)
+    assert wrong == pytest.approx(0.03, rel=0.7)
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [("Tensor.contiguous.0.forward", None), ("Tensor.view.0.forward", None), ("Tensor.mul_.0.forward", 0.9)],
+)
+def test_a_copy_and_a_product_with_a_number_are_too(name: str, factor: float | None) -> None:
+    more = [] if factor is None else [factor]
+    size = factor or 1.0
+    assert _error(name, [_ONE, *more], _ONE * size, [_ITS_ONE, *more], _ITS_ONE * size) == 0.0
+    lost = _ONE * size
+    lost[-1] = 0.0
+    assert (_error(name, [_ONE, *more], lost, [_ITS_ONE, *more], _ITS_ONE * size) or 0.0) > 0.05
+
+
+def test_a_factor_may_be_in_a_tensor_and_each_side_has_its_own() -> None:
+    mine, theirs = [_ONE, np.array(0.5)], [_ITS_ONE, np.array(0.25)]
+    assert _error("Tensor.__mul__.0.forward", mine, _ONE * 0.5, theirs, _ITS_ONE * 0.25) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "mine", "theirs"),
+    [
+        ("Torch.mul.0.forward", [_ONE, _OTHER], [_ITS_ONE, _ITS_OTHER]),
+        ("Tensor.__rtruediv__.0.forward", [_ONE, 2.0], [_ITS_ONE, 2.0]),
+        ("Tensor.__add__.0.forward", [_ONE, 1.0], [_ITS_ONE, 1.0]),
+        ("Torch.add.0.forward", [_ONE, _OTHER[:1]], [_ITS_ONE, _ITS_OTHER[:1]]),
+        ("Tensor.transpose.0.forward", [_ONE, 0, 1], [_ITS_ONE, 0, 1]),
+        ("Functional.gelu.0.forward", [_ONE], [_ITS_ONE]),
+        ("Tensor.lerp_.0.forward", [_ONE, _OTHER, _OTHER], [_ITS_ONE, _ITS_OTHER, _ITS_OTHER]),
+        ("Torch.div.0.forward", [_ONE, 0.0], [_ITS_ONE, 0.0]),
+        ("Tensor.contiguous.0.forward", [np.where(_ONE > 2.0, np.inf, _ONE)], [_ITS_ONE]),
+    ],
+)
+def test_of_all_others_nothing_is_said(name: str, mine: list[Any], theirs: list[Any]) -> None:
+    assert _error(name, mine, _ONE, theirs, _ITS_ONE) is None
