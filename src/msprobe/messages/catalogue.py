@@ -8,6 +8,7 @@ from msprobe.messages import (
     errors_of_dumps,
     errors_of_files,
     errors_of_recording,
+    errors_of_second_look,
     errors_of_usage,
     gradients,
     layouts,
@@ -31,6 +32,7 @@ _ALL: tuple[Message, ...] = (
     *errors_of_recording.MESSAGES,
     *errors_of_commands.MESSAGES,
     *errors_of_usage.MESSAGES,
+    *errors_of_second_look.MESSAGES,
 )
 #: Code -> message, in the order of the codes.
 MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lambda message: message.code)}

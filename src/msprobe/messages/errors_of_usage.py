@@ -467,11 +467,6 @@ MESSAGES: tuple[Message, ...] = (
         "jobs（--jobs）必须是不小于 1 的整数，实际为 {count!r}。", severity="error",
     ),
     Message(
-        "U199", "second-look-not-recorded", "error:usage", "folder",
-        '--second-look: the recordings in "{folder}" have none of the doubtful calls; record both sides with its candidate.json and reference.json.',
-        '--second-look："{folder}" 中的数据不含任何可疑调用；请用其中的 candidate.json 和 reference.json 采集两侧。', severity="error",
-    ),
-    Message(
         "U193", "ray-cluster-missing", "error:usage", "environ",
         "there is no Ray cluster at {environ} (environment variable RAY_ADDRESS).",
         "{environ} 处没有 Ray 集群（环境变量 RAY_ADDRESS）。", severity="error",

@@ -356,6 +356,11 @@ PIECES: tuple[Piece, ...] = (
         "loss, gradients and weights differ by at most {} (relative); rounding explains {}",
         "损失、梯度和权重的相对差异不超过 {0}；舍入误差最多造成 {1}",
     ),
+    Piece(
+        "effect-explained-by-calls", "",
+        "loss, gradients and weights differ by at most {} (relative); no call adds more than rounding to its inputs",
+        "损失、梯度和权重的相对差异不超过 {0}；没有调用在输入差异之外增加超出舍入的差异",
+    ),
     Piece("they-differ", "", "{}{}: they differ; {}", "{0}{1}：存在差异；{2}"),
     Piece("count-of-steps", "", "{} steps", "{0} 个 step"),
     Piece("no-effect-measured-in", "", "no effect{} measured in {}", "在 {1} 中没有测得{0}影响"),

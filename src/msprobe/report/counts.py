@@ -55,16 +55,13 @@ def counts(verdict: Verdict) -> list[str]:
         lines.append("later steps are not compared: they only follow")
     reached = summary.get("largest_effect")
     if verdict.status in ("harmless", "agree") and isinstance(reached, float) and (reached or verdict.findings):
-        allowed = short(summary.get("rounding_tolerance", 0.0))
-        lines.append(
-            said(
-                "effect-at-most",
-                short(reached),
-                allowed,
-            )
-            if reached
-            else "loss, gradients and weights are the same"
-        )
+        tolerance = summary.get("rounding_tolerance", 0.0)
+        if not reached:
+            lines.append("loss, gradients and weights are the same")
+        elif summary.get("calls_explain_effect") and reached > tolerance:
+            lines.append(said("effect-explained-by-calls", short(reached)))
+        else:
+            lines.append(said("effect-at-most", short(reached), short(tolerance)))
     return lines
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from msprobe.compare.number_types import epsilon_of
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 from msprobe.precheck.columns import DEVICE_DTYPE, SLOPE, STATUS
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task
@@ -49,7 +50,7 @@ def check_calls(dump: Path, calls: Iterable[str], pool: Pool) -> dict[str, Check
     wanted = set(calls)
     keys = [key for key in requests.keys if key in wanted]
     if requests.framework == "mindspore":
-        raise NotAvailableError("--second-look computes calls of PyTorch; those of MindSpore are checked by `run_ut`.")
+        raise NotAvailableError(said("second-look-mindspore", dump))
     todo = [(key, requests.has_backward(key)) for key in keys]
     answers = list(pool.answers(todo, str(dump.absolute()))) if todo else []
     one_way = _one_way(answers)

@@ -14,6 +14,7 @@ from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.verdict.common import Rank, Step, in_common
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import StrPath, make_folder, write_atomically
 from msprobe.store.reader import open_dump
 
@@ -55,7 +56,7 @@ def doubtful_calls(
     one, other = open_dump(candidate), open_dump(reference)
     steps = [step for step in in_common(one, other).steps if step.ranks]
     if not steps:
-        raise InvalidInputError("--second-look: the two dumps have no step and rank in common; compare other ones.")
+        raise InvalidInputError(said("second-look-no-step", candidate, reference))
     named = verdict.findings[0] if verdict.findings else None
     step = next((step for step in steps if named is not None and step.candidate == named.step), steps[0])
     rank, twin = next((pair for pair in step.ranks if named is not None and pair[0] == named.rank), step.ranks[0])
@@ -79,10 +80,8 @@ def doubtful_calls(
         for part in parts:
             part.close()
     if not calls:
-        raise InvalidInputError(
-            f'--second-look: no call of step {step.candidate} of "{verdict.candidate}" can be chosen: it needs calls '
-            "(level L1 or mix) and what this version records beside their statistics, on both sides."
-        )
+        number = 0 if step.candidate is None else step.candidate
+        raise InvalidInputError(said("second-look-no-call", number, verdict.candidate))
     return Doubtful(*places, tuple(calls), level if level in ("L1", "mix") else "L1")
 
 

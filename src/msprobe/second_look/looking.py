@@ -56,10 +56,7 @@ def second_look(
         return _with_configurations(verdict, doubtful, folder)
     if len(recorded) == 1:
         missing = next(side for side in SIDES if side not in recorded)
-        raise InvalidInputError(
-            f'--second-look: "{folder}" has a recording of the {recorded[0]} and none of the {missing}; run that with '
-            f'"{folder / missing}.json", too.'
-        )
+        raise InvalidInputError(said("second-look-one-side", folder, recorded[0], missing, f"{folder / missing}.json"))
     with workers() as pool:
         found = settle(doubtful, folder, pool)
     if not found:
@@ -114,7 +111,7 @@ def _part(folder: Path, place: Place) -> DumpPart:
         return dump.only(place.step, place.rank).part()
     except KeyError as problem:
         raise InvalidInputError(
-            f'--second-look: "{folder}" has no step {place.step} of rank {place.rank}; record it with "{folder}.json".'
+            said("second-look-other-step", folder, place.step, place.rank, f"{folder}.json")
         ) from problem
 
 

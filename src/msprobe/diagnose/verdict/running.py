@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.places import Places
 from msprobe.diagnose.verdict.common import Rank, Step
-from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, rounding_of
+from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, agreeing_of, rounding_of
 from msprobe.diagnose.verdict.recordings import is_little
 from msprobe.messages import Wording, said
 from msprobe.store.damage import place_in_words
@@ -46,6 +46,7 @@ class Counts:
         self._precision_in_words: dict[str, None] = {}
         self._reached = 0.0
         self._tolerance = 0.0
+        self._calls_explain_effect = False
 
     def add(self, results: Sequence[Compared]) -> None:
         """One step more, with these of its ranks."""
@@ -58,6 +59,7 @@ class Counts:
             self._interrupted.update(result.interrupted)
             self._reached = max(self._reached, result.reach.size)
             self._tolerance = max(self._tolerance, rounding_of(result))
+            self._calls_explain_effect |= rounding_of(result) < result.reach.size <= agreeing_of(result)
             self.values &= result.values
             for name, mine, theirs in result.precision:
                 self._precision[name] = {"candidate": mine, "reference": theirs}
@@ -80,6 +82,7 @@ class Counts:
             **({"little_in_common": dict(self._answering)} if self._answering and is_little(self._answering) else {}),
             "largest_effect": self._reached if math.isfinite(self._reached) else "infinite",
             "rounding_tolerance": self._tolerance,
+            **({"calls_explain_effect": True} if self._calls_explain_effect else {}),
         }
 
 

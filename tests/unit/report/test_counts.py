@@ -1,0 +1,28 @@
+"""What was compared, in numbers: nothing it says contradicts the status."""
+
+from __future__ import annotations
+
+import pytest
+from coded_texts import pieces_of
+from unit.report.verdicts import verdict
+
+from msprobe.report.counts import counts
+
+
+@pytest.mark.parametrize(
+    ("summary", "name"),
+    [
+        ({"largest_effect": 1e-3, "rounding_tolerance": 1e-2}, "effect-at-most"),
+        (
+            {"largest_effect": 4e-2, "rounding_tolerance": 1e-2, "calls_explain_effect": True},
+            "effect-explained-by-calls",
+        ),
+        ({"largest_effect": 1e-3, "rounding_tolerance": 1e-2, "calls_explain_effect": True}, "effect-at-most"),
+    ],
+)
+def test_an_effect_that_calls_explain_is_not_measured_by_what_rounding_explains(
+    summary: dict[str, object], name: str
+) -> None:
+    one = verdict(status="agree")
+    one.summary.update(summary)
+    assert pieces_of(counts(one)[-1]) == {name}
