@@ -11,6 +11,7 @@ from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.one_step import Keep, Task, judge
 from msprobe.diagnose.verdict.common import Rank, Step, StepPair
 from msprobe.diagnose.verdict.conclusion import Compared
+from msprobe.diagnose.verdict.exchanges import settle_exchanges
 from msprobe.diagnose.verdict.many_ranks import with_first_suspects
 from msprobe.engine import Workers, run
 from msprobe.messages import said
@@ -103,7 +104,8 @@ class Steps:
         """What came out for a step, which was judged already if the one before asked for it."""
         if self._ahead is not None and self._ahead[0] is step:
             return self._ahead[1]
-        return with_first_suspects(run(judge, self._tasks(step), self._workers, partial(self._tell, step)))
+        results = run(judge, self._tasks(step), self._workers, partial(self._tell, step))
+        return settle_exchanges(with_first_suspects(results))
 
     def _tasks(self, step: StepPair) -> list[Task]:
         one, other = self._dumps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -201,9 +202,22 @@ def _compare_timelines(
         levels="" if crossing else note_of_levels(pairing),
         # An interrupted dump may name files that were on their way.
         unread={side: tuple(part.unread) for side, part in sides if part.unread and part.complete},
+        **_exchanged(scene),
     )
     compared = replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))
     return compared, scene, paired.unseen
+
+
+def _exchanged(scene: Scene) -> dict[str, Any]:
+    """What all ranks are to know of collectives; nobody else knows the events of this one."""
+    if scene.by_rows is None:
+        return {}
+    put_in: dict[tuple[str, tuple[int, ...]], array[float]] = {}
+    for one in scene.by_rows.exchanges:
+        put_in.setdefault(one.key, array("d")).extend((one.distance, one.coherent))
+    nobody: Any = None
+    waiting = {one.node.event.name: replace(one.node, event=nobody) for one in scene.by_rows.waiting}
+    return {"put_in": put_in, "waiting": waiting}
 
 
 def _is_explained(scene: Scene, before: Reach) -> bool:

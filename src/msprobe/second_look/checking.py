@@ -66,7 +66,7 @@ def _in_order(requests: Requests, found: dict[str, Checked]) -> dict[str, Checke
     return {name: found[name] for name in requests.part.names() if name in found}
 
 
-def _checked(answer: Answer, direction: str, one_way: dict[str, str]) -> Checked:
+def _checked(answer: Answer, direction: str, one_way: dict[str, tuple[float, str]]) -> Checked:
     rows = [row for row in answer.details if row[0].startswith(f"{answer.key}.{direction}.")]
     judged = [row for row in rows if len(row) > STATUS and row[STATUS] != "SKIP"]
     if not judged:
@@ -76,16 +76,26 @@ def _checked(answer: Answer, direction: str, one_way: dict[str, str]) -> Checked
         if row[STATUS].lower() == "error":
             return Checked("wrong", row[STATUS + 1].strip())
     for row in judged:
-        if (text := one_way.get(_pool_of(answer, row))) is not None:
-            return Checked("wrong", text)
+        pooled = one_way.get(_pool_of(answer, row))
+        if pooled is not None and _goes_with(row, pooled[0]):
+            return Checked("wrong", pooled[1])
         if row[STATUS].lower() == "warning" and _certainty(row) >= _CERTAIN:
             return Checked("wrong", row[STATUS + 1].strip())
     warned = next((row for row in judged if row[STATUS].lower() == "warning"), None)
     return Checked("right") if warned is None else Checked("unsure", warned[STATUS + 1].strip())
 
 
-def _one_way(answers: Iterable[Answer]) -> dict[str, str]:
-    """The results of an API that are too large, or too small, over all its calls; each with that in words."""
+def _goes_with(row: list[str], slope: float) -> bool:
+    """True if a result is off by what all calls of its API are off together; one wrong call among right ones makes
+    these no worse.
+    """
+    return len(row) > SLOPE and bool(row[SLOPE].strip()) and float(row[SLOPE]) / slope >= 0.5
+
+
+def _one_way(answers: Iterable[Answer]) -> dict[str, tuple[float, str]]:
+    """The results of an API that are too large, or too small, over all its calls; each with by how much, as a number
+    and in words.
+    """
     slopes: dict[str, tuple[Slopes, float]] = {}
     for answer in answers:
         for row in answer.details:
@@ -97,7 +107,7 @@ def _one_way(answers: Iterable[Answer]) -> dict[str, str]:
     for name, (pool, unit) in slopes.items():
         if pool.status(unit) != "pass":
             way = "large" if pool.fit.size > 0 else "small"
-            found[name] = f"over {pool.count} calls it is {percent(abs(pool.fit.size))} too {way}"
+            found[name] = pool.fit.size, f"over {pool.count} calls it is {percent(abs(pool.fit.size))} too {way}"
     return found
 
 

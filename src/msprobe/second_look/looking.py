@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
 
 SIDES = ("candidate", "reference")
+#: A call is wrong in the candidate alone, or in the reference alone.
+_ALONE = ("wrong", "reference")
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,9 @@ def _answer(mine: Checked, other: Checked) -> str:
 
 
 def with_settled(verdict: Verdict, settled: list[Settled], place: Place) -> Verdict:
-    """The verdict with what a second look settled: the first call that is wrong on one side alone is named first."""
+    """The verdict with what a second look settled. The first call that is wrong on one side alone is named first,
+    unless the call that was named comes before it and is still open.
+    """
     counts = Counter(one.answer for one in settled)
     note = said(
         "second-look-settled",
@@ -136,12 +140,19 @@ def with_settled(verdict: Verdict, settled: list[Settled], place: Place) -> Verd
     )
     summary = {**verdict.summary, "second_look": {"results": [one.to_json() for one in settled]}}
     verdict = replace(verdict, notes=(*verdict.notes, note), summary=summary)
-    wrong = next((one for one in settled if one.answer in ("wrong", "reference")), None)
-    if wrong is None:
+    first = verdict.findings[0].entry if verdict.status == "diverged" and verdict.findings else None
+    named = None
+    for one in settled:
+        if one.answer in _ALONE:
+            named = one
+            break
+        if one.entry == first and one.answer != "right":
+            break  # nothing refutes what is named first, and nothing before it is wrong
+    if named is None:
         return verdict
-    same = next((one for one in verdict.findings if one.entry == wrong.entry), None)
+    same = next((one for one in verdict.findings if one.entry == named.entry), None)
     rest = tuple(one for one in verdict.findings if one is not same)
-    return replace(verdict, status="diverged", findings=(_finding(wrong, place, same), *rest))
+    return replace(verdict, status="diverged", findings=(_finding(named, place, same), *rest))
 
 
 def _finding(wrong: Settled, place: Place, same: Finding | None) -> Finding:

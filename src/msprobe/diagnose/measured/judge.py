@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from msprobe.diagnose.measured.classes import Classes, shipped
 from msprobe.diagnose.measured.healthy import NOT_MEASURED, HealthyCalls
-from msprobe.diagnose.measured.nodes import ROUNDED_ONCE, SINGLE, UNTOLD, Node, nodes, product_units
+from msprobe.diagnose.measured.nodes import ROUNDED_ONCE, SINGLE, UNTOLD, Exchange, Node, nodes, product_units
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.told_units import Rounding, possible_rounding
@@ -31,6 +31,8 @@ _BEYOND_HEALTHY_HALF, _BEYOND_HEALTHY_SINGLE = 2.0, 2.5
 #: A healthy pair says nothing of calls whose arguments are further apart than so many times those that it had, nor of
 #: results of fewer elements: the relation of two single numbers may be any.
 _ALIKE_GIVEN, _FEW_ELEMENTS = 4.0, 8
+#: So many collectives of a rank wait for what the others put in.
+_MOST_WAITING = 20
 #: So many calls are worth to be looked at once more.
 _NEAREST = 20
 #: A step is explained if no more than this share of its calls could not be judged.
@@ -61,6 +63,8 @@ class Judgement:
     differs by so much that anything may come out; ``blind``: the last of these alone. ``explains_all``: what
     differs is the result of a call that is explained, or (``from_outside``) comes into the step from elsewhere.
     ``nearest``: the calls that come nearest to their limits, or are beyond them, in the order of execution.
+    ``exchanges``: the collectives on several ranks; ``waiting``: of these, what their own rank does not explain, and
+    what the others put in may (:func:`is_settled`).
     """
 
     first: Unexplained | None
@@ -71,6 +75,8 @@ class Judgement:
     from_outside: bool = False
     nearest: tuple[Event, ...] = ()
     explained: frozenset[Event] = frozenset()
+    exchanges: tuple[Exchange, ...] = ()
+    waiting: tuple[Unexplained, ...] = ()
 
 
 def limits_of(node: Node) -> tuple[float, float]:
@@ -109,6 +115,7 @@ def judge_nodes(
     calls = not_judged = blind = 0
     explains_all, from_outside = bool(found), False
     sizes: list[tuple[float, int, Event]] = []
+    waiting: list[Unexplained] = []
     for node in found:
         if node.direction == "gradient" and not node.from_outside:
             explained.append(node.event)
@@ -123,18 +130,47 @@ def judge_nodes(
             explains_all &= not node.excused or node.excused in _BESIDE or _is_same(node)
             continue
         one = beyond_limits(node, units, classes, healthy)
-        if one.beyond > -math.inf:
+        if one.beyond > -math.inf and node.exchange is None:
             sizes.append((one.beyond, calls, node.event))
         if one.beyond <= 0.0:
             # Where all rows are the same, they explain no difference that is recorded.
             if any(result.distance or result.is_carried for result in node.results):
                 explained.append(node.event)
+        elif node.exchange is not None:
+            waiting.append(one)
         elif first is None:
             first = one
     explains_all &= first is None and blind <= _FEW_BLIND * calls
     largest = heapq.nlargest(_NEAREST, sizes, key=lambda size: size[:2])
     nearest = tuple(event for _, _, event in sorted(largest, key=lambda size: size[1]))
-    return Judgement(first, calls, not_judged, blind, explains_all, from_outside, nearest, frozenset(explained))
+    exchanges = tuple(node.exchange for node in found if node.exchange is not None)
+    return Judgement(
+        first,
+        calls,
+        not_judged,
+        blind,
+        explains_all,
+        from_outside,
+        nearest,
+        frozenset(explained),
+        exchanges,
+        tuple(waiting[:_MOST_WAITING]),
+    )
+
+
+def is_settled(node: Node, distance: float, coherent: float) -> bool:
+    """True if a collective is explained by all that its ranks put in together, in units of elements, or nothing can be
+    said of it.
+    """
+    assert node.exchange is not None
+    results = [
+        replace(one, given=distance / norm, given_coherent=coherent / norm)
+        for one, norm in zip(node.results, node.exchange.norms, strict=True)
+    ]
+    whole = replace(node, results=tuple(results))
+    if not (math.isfinite(distance) and math.isfinite(coherent)) or _is_blind(whole):
+        return True
+    return beyond_limits(whole, {}, shipped()).beyond <= 0.0
 
 
 def healthy_calls(pairing: Pairing, is_alone: bool) -> HealthyCalls:

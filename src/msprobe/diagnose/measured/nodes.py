@@ -65,6 +65,19 @@ class Result:
     is_carried: bool = False
 
 
+class Exchange(NamedTuple):
+    """Which collective a call is, and what its rank puts in. ``key``: API and ranks of its group, ``number``: how many
+    of the same key came before. ``distance``, ``coherent``: of all that it puts in together, in units of elements; NaN
+    where that is not known. ``norms``: of its results.
+    """
+
+    key: tuple[str, tuple[int, ...]]
+    number: int
+    distance: float
+    coherent: float
+    norms: tuple[float, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A call of both sides. ``unit``: of the coarsest floating type among arguments and results. ``product``: what kind
@@ -82,6 +95,8 @@ class Node:
     product: str
     excused: str = ""
     from_outside: bool = False
+    #: Of a collective on several ranks: its results have what this rank puts in as ``given``.
+    exchange: Exchange | None = None
 
     def excess(self, product_unit: float = 0.0, doubt: float = 0.0) -> tuple[float, float]:
         """How many bits its results are further apart than its arguments and a unit of rounding, at the worst: by the
@@ -240,23 +255,69 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     table.measure()
     of_run = max(map(common_unit, (pairing.candidate, pairing.reference)))
     made = _Made(table)
+    numbers = {} if is_alone else _numbers_of_exchanges(pairing)
     for call in calls.values():
         if call.event.direction == "gradient":
             is_new = made.is_new_in(call.outputs)
             yield Node(call.event, "", "gradient", max(call.outputs.units, default=0.0), (), "", from_outside=is_new)
             continue
-        found = replace(_node(pairing, calls, table, call), from_outside=made.is_new_in(call.inputs))
+        if call.event in numbers:
+            found = _of_exchange(table, call, numbers[call.event])
+        else:
+            found = _node(pairing, calls, table, call)
+            if not is_alone and _exchanges(pairing, call.event):
+                found = replace(found, excused="ranks")
+        found = replace(found, from_outside=made.is_new_in(call.inputs))
         made.add(call.outputs)
-        if not is_alone and _exchanges(pairing, call.event):
-            found = replace(found, excused="ranks")
         # Autocast lets them compute in half types though they take and give single precision.
         yield replace(found, unit=max(found.unit, of_run)) if found.operation in operators.RECURRENT else found
 
 
 #: A relative distance beyond which no number says more.
 _ENDLESS = 1e60
+_NAN = math.nan, math.nan
 #: What a program's own ``torch.autograd.Function`` calls is not seen, and may be a collective.
 _OWN_FUNCTION = "Function."
+
+
+def _numbers_of_exchanges(pairing: Pairing) -> dict[Event, tuple[tuple[str, tuple[int, ...]], int]]:
+    """The collectives of the candidate on several ranks that are known, each with its key and number."""
+    found: dict[Event, tuple[tuple[str, tuple[int, ...]], int]] = {}
+    numbers: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    for event in pairing.candidate:
+        if event.is_collective and event.direction == "forward" and len(ranks := ranks_of_group(event)) > 1:
+            key = event.stem, ranks
+            found[event] = key, numbers[key]
+            numbers[key] += 1
+    return found
+
+
+def _of_exchange(table: _Table, call: _Call, place: tuple[tuple[str, tuple[int, ...]], int]) -> Node:
+    """What a collective gives may be as far apart as all that is put in: a sum, a part of one, or copies of it."""
+    given, made = call.inputs, call.outputs
+    taken = [table.of(number) for of_type, number in zip(given.units, given.places, strict=True) if of_type]
+    is_known = given.is_same and all(one.is_known for one in taken)
+    distance, coherent = (sum(one.distance for one in taken), sum(one.coherent for one in taken)) if is_known else _NAN
+    results, norms, excused = [], [], "" if is_known else "arguments"
+    for slot, of_type, number in zip(made.slots, made.units, made.places, strict=True):
+        one = table.of(number)
+        if not of_type or one.kind == "exact":
+            continue
+        if not one.is_known or not one.norm:
+            excused = excused or "results"
+            continue
+        apart, coherently, put_in, coherently_put_in = (
+            min(size / one.norm, _ENDLESS) for size in (one.distance, one.coherent, distance, coherent)
+        )
+        whole = max(int(one.alike), 1)
+        results.append(
+            Result(slot, apart, coherently, put_in, coherently_put_in, one.count, False, alone=whole, alike=one.alike)
+        )
+        norms.append(one.norm)
+    exchange = Exchange(*place, distance, coherent, tuple(norms))
+    unit = max((*given.units, *made.units), default=0.0)
+    name = operation(call.event.stem)
+    return Node(call.event, name, "forward", unit, tuple(results), "", excused, exchange=exchange)
 
 
 def _exchanges(pairing: Pairing, event: Event) -> bool:

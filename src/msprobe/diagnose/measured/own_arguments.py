@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured.deviation import Deviation
+from msprobe.diagnose.steps.process_group import ranks_of_group
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.store.rows import SUMS, Numbers, Rows, number_of
@@ -20,7 +21,7 @@ from msprobe.store.rows import SUMS, Numbers, Rows, number_of
 #: Accelerators without double precision add up to 131,072 elements in single precision, each addition to half a unit:
 #: sqrt(2**17) * 2**-24, of the norm.
 _SUMMED_IN_SINGLE = 2.0**-15.5
-_GIVES_BACK = operators.STORED_OTHERWISE | operators.RESHAPES | operators.EXCHANGES_ALONE
+_GIVES_BACK = operators.STORED_OTHERWISE | operators.RESHAPES
 _Terms = list[tuple[Any, float]]
 
 
@@ -77,7 +78,7 @@ def _terms(event: Event, rows: Rows) -> _Terms | None:
     one, other = given.get("input.0"), given.get("input.1", given.get("input.other"))
     if given.keys() & {"input.out", "input.rounding_mode"} or not is_tensor(one):
         return None
-    if name in _GIVES_BACK:
+    if name in _GIVES_BACK or (name in operators.EXCHANGES_ALONE and len(ranks_of_group(event)) == 1):
         return [(one, 1.0)]
     if name in operators.NEGATES:
         return [(one, -1.0)]

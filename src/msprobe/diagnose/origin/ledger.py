@@ -32,6 +32,8 @@ class Suspect:
     decisive: bool = False
     judged: Judged | None = None
     difference: Difference | None = None
+    #: It is said of a collective that the other ranks may explain.
+    waits: bool = False
 
     def without_pair(self) -> Suspect:
         """What is kept of it when the records of its step are let go."""
@@ -87,9 +89,9 @@ class Ledger:
         self._doubts += [replace(suspect, clear=True) for suspect in self._suspects[begun:]]
         del self._suspects[begun:]
 
-    def revise(self, change: Callable[[Suspect], Suspect]) -> None:
-        """Replace suspects by what is known of them at the end."""
-        self._suspects = [change(suspect) for suspect in self._suspects]
+    def revise(self, change: Callable[[Suspect], Suspect | None]) -> None:
+        """Replace suspects by what is known of them at the end; None: nothing is to be said."""
+        self._suspects = [known for suspect in self._suspects if (known := change(suspect)) is not None]
 
     def in_order(self) -> list[Suspect]:
         """All suspects, in the order in which things happened."""

@@ -35,17 +35,30 @@ def look_at_rows(scene: Scene) -> None:
     )
     explained = judgement.explained
 
-    def weigh(suspect: Suspect) -> Suspect:
+    def weigh(suspect: Suspect) -> Suspect | None:
         event = suspect.judged.event if suspect.judged is not None else None
         if event is None or event not in explained or suspect.finding.kind not in _MEASURED:
             return suspect
         if suspect.finding.kind == "parameter_gradient" and event.direction != "gradient":
             return suspect  # what changed between the backward pass and this call
-        return replace(suspect, clear=False, decisive=False, matters=False)
+        return None
 
     scene.ledger.revise(weigh)
     if judgement.first is not None:
         _name(scene, judgement.first)
+    if judgement.waiting:
+        for one in judgement.waiting:
+            _name(scene, one)
+        waiting = {one.node.event for one in judgement.waiting}
+        scene.ledger.revise(
+            lambda suspect: (
+                replace(suspect, waits=True)
+                if suspect.judged is not None
+                and suspect.judged.event in waiting
+                and suspect.finding.kind == "collective"
+                else suspect
+            )
+        )
 
 
 def _is_chosen(scene: Scene, event: Event) -> bool:

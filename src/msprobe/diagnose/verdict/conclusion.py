@@ -12,6 +12,7 @@ from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.evidence import Effect, Result
 from msprobe.diagnose.findings import Finding, Status
+from msprobe.diagnose.measured.nodes import Node
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import effect, frameworks, noise
 from msprobe.diagnose.verdict.common import Rank
@@ -65,6 +66,10 @@ class Compared:
     answering: Mapping[str, int] = field(default_factory=dict)
     #: Tensor files that were to be read, and could not: their names by side.
     unread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: What this rank puts into collectives: by API and group the distance and what is coherent, of one after the other.
+    put_in: Mapping[tuple[str, tuple[int, ...]], Sequence[float]] = field(default_factory=dict)
+    #: Collectives that their own rank does not explain, by the names of their records.
+    waiting: Mapping[str, Node] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
