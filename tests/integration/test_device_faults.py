@@ -104,7 +104,7 @@ assert x.sum().item() == -(1 << 16)
 def test_an_error_in_the_middle_costs_its_chunk_and_no_later_step(tmp_path: Path) -> None:
     text = """
 it = debugger()
-x = torch.randn(4, 4).to("sim")
+x = torch.randn(128, 128).to("sim")
 for step in range(2):
     it.start()
     for number in range(60):
@@ -119,7 +119,7 @@ for step in range(2):
     first, second = data_of(tmp_path, 0), data_of(tmp_path, 1)
     assert len(first) == len(second) == 120
     lost = [name for name, record in first.items() if record["output"][0]["Max"] is None]
-    assert 0 < len(lost) < 60
+    assert 0 < len(lost) <= 64, "more than a chunk"
     assert all("device failed" in first[name]["output"][0]["unsupported"] for name in lost)
     assert all(record["output"][0]["Max"] is not None for record in second.values())
 
