@@ -1,12 +1,13 @@
 """What recording costs on an accelerator, a simulated one (tests/simdev): see ``--device`` of run.py.
 
-``device.py FOLDER LEVEL TASK WIDTH`` runs one case in this process and prints a line of JSON. A step is forward,
+``device.py FOLDER LEVEL TASK WIDTH READER`` runs one case in this process and prints a line of JSON. A step is forward,
 backward and AdamW, all of it recorded, of a GPT of two layers; the first step, in which tables and kernels are made, is
 left out.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
@@ -22,9 +23,12 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 STEPS = 4
+# What measures a tensor of more than 32 KiB: a kernel that the device offers, or the framework's reductions; "alone":
+# they measure every tensor of real floats with dimensions, however small.
+READERS = ("kernel", "reductions", "reductions-alone")
 HEADINGS = (
-    "level", "task", "width", "launches", "added", "a new tensor", "waits before stop", "in stop", "device KiB held",
-    "host µs/record", "records",
+    "level", "task", "width", "reader", "launches", "added", "a new tensor", "waits before stop", "in stop",
+    "device KiB held", "host µs/record", "records",
 )  # fmt: skip
 
 
@@ -43,7 +47,7 @@ class Step:
     tensors: int
 
 
-def train(folder: Path, level: str, task: str, width: int) -> list[Step]:
+def train(folder: Path, level: str, task: str, width: int, reader: str) -> list[Step]:
     """The steps of one training, recorded unless ``level`` is "off"."""
     sys.path[:0] = [str(HERE.parent), str(REPOSITORY / "tests")]
     import simdev
@@ -58,8 +62,14 @@ def train(folder: Path, level: str, task: str, width: int) -> list[Step]:
     model = GPT(size).to("sim")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False, fused=False)
     debugger = None
+    if reader == "kernel":
+        sim.offer_rows(True)
     if level != "off":
+        from msprobe.capture.torch import device_statistics
         from msprobe.pytorch import PrecisionDebugger
+
+        if reader == "reductions-alone":
+            device_statistics.MOST_COPIED = 0
 
         digest = task in ("md5", "xxh3")
         settings: dict[str, Any] = {"summary_mode": task} if digest else {}
@@ -101,28 +111,29 @@ def _count(folder: Path) -> tuple[int, int]:
     return records, tensors
 
 
-def measure(level: str, task: str, width: int) -> list[Step]:
+def measure(level: str, task: str, width: int, reader: str = "") -> list[Step]:
     """The same in a process of its own. RuntimeError with what it wrote if it fails."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "MSPROBE_LOG_LEVEL": "4"}
     with tempfile.TemporaryDirectory(prefix="device-") as folder:
-        words = [sys.executable, str(HERE / "device.py"), folder, level, task, str(width)]
+        words = [sys.executable, str(HERE / "device.py"), folder, level, task, str(width), reader]
         done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=folder, timeout=600)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return [Step(**step) for step in json.loads(done.stdout.splitlines()[-1])]
 
 
-def table(levels: Sequence[str], tasks: Sequence[str], widths: Sequence[int]) -> str:
+def table(levels: Sequence[str], tasks: Sequence[str], widths: Sequence[int], readers: Sequence[str]) -> str:
     """All cases as Markdown; medians of the steps."""
     lines = [f"| {' | '.join(HEADINGS)} |", f"|{'|'.join('---' for _ in HEADINGS)}|"]
     for width in widths:
         off = measure("off", "statistics", width)
-        lines.append(_line("off", "", width, off, off))
-        lines += [_line(level, task, width, measure(level, task, width), off) for task in tasks for level in levels]
+        lines.append(_line("off", "", width, "", off, off))
+        for task, reader, level in itertools.product(tasks, readers, levels):
+            lines.append(_line(level, task, width, reader, measure(level, task, width, reader), off))
     return "\n".join(lines) + "\n"
 
 
-def _line(level: str, task: str, width: int, steps: Sequence[Step], off: Sequence[Step]) -> str:
+def _line(level: str, task: str, width: int, reader: str, steps: Sequence[Step], off: Sequence[Step]) -> str:
     def median(of: Sequence[Step], name: str) -> float:
         return statistics.median(getattr(step, name) for step in of)
 
@@ -134,6 +145,7 @@ def _line(level: str, task: str, width: int, steps: Sequence[Step], off: Sequenc
         level,
         task,
         str(width),
+        reader,
         f"{median(steps, 'launches'):.0f}",
         f"{added:.0f}",
         f"{added / tensors:.1f}" if tensors else "",
@@ -147,6 +159,6 @@ def _line(level: str, task: str, width: int, steps: Sequence[Step], off: Sequenc
 
 
 if __name__ == "__main__":
-    place, asked_level, asked_task, asked_width = sys.argv[1:]
-    found = train(Path(place) / "dump", asked_level, asked_task, int(asked_width))
+    place, asked_level, asked_task, asked_width, asked_reader = sys.argv[1:]
+    found = train(Path(place) / "dump", asked_level, asked_task, int(asked_width), asked_reader)
     print(json.dumps([vars(step) for step in found]))

@@ -19,7 +19,8 @@ not count; there, earlier steps are removed between the iterations.
 
 26.2.0 records by default with risk_level FOCUS (fewer APIs); "26.2.0-ALL" is the same with risk_level ALL.
 
-    python bench/capture/run.py --device [--levels L0,L1,mix] [--tasks statistics,xxh3,tensor] [--widths 32,256]
+    python bench/capture/run.py --device [--levels L0,L1,mix] [--tasks statistics,xxh3,tensor] [--widths 32,256] \\
+        [--readers kernel,reductions,reductions-alone]
 
 On the simulated accelerator of the tests, and of ours alone: kernels launched in a step and how many of them the
 recording adds, also for each tensor that was not met before (by rows, where the task has them); how often the host
@@ -65,11 +66,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write everything measured here")
     parser.add_argument("--device", action="store_true", help="on a simulated accelerator")
     parser.add_argument("--widths", default="32", help="of the model, with --device")
+    parser.add_argument("--readers", default="kernel", help="what measures a large tensor, with --device")
     asked = parser.parse_args()
     if asked.device:
         levels = choices(asked.levels, LEVELS, "levels")
         tasks = choices(asked.tasks, (*TASKS, "xxh3", "overflow_check"), "tasks")
-        print(device.table(levels, tasks, [int(width) for width in asked.widths.split(",")]))
+        readers = choices(asked.readers, device.READERS, "readers")
+        print(device.table(levels, tasks, [int(width) for width in asked.widths.split(",")], readers))
         return
     cases = [
         Case(tool, size, level, task, (("risk_level", "ALL"),) if tool.endswith("-ALL") else ())
