@@ -145,6 +145,8 @@ class OperatorRecorder:
     def _begin(self, operator: Operator, args: Sequence[Any], kwargs: Any) -> _Record | None:
         session, calls = self.session, self.calls
         try:
+            if calls.beginning is not None:
+                calls.beginning(False)
             backward = private.in_backward()
             name = f"{operator.key}.{session.number(operator.key)}.forward"
             call = self._of_calls.place(backward) if self._of_calls is not None else None

@@ -63,10 +63,6 @@ Precision = Literal["low", "high"]
 MEMO_LIMIT = 100_000  # storages
 
 _UNREADABLE: Numbers = {}
-_CAPTURED = (
-    "What runs inside of a graph that the program captures is recorded without numbers and values; what a replay of it "
-    "computes is not recorded."
-)
 _NO_MEMORY = "The device has no memory for the statistics of some tensors; their records say so and have none."
 
 
@@ -189,8 +185,7 @@ class TensorStatistics:
     def _describe_otherwise(self, tensor: torch.Tensor, remember: bool) -> TensorInfo:
         """Tensors that the native memo does not take: unusual ones, or all where there is none."""
         try:
-            if not tensor.is_cpu and is_capturing(tensor.device):
-                log.once("capture", "warning", _CAPTURED)
+            if _is_captured(tensor):
                 return self._describe_unusual(tensor, why_not_read="inside of a graph that the program captures")
             if type(tensor) not in ORDINARY:
                 return self._describe_unusual(tensor)
@@ -263,7 +258,7 @@ class TensorStatistics:
 
     def is_late(self, values: torch.Tensor) -> bool:
         """Whether what is said of a tensor comes later."""
-        return self._defer or values.device.type != "cpu"
+        return self._defer or not values.is_cpu
 
     # ---- everything else: other layouts, classes, types and devices ----
 
@@ -446,8 +441,8 @@ class TensorStatistics:
         try:
             if self.native_memo is not None:
                 self.native_memo.distrust(tensor, False)
-            # Tensors of tracers look like others and have no memory.
-            if later or is_plain(tensor):
+            # Tensors of tracers look like others and have no memory; some bytes of it are copied.
+            if later or (is_plain(tensor) and not _is_captured(tensor)):
                 with OwnWork():
                     self._memory.leave_unwritten(tensor, written, later)
         except Exception:
@@ -484,6 +479,10 @@ class TensorStatistics:
         if self.native_memo is not None:
             self.native_memo.clear()
         self._memory.clear()
+
+
+def _is_captured(tensor: torch.Tensor) -> bool:
+    return not tensor.is_cpu and is_capturing(tensor.device)
 
 
 def _finished(frame: Frame, content: Content) -> TensorInfo:

@@ -127,12 +127,8 @@ def _not_saved(what: str) -> None:
     log.once(("not saved", what), "warning", f"The values of {what} are not saved; the rest of their records is.")
 
 
-class _Saved(NamedTuple):
-    """A tensor that has a file. ``values``: they come from a device."""
-
-    info: Any
-    name: str
-    values: CopiedElements | None
+# The description of a tensor that has a file, its name, and the values if they come from a device.
+_Saved = tuple[Any, str, CopiedElements | None]
 
 
 class TensorKeeper:
@@ -161,18 +157,22 @@ class TensorKeeper:
                 # The same elements at the same version: one file under two names.
                 self._link(name, known)
                 return info.with_file(name)
-            values = self._copied(tensor, info) if self.statistics.is_late(tensor) else None
+            values = None
+            if self.statistics.is_late(tensor):
+                values = self._copied(tensor, info)
+                if values is None:
+                    return info
             if self.overflow:
                 return self._keep_checked(tensor, info, name, values)
             if values is not None:
                 values.then(functools.partial(self._save_copied, name, info))
-            elif self.statistics.is_late(tensor) or not self._save(name, tensor):
+            elif not self._save(name, tensor):
                 return info
         except Exception as error:
             self.session.fault(path, error)
             return info
         # The description is held with the name, so that its identity stays its own.
-        self._saved[id(info)] = _Saved(info, name, values)
+        self._saved[id(info)] = (info, name, values)
         return info.with_file(name)
 
     def _copied(self, tensor: torch.Tensor, info: Any) -> CopiedElements | None:
@@ -182,12 +182,12 @@ class TensorKeeper:
         return None if values is None else self.statistics.late.copied(info, values)
 
     def _link(self, name: str, known: _Saved) -> None:
-        values = known.values
+        info, existing, values = known
         if values is not None and values.values is not None:
             # Its file is not there yet.
-            values.then(lambda _: None if known.info.unset else self.session.files().link(name, known.name))
-        elif not known.info.unset:
-            self.session.files().link(name, known.name)
+            values.then(lambda _: None if info.unset else self.session.files().link(name, existing))
+        elif not info.unset:
+            self.session.files().link(name, existing)
 
     def _save_copied(self, name: str, info: Any, values: torch.Tensor) -> None:
         if not info.unset:
@@ -200,7 +200,7 @@ class TensorKeeper:
             values.then(lambda found: setattr(kept, "payload", None if info.unset else _held(found)))
             self._hold(values.nbytes)
             return kept
-        payload = None if self.statistics.is_late(tensor) else copy_values(tensor, _memory)
+        payload = copy_values(tensor, _memory)
         if payload is None:
             return info
         self._hold(payload.data.nbytes)
