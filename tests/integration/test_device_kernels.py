@@ -75,3 +75,35 @@ def test_a_kernel_of_the_device_is_used_if_it_is_right(tmp_path: Path, offer: st
     np.testing.assert_allclose(our_rows["squares"], their_rows["squares"], rtol=1e-12)
     assert (our_rows["left_out"] == their_rows["left_out"]).all()
     assert (our_rows["zero"] == their_rows["zero"]).all()
+
+
+def test_constants_on_the_device_serve_every_stream(tmp_path: Path) -> None:
+    """Another stream than the one on which they were put there waits for them."""
+    (tmp_path / "program.py").write_text("""
+import json, torch, simdev
+from msprobe.capture.torch.statistics import TensorStatistics
+sim = simdev.load()
+torch.manual_seed(0)
+# By a matrix of signs, and by words of them.
+tensors = [torch.randn(20_000), torch.randn(300_000)] * 2
+on_device = [tensor.to("sim") for tensor in tensors]
+torch.sim.synchronize()
+found = []
+for device, given in (("cpu", tensors), ("sim", on_device)):
+    statistics = TensorStatistics()
+    statistics.rows.on = True
+    streams = [torch.sim.Stream(), torch.sim.Stream()]
+    for number, tensor in enumerate(given):
+        with torch.sim.stream(streams[number // 2]):
+            sim.slow_down(2000 if number < 2 else 0)
+            statistics.describe(tensor)
+    statistics.flush()
+    found.append(torch.frombuffer(bytearray(statistics.rows.take()[1]), dtype=torch.float64).view(-1, 16)[:, :10])
+cpu, device = found
+for row in device:
+    assert (row - cpu).abs().max(dim=1).values.min() < 1e-6, (row, cpu)
+""")
+    places = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
+    done = forked.run("program.py", cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr

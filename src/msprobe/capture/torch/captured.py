@@ -8,6 +8,7 @@ alive from before would break the capture. Calls and passes are recorded without
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -58,14 +59,21 @@ class CapturedGraphs:
 
 
 def _question() -> Callable[[], bool] | None:
-    """Asks the accelerator of this process whether its current stream is captured; None where there is none."""
-    accelerator = getattr(torch, "accelerator", None)
-    try:
-        device = None if accelerator is None else accelerator.current_accelerator()
-    except Exception:
-        device = None
-    kind = "cuda" if device is None else device.type
-    module = getattr(torch, kind, None)
-    asked: Callable[[], bool] | None = getattr(module, "is_current_stream_capturing", None)
-    is_there = getattr(module, "is_available", None)
-    return asked if asked is not None and is_there is not None and is_there() else None
+    """Asks the accelerator of this process whether its current stream is captured; None where there is none. Nothing
+    of the device is made: a program that forks later could not use it in the child.
+    """
+    module: Any = getattr(torch, _accelerator(), None)
+    asked = getattr(module, "is_current_stream_capturing", None)
+    is_used = getattr(module, "is_initialized", None)
+    if asked is None or is_used is None:
+        return None
+    return lambda: is_used() and bool(asked())
+
+
+def _accelerator() -> str:
+    if hasattr(torch, "accelerator"):  # since 2.6
+        device = torch.accelerator.current_accelerator()
+        return "" if device is None else device.type
+    if torch.version.cuda is not None or torch.version.hip is not None:
+        return "cuda"
+    return "npu"

@@ -21,6 +21,7 @@ from msprobe.capture.torch.device_chunks import Chunk, SideStreams
 from msprobe.capture.torch.device_errors import is_out_of_memory, reason
 from msprobe.capture.torch.row_kernels import RowKernels
 from msprobe.capture.torch.statistics_framework import Numbers, launch_further, round_to
+from msprobe.guard import attempt
 
 # Up to so many bytes a copy costs less than reductions, to the device and to the host.
 MOST_COPIED = 32 << 10
@@ -99,7 +100,7 @@ class CopiedElements(LateElements):
         self._then = []
         if values is not None and not is_lost:
             for work in then:
-                work(values)
+                attempt(work, values)
 
 
 class ReducedElements(LateElements):

@@ -127,6 +127,15 @@ def _sum_of(room, numbers, programs):
 
 def fill_row(values: torch.Tensor, numbers: torch.Tensor) -> None:
     """Launch the computation of ``numbers``: see :mod:`msprobe.capture.torch.row_kernels`."""
+    if values.device.type == "cuda":
+        # Triton launches on the current device.
+        with torch.cuda.device(values.device):
+            _fill(values, numbers, torch.cuda.current_stream(values.device).cuda_stream)
+    else:
+        _fill(values, numbers, 0)
+
+
+def _fill(values: torch.Tensor, numbers: torch.Tensor, stream: int) -> None:
     count, device = values.numel(), values.device
     block = row_format.block_of(count)
     blocks = -(-count // block)
@@ -134,7 +143,6 @@ def fill_row(values: torch.Tensor, numbers: torch.Tensor) -> None:
     words = -(-block // (64 * parts))
     programs = blocks * parts
     lanes = _tables.of(device, "lanes", 0, _lane_bits)
-    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
     room = _room.get((device, stream))
     if room is None:
         made = torch.empty((BLOCKS * _MOST_PARTS, NUMBERS), dtype=torch.float64, device=device)
