@@ -18,6 +18,14 @@ another place for them, for example one in memory (BENCH_DUMPS=/dev/shm/dumps), 
 not count; there, earlier steps are removed between the iterations.
 
 26.2.0 records by default with risk_level FOCUS (fewer APIs); "26.2.0-ALL" is the same with risk_level ALL.
+
+    python bench/capture/run.py --device [--levels L0,L1,mix] [--tasks statistics,xxh3,tensor] [--widths 32,256] \\
+        [--readers kernel,reductions,reductions-alone]
+
+On the simulated accelerator of the tests, and of ours alone: kernels launched in a step and how many of them the
+recording adds, also for each tensor that was not met before (by rows, where the task has them); how often the host
+waits for the device before `stop` and in it; the most memory of the device that recording holds; CPU time of the thread
+that trains, added for each record. A launch costs that thread more there than on a real device.
 """
 
 from __future__ import annotations
@@ -30,6 +38,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import device
 from measure import PAIRS, QUICK_PAIRS, Case, Outcome, measure
 from report import as_json, markdown
 
@@ -55,7 +64,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer pairs")
     parser.add_argument("--pairs", type=int, help="this many pairs, whatever the size")
     parser.add_argument("--json", type=Path, help="also write everything measured here")
+    parser.add_argument("--device", action="store_true", help="on a simulated accelerator")
+    parser.add_argument("--widths", default="32", help="of the model, with --device")
+    parser.add_argument("--readers", default="kernel", help="what measures a large tensor, with --device")
     asked = parser.parse_args()
+    if asked.device:
+        levels = choices(asked.levels, LEVELS, "levels")
+        tasks = choices(asked.tasks, (*TASKS, "xxh3", "overflow_check"), "tasks")
+        readers = choices(asked.readers, device.READERS, "readers")
+        print(device.table(levels, tasks, [int(width) for width in asked.widths.split(",")], readers))
+        return
     cases = [
         Case(tool, size, level, task, (("risk_level", "ALL"),) if tool.endswith("-ALL") else ())
         for size, level, task, tool in product(

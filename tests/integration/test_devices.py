@@ -22,8 +22,6 @@ from msprobe.store.reader import open_dump
 pytestmark = pytest.mark.usefixtures("simulated_device")
 
 EXTENSION = {"with": "1", "without": "0"}
-# Values are copied to the host tensor by tensor.
-COPIED_WITH_A_WAIT = ("tensor", "overflow_check")
 # How the device computes and where it lies: not the same on both.
 _OF_A_DEVICE = ("device", "digest", "md5", "source", "dump_data_dir", "row")
 
@@ -116,13 +114,10 @@ def test_the_weights_are_those_of_a_training_without_recorder(
 
 
 def test_nothing_waits_for_the_device_while_a_step_runs(
-    runs: dict[tuple[str, str], Runs], case: tuple[str, str], extension: str, request: pytest.FixtureRequest
+    runs: dict[tuple[str, str], Runs], case: tuple[str, str], extension: str
 ) -> None:
     found = runs["sim", extension].found
     assert found[f"off-{case[1]}"]["waits"] == 0
-    if case[0] in COPIED_WITH_A_WAIT:
-        reason = "the values of each tensor are copied with a wait"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
     assert found["-".join(case)]["where"] == {}
 
 

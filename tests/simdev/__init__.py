@@ -6,6 +6,7 @@ Its device type is ``sim``, torch's PrivateUse1, by which NPUs come into torch:
 - kernels run later, in order, on the threads of eight streams; what is freed is filled with ones;
 - it has events, pinned memory, random numbers of its own, an end of its memory (:func:`limit`), and graphs: what is
   launched while a stream is captured runs when the graph is replayed, and a wait breaks the capture;
+- with ``offer_rows`` it has a kernel that measures a whole tensor, for the recorder; right or wrong;
 - launches and waits of the host are counted, with the Python frames they came from if wanted (:class:`Trace`); in
   :func:`no_waits` a wait is an error.
 

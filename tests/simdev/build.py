@@ -19,7 +19,7 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 _FOLDER = Path(__file__).parents[2] / ".simdev"
-_SOURCES = ("device.cpp", "memory.h", "streams.h")
+_SOURCES = ("device.cpp", "memory.h", "rows.h", "streams.h")
 NAME = "simdev_device"
 
 

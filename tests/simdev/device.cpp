@@ -13,6 +13,7 @@
 #include <torch/library.h>
 
 #include "memory.h"
+#include "rows.h"
 
 namespace sim {
 
@@ -455,6 +456,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", &copy_from);
   m.impl("_copy_from_and_resize", &copy_from_and_resize);
 }
+TORCH_LIBRARY_IMPL(msprobe, PrivateUse1, m) {
+  m.impl("row_numbers", [](const Tensor& values, Tensor numbers) { launch_rows(values, numbers, seen); });
+}
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   KERNEL_PRIVATEUSEONE(linear, lower_precision_fp)
@@ -510,6 +514,7 @@ PYBIND11_MODULE(simdev_device, m) {
   m.def("peak", [] { return memory().peak; });
   m.def("reset_peak", [] { memory().peak = memory().allocated; });
   m.def("limit", [](size_t bytes) { memory().limit = bytes ? bytes : Memory::RANGE; });
+  m.def("offer_rows", [](bool is_right) { offered_rows = is_right ? Offer::right : Offer::wrong; });
   m.def("pinned_bytes", [] { return pinned().bytes; });
   m.def("random_state", [] { return std::make_pair(seed.load(), drawn.load()); });
   m.def("set_random_state", [](uint64_t first, uint64_t second) { seed = first; drawn = second; });

@@ -236,4 +236,11 @@ MESSAGES: tuple[Message, ...] = (
         "start(): model is an empty {name} (empty list); pass {allowed}.",
         "start()：model 是空的 {name}（空列表）；请传入 {allowed}。", severity="error",
     ),
+    Message(
+        "R147", "inside-captured-graph", "error:recording", "calls passes",
+        "the program captures a graph: what ran in it (calls: {calls}, passes of modules: {passes}) is recorded without "
+        "numbers and values, and what replays of it compute is not recorded.",
+        "程序捕获了一个图：图内执行的内容（调用：{calls}，模块执行：{passes}）只有记录，没有统计量和数值，图重放时的计算不会被采集。",
+        severity="warning",
+    ),
 )

@@ -38,6 +38,12 @@ def hashes(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         return mixed ^ (mixed >> np.uint64(31))
 
 
+def shifts(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """An eighth of the lanes by which each of these words is shifted."""
+    with np.errstate(over="ignore"):
+        return (words * _STEP) >> np.uint64(61)
+
+
 @functools.cache
 def lane_signs() -> Floats:
     """The sign of each lane in each sum: ``LANES`` times ``SUMS`` of 1 and -1."""
@@ -49,16 +55,14 @@ def word_signs(first: int, words: int) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Of so many words from ``first`` on: the sign of each of their elements before the lane's, and the shift."""
     numbers = np.arange(first, first + words, dtype=np.uint64)
     bits = np.unpackbits(hashes(numbers).astype("<u8").view(np.uint8), bitorder="little")
-    with np.errstate(over="ignore"):
-        shifts = (8 * ((numbers * _STEP) >> np.uint64(61))).astype(np.intp)
-    return 1.0 - 2.0 * bits.astype(np.float64), shifts
+    return 1.0 - 2.0 * bits.astype(np.float64), (8 * shifts(numbers)).astype(np.intp)
 
 
 def signs(count: int) -> npt.NDArray[np.int8]:
     """The sign of each of the first ``count`` elements in each sum: ``SUMS`` times ``count`` of 1 and -1."""
     words = -(-count // WORD)
-    own, shifts = word_signs(0, words)
-    lanes = (shifts[:, None] + np.arange(WORD)).reshape(-1)
+    own, of_words = word_signs(0, words)
+    lanes = (of_words[:, None] + np.arange(WORD)).reshape(-1)
     whole: npt.NDArray[Any] = own.astype(np.int8)[:, None] * lane_signs().astype(np.int8)[lanes]
     return np.ascontiguousarray(whole[:count].T)
 
@@ -66,13 +70,13 @@ def signs(count: int) -> npt.NDArray[np.int8]:
 def add_to_lanes(lanes: Floats, values: Floats, first: int) -> None:
     """Add values, of which the first is element ``first`` (a multiple of ``WORD``), to the lanes."""
     words = -(-len(values) // WORD)
-    own, shifts = word_signs(first // WORD, words)
+    own, of_words = word_signs(first // WORD, words)
     signed = np.zeros(words * WORD)
     signed[: len(values)] = values
     signed *= own
     table = signed.reshape(words, WORD)
     for shift in range(0, 64, 8):
-        lanes[shift : shift + WORD] += table[shifts == shift].sum(axis=0)
+        lanes[shift : shift + WORD] += table[of_words == shift].sum(axis=0)
 
 
 def signed_sums(lanes: Floats) -> Floats:

@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 from msprobe.capture import native  # noqa: E402
 from msprobe.capture.tensor_rows import PIECE, TensorRows, pieces_of, row_of, row_of_memory  # noqa: E402
+from msprobe.capture.torch import device_rows  # noqa: E402
 from msprobe.capture.torch.statistics import TensorStatistics  # noqa: E402
 from msprobe.store import row_format, row_signs  # noqa: E402
 from msprobe.store.rows import Row, Rows, distance  # noqa: E402
@@ -313,14 +314,41 @@ def test_rows_of_a_device_are_those_of_the_cpu(tmp_path: Path, dtype: torch.dtyp
         assert one.blocks == pytest.approx(other.blocks, rel=1e-6, abs=1e-6 * size)
 
 
-def test_a_device_says_what_it_did_not_compute(tmp_path: Path) -> None:
-    statistics = TensorStatistics(defer=True)
-    assert statistics.rows is not None
-    statistics.rows.on = True
-    statistics.describe(torch.ones(200_000))
-    statistics.flush()
-    first, data = statistics.rows.take()
-    assert first == 0
-    (row,) = read(data, tmp_path)
-    assert (row.sum, row.squares) == pytest.approx((200_000, 200_000))
-    assert all(map(math.isnan, row.signed))
+def test_large_tensors_of_a_device_have_the_rows_of_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one product, by lanes, and segment by segment; of elements in their order, and of others."""
+    generator = torch.Generator().manual_seed(2)
+    monkeypatch.setattr(device_rows, "SEGMENT", 1 << 18)
+    tensors = [
+        torch.randn(count, generator=generator).to(dtype)
+        for count, dtype in (
+            (10_000, torch.float64),
+            (131_072, torch.float32),
+            (131_073, torch.float32),
+            (200_001, torch.bfloat16),
+            (3_000_017, torch.float16),
+        )
+    ]
+    tensors += [torch.randn(500, 900, generator=generator).t(), torch.randn(20_000, generator=generator)[::2]]
+    tensors[1][7], tensors[2][9], tensors[4][11] = math.inf, math.nan, -math.inf
+    tensors[6][12] = -3e38
+    found = []
+    for defer in (False, True):
+        statistics = TensorStatistics(defer=defer)
+        assert statistics.rows is not None
+        statistics.rows.on = True
+        infos = [statistics.describe(tensor) for tensor in tensors]
+        statistics.flush()
+        texts = [json.loads(info.text) for info in infos]
+        found.append((texts, read(statistics.rows.take()[1], tmp_path)))
+    (texts, rows), (late_texts, late_rows) = found
+    for one, other in zip(rows, late_rows, strict=True):
+        size = one.norm * math.sqrt(3e6)
+        assert (other.sum, *other.signed) == pytest.approx((one.sum, *one.signed), abs=1e-11 * size)
+        assert (one.zero, one.left_out) == (other.zero, other.left_out)
+        assert other.squares == pytest.approx(one.squares)
+        assert other.blocks == pytest.approx(one.blocks, rel=1e-6)
+    for text, late in zip(texts, late_texts, strict=True):
+        for key, value in text.items():
+            assert late[key] == (pytest.approx(value, rel=1e-6, nan_ok=True) if isinstance(value, float) else value), (
+                key
+            )

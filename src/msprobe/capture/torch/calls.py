@@ -6,7 +6,7 @@ calls the outermost recorded API counts. This file is the hot path: `bench/captu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -111,6 +111,8 @@ class CallRecorder(TensorWriter, CallWriter):
         super().__init__(session, describer, statistics, keeper, hooks)
         self.gradients = CallGradients(self, statistics, hooks)
         self.own = OwnTensors()
+        # Told of each call and pass that begins, whether it is the latter; None where no device captures graphs.
+        self.beginning: Callable[[bool], None] | None = None
 
     # ------------------------------------------------------------ forward
 
@@ -123,6 +125,8 @@ class CallRecorder(TensorWriter, CallWriter):
         session = self.session
         name = key
         try:
+            if self.beginning is not None:
+                self.beginning(False)
             call = Call(key, session.number(key) if number is None else number)
             name = call.entry
             flt = self.filter

@@ -61,8 +61,13 @@ class GraphHooks:
         for hooks in self.nodes:
             hooks.remove()
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether no hooks are put now."""
+        return any(hooks.suspended for hooks in self.nodes)
+
     def suspend(self) -> None:
-        """What puts hooks on nodes is compiled: take all away, and put none until :meth:`resume`."""
+        """What puts hooks on nodes is compiled or captured: take all away, and put none until :meth:`resume`."""
         for hooks in self.nodes:
             hooks.suspended = True
             hooks.remove()

@@ -1,32 +1,32 @@
-"""Chunks of what is computed on a device for descriptions, on their way to the host while the program goes on.
+"""Chunks of what is known of tensors on a device, on their way to the host while the program goes on.
 
-A chunk is copied behind the program's work, on a stream of our own, into pinned memory; an event says when it is here.
-So nothing waits. Where a device has no streams and events, a chunk is copied when it is asked for.
+Elements are copied behind the program's work on its own stream, results on a stream of ours, into pinned memory; an
+event says when a chunk is here. So nothing waits. Where a device has no streams and events, a chunk is asked for when
+it is wanted.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 
 from msprobe import log
 
+# Copies of small tensors share pinned memory of this size, in steps of so many bytes.
+ARENA = 1 << 20
+_STEP = 64
+# Rows of one table.
+_ROWS = 64
+
 
 class Waiting(Protocol):
     """What is made of results of a device."""
 
     def receive(self, here: dict[int, list[Any]]) -> None:
-        """The results are on the host: those of each list by its id."""
-
-
-class Copied(Protocol):
-    """Elements of a tensor that are on the host, to be hashed."""
-
-    def hash(self) -> None:
-        """Make the digests, and let go of the elements."""
+        """The results are on the host: those of each list, or of each table of rows, by its id."""
 
 
 class SideStreams:
@@ -39,25 +39,95 @@ class SideStreams:
         """The stream; None where there is none."""
         if device not in self._streams:
             self._streams[device] = None
-            module: Any = getattr(torch, device.type, None)
-            if all(hasattr(module, name) for name in ("Stream", "Event", "stream", "current_stream")):
+            if has_streams(device):
                 with contextlib.suppress(Exception):
-                    self._streams[device] = module.Stream(device=device)
+                    self._streams[device] = getattr(torch, device.type).Stream(device=device)
         return self._streams[device]
 
 
-class Chunk:
-    """Results and copies of some descriptions.
+def has_streams(device: torch.device) -> bool:
+    """Whether the device has streams and events."""
+    module: Any = getattr(torch, device.type, None)
+    return all(hasattr(module, name) for name in ("Stream", "Event", "stream", "current_stream"))
 
-    ``waiting``: whoever waits for results. ``copies``, ``bytes``: the tensors on their way for digests, and their size.
+
+class DeviceTables:
+    """Constants on devices. Each is copied there once, without a wait, and any stream may use it from then on."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[torch.device, str], tuple[int, torch.Tensor, Any, set[Any]]] = {}
+        # The host's memory, and what was too small: a copy or a kernel of a stream may still read it.
+        self._kept: list[torch.Tensor] = []
+
+    def of(
+        self,
+        device: torch.device,
+        name: str,
+        size: int,
+        make: Callable[[], torch.Tensor],
+        dtype: torch.dtype | None = None,
+    ) -> torch.Tensor:
+        """The table ``name`` of ``size`` at least. ``make`` gives it on the host; on the device it has ``dtype``."""
+        known = self._known.get((device, name))
+        if known is None or known[0] < size:
+            known = self._known[device, name] = self._put(device, size, make(), dtype)
+        _, table, event, streams = known
+        if event is not None:
+            stream = getattr(torch, device.type).current_stream(device)
+            if stream not in streams:
+                # It was made on a stream of which this one knows nothing.
+                stream.wait_event(event)
+                streams.add(stream)
+        return table
+
+    def _put(
+        self, device: torch.device, size: int, values: torch.Tensor, dtype: torch.dtype | None
+    ) -> tuple[int, torch.Tensor, Any, set[Any]]:
+        if device.type == "cpu":
+            return size, values if dtype is None else values.to(dtype), None, set()
+        host = host_memory(values.shape, values.dtype, device)
+        host.copy_(values)
+        copied = torch.empty(values.shape, dtype=values.dtype, device=device)
+        copied.copy_(host, non_blocking=True)
+        table = copied if dtype is None else copied.to(dtype)
+        self._kept += [host, table]
+        if not has_streams(device):
+            return size, table, None, set()
+        module = getattr(torch, device.type)
+        stream, event = module.current_stream(device), module.Event()
+        event.record(stream)
+        return size, table, event, {stream}
+
+
+class _Arena:
+    """Pinned memory that many copies share."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.memory = host_memory((ARENA,), torch.uint8, device)
+        self.used = 0
+
+    def room(self, size: int) -> torch.Tensor | None:
+        begin = self.used
+        if begin + size > ARENA:
+            return None
+        self.used += -(-size // _STEP) * _STEP
+        return self.memory[begin : begin + size]
+
+
+class Chunk:
+    """Results and copies for some descriptions.
+
+    ``waiting``: whoever waits for them. ``bytes``: the size of the tensors that are copied.
     """
 
     def __init__(self) -> None:
         self.waiting: list[Waiting] = []
-        self.copies: list[Copied] = []
         self.bytes = 0
         self._results: dict[tuple[torch.device, torch.dtype, torch.Size], list[torch.Tensor]] = {}
+        # Rows that kernels fill in, by the stream on which their memory may be used at once; how many are in use.
+        self._tables: dict[tuple[torch.device, Any], list[list[Any]]] = {}
         self._streams: dict[torch.device, set[Any]] = {}
+        self._arenas: dict[torch.device, _Arena] = {}
         # On the host, or (without streams) still on the device: the results of each list, by its id.
         self._sent: dict[int, torch.Tensor] = {}
         self._events: list[Any] = []
@@ -66,14 +136,17 @@ class Chunk:
 
     # ---- while it is filled
 
-    def note_stream(self, device: torch.device) -> None:
-        """Something is launched now: results may be made on several streams."""
-        module = getattr(torch, device.type, None)
-        current = getattr(module, "current_stream", None)
-        if device.type != "cpu":
-            streams = self._streams.setdefault(device, set())
-            if current is not None:
-                streams.add(current(device))
+    def note_stream(self, device: torch.device) -> Any:
+        """Something is launched now: results may be made on several streams. The stream; None if nobody knows it."""
+        if device.type == "cpu":
+            return None
+        streams = self._streams.setdefault(device, set())
+        current = getattr(getattr(torch, device.type, None), "current_stream", None)
+        if current is None:
+            return None
+        stream = current(device)
+        streams.add(stream)
+        return stream
 
     def place(self, result: torch.Tensor) -> tuple[list[torch.Tensor], int]:
         """Keep a result; where it is: a list, and the index in it."""
@@ -81,36 +154,84 @@ class Chunk:
         results.append(result)
         return results, len(results) - 1
 
+    def row(self, device: torch.device, width: int) -> tuple[torch.Tensor, tuple[torch.Tensor, int]]:
+        """Room for so many doubles that a kernel fills in; and where they are: a table, and the index in it."""
+        tables = self._tables.setdefault((device, self.note_stream(device)), [])
+        if not tables or tables[-1][1] == _ROWS:
+            tables.append([torch.empty((_ROWS, width), dtype=torch.float64, device=device), 0])
+        table, used = tables[-1]
+        tables[-1][1] = used + 1
+        return table[used], (table, used)
+
+    def copy(self, values: torch.Tensor) -> torch.Tensor:
+        """Start to copy the elements, in row-major order; they are in the result when the chunk is, which lies on the
+        host where there is pinned memory, else on the device.
+        """
+        dtype, device = values.dtype, values.device
+        self.note_stream(device)
+        if dtype.itemsize == 1:
+            values = values.view(torch.uint8)  # small types have few operations, not even a copy
+        size = values.numel() * values.element_size()
+        self.bytes += size
+        if device.type == "cpu" or not has_pinned_memory(device):
+            return values.clone(memory_format=torch.contiguous_format).view(dtype)
+        host = self._room(device, size).view(values.dtype).view(values.shape)
+        host.copy_(values, non_blocking=True)
+        return host.view(dtype)
+
+    def _room(self, device: torch.device, size: int) -> torch.Tensor:
+        if size > ARENA // 4:
+            return host_memory((size,), torch.uint8, device)
+        arena = self._arenas.get(device)
+        room = None if arena is None else arena.room(size)
+        if room is None:
+            arena = self._arenas[device] = _Arena(device)
+            room = arena.room(size)
+            assert room is not None
+        return room
+
     # ---- on its way; inside statistics_framework.OwnWork
 
     def send(self, sides: SideStreams) -> None:
         """Start to copy everything to the host. Never raises: what fails shows in :meth:`receive`."""
+        self._arenas.clear()
         try:
-            for device in {device for device, _, _ in self._results} | set(self._streams):
+            results = {id(found): torch.stack(found) for found in self._on_host()}
+            self._sent.update(results)
+            for device in self._streams:
                 self._send_from(device, sides)
         except Exception as error:
             self._error = error
 
+    def _on_host(self) -> list[list[torch.Tensor]]:
+        return [results for (device, _, _), results in self._results.items() if device.type == "cpu"]
+
     def _send_from(self, device: torch.device, sides: SideStreams) -> None:
-        side = None if device.type == "cpu" else sides.of(device)
-        if side is None:
-            self._asks |= device.type != "cpu"
+        side = sides.of(device)
+        self._asks |= side is None
+        module: Any = getattr(torch, device.type, None)
+        with contextlib.nullcontext() if side is None else module.stream(side):
+            if side is not None:
+                for stream in self._streams[device]:
+                    side.wait_stream(stream)
             for (place, _, _), results in self._results.items():
                 if place == device:
-                    self._sent[id(results)] = torch.stack(results)
-            return
-        module = getattr(torch, device.type)
-        with module.stream(side):
-            for stream in self._streams.get(device, ()):
-                side.wait_stream(stream)
-            for (place, dtype, shape), results in self._results.items():
+                    self._send_one(id(results), torch.stack(results), side is not None)
+            for (place, _), tables in self._tables.items():
                 if place == device:
-                    host = host_memory((len(results), *shape), dtype, device)
-                    host.copy_(torch.stack(results), non_blocking=True)
-                    self._sent[id(results)] = host
-            event = module.Event()
-            event.record(side)
-        self._events.append(event)
+                    for table, used in tables:
+                        self._send_one(id(table), table[:used], side is not None)
+            if side is not None:
+                event = module.Event()
+                event.record(side)
+                self._events.append(event)
+
+    def _send_one(self, key: int, found: torch.Tensor, with_streams: bool) -> None:
+        if with_streams:
+            host = host_memory(found.shape, found.dtype, found.device)
+            host.copy_(found, non_blocking=True)
+            found = host
+        self._sent[key] = found
 
     def is_here(self) -> bool:
         """Whether :meth:`receive` does not wait; unknown, so False, while the program captures a graph: to ask for an
@@ -141,11 +262,9 @@ class Chunk:
             here = {key: results.cpu().tolist() for key, results in self._sent.items()}
             for one in self.waiting:
                 one.receive(here)
-            for copied in self.copies:
-                copied.hash()
         finally:
-            self.waiting, self.copies, self.bytes = [], [], 0
-            self._results, self._sent, self._streams, self._events = {}, {}, {}, []
+            self.waiting, self.bytes = [], 0
+            self._results, self._tables, self._sent, self._streams, self._events = {}, {}, {}, {}, []
 
 
 def is_capturing(device: torch.device) -> bool:
@@ -154,14 +273,24 @@ def is_capturing(device: torch.device) -> bool:
     return asked is not None and bool(asked())
 
 
+def has_pinned_memory(device: torch.device) -> bool:
+    """Whether the device copies to some memory of the host without making the host wait."""
+    if device.type not in _pinned:
+        _pinned[device.type] = False
+        with contextlib.suppress(Exception):
+            torch.empty(1, dtype=torch.uint8, device="cpu", pin_memory=True)
+            _pinned[device.type] = True
+        if not _pinned[device.type]:
+            log.debug(f"No pinned memory for {device.type}: what comes to the host is asked for when it is wanted.")
+    return _pinned[device.type]
+
+
 def host_memory(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Memory of the host to which ``device`` copies without making the host wait, if it knows such memory."""
-    if device.type not in _without_pinned:
+    """Memory of the host, pinned where ``device`` has that."""
+    if has_pinned_memory(device):
         with contextlib.suppress(Exception):
             return torch.empty(tuple(shape), dtype=dtype, device="cpu", pin_memory=True)
-        _without_pinned.add(device.type)
-        log.debug(f"No pinned memory for {device.type}: copies to the host wait for it.")
     return torch.empty(tuple(shape), dtype=dtype, device="cpu")
 
 
-_without_pinned = {"mps"}
+_pinned = {"mps": False}

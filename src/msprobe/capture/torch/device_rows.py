@@ -1,124 +1,236 @@
-"""Rows of tensors on an accelerator, by the framework's own reductions and without waiting for it.
+"""The numbers of a large tensor on an accelerator, by the framework's own reductions and without waiting for it.
 
-At most nine launches a tensor. The signed sums are one product with a matrix of signs that stays on the device; of
-tensors that are larger than ``MOST_SIGNED`` they are not computed (NaN in the row), and of those of which some elements
-are left out, and of complex ones, the extremes are not.
+What is computed of a tensor is ``NUMBERS`` doubles, in the order of :class:`Place`: all that its row and its statistics
+are made of. A device that has a kernel of its own (:mod:`msprobe.capture.torch.row_kernels`) fills them in with one
+launch; the reductions here take nine at most, of more than ``MOST_MATRIX`` elements sixteen, and that for each
+``SEGMENT`` of them, so that what they need of the device's memory is bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import enum
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from msprobe.capture.tensor_rows import pack
-from msprobe.capture.torch.device_chunks import host_memory
-from msprobe.capture.torch.digest import UINT16, UINT32, UINT64, is_float8
+from msprobe.capture.torch.device_chunks import DeviceTables
+from msprobe.capture.torch.digest import is_float8
 from msprobe.capture.torch.statistics_framework import widest
 from msprobe.store import row_format, row_signs
 
-MOST_SIGNED = 1 << 17
+# Up to so many elements signed sums are one product with a matrix of signs.
+MOST_MATRIX = 1 << 17
+SEGMENT = 1 << 22
+# How many numbers there is room for.
+NUMBERS = 32
+BLOCKS = 8
 _NAN = float("nan")
-_UNSIGNED = (UINT16, UINT32, UINT64)
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+# Keeps a result on the device; where it will be found on the host: a list of results, and the index in it.
+Keep = Callable[[torch.Tensor], tuple[Any, int]]
 
 
-class SignMatrices:
-    """On each device the signs of the sums, and a row of ones: a matrix that serves all tensors up to its width."""
+class Place(enum.IntEnum):
+    """Where a number stands. What is kept are elements of at most ``row_format.LARGEST``; all others count as zero in
+    what is said of kept ones.
+    """
+
+    SUM = 0
+    SQUARES = 1
+    # Of all elements; NaN left out or not.
+    MAX = 2
+    MIN = 3
+    NAN = 4
+    INF = 5
+    ZERO = 6
+    LEFT_OUT = 7
+    KEPT_SUM = 8
+    # Neither of which is known where the first is not the greater one.
+    KEPT_MAX = 9
+    KEPT_MIN = 10
+    SIGNED = 11
+    # The sums of the squares of kept elements in each block.
+    BLOCK = 19
+
+
+def numbers_of(found: Sequence[float], count: int) -> dict[str, Any]:
+    """The numbers of :data:`msprobe.statistics_table.NUMBERS` of a tensor with dimensions and ``count`` elements, mean
+    and norm not rounded to its type yet.
+    """
+    squares = found[Place.SQUARES]
+    return {
+        "count": count,
+        "single": False,
+        "max": found[Place.MAX],
+        "min": found[Place.MIN],
+        "mean": found[Place.SUM] / count,
+        "norm": math.sqrt(squares) if squares >= 0 else _NAN,
+        "nan": int(found[Place.NAN]),
+        "inf": int(found[Place.INF]),
+        "zero": int(found[Place.ZERO]),
+    }
+
+
+def row_of(found: Sequence[float]) -> bytes:
+    """The row of a tensor."""
+    squares = found[Place.BLOCK : Place.BLOCK + BLOCKS]
+    extremes = found[Place.KEPT_MAX], found[Place.KEPT_MIN]
+    return pack(
+        found[Place.KEPT_SUM],
+        sum(squares),
+        found[Place.SIGNED : Place.SIGNED + row_signs.SUMS],
+        [math.sqrt(one) for one in squares],
+        extremes if extremes[0] >= extremes[1] else (_NAN, _NAN),
+        int(found[Place.ZERO]),
+        int(found[Place.LEFT_OUT]),
+    )
+
+
+class Signs:
+    """What the reductions of one process need on each device: signs, limits, a zero."""
 
     def __init__(self) -> None:
-        self._known: dict[torch.device, torch.Tensor] = {}
-        self._hosts: dict[torch.device, torch.Tensor] = {}
+        self._tables = DeviceTables()
 
-    def of(self, device: torch.device, count: int) -> torch.Tensor:
-        """The part of the matrix for so many elements."""
-        known = self._known.get(device)
-        if known is None or known.shape[1] < count:
-            width = min(max(1 << (count - 1).bit_length(), 1 << 12), MOST_SIGNED)
-            # The host does not wait for the copy, so its memory is kept.
-            signs = self._hosts[device] = host_memory((row_signs.SUMS + 1, width), widest(device), device)
-            signs[:-1] = torch.from_numpy(row_signs.signs(width))
-            signs[-1] = 1
-            known = torch.empty(signs.shape, dtype=signs.dtype, device=device)
-            known.copy_(signs, non_blocking=True)
-            self._known[device] = known
-        return known[:, :count]
-
-
-class LateRow:
-    """The row of one tensor: results on the device, and once they are here its ``number``."""
-
-    __slots__ = ("_add", "count", "number", "numbers", "places")
-
-    def __init__(
-        self, count: int, places: dict[str, tuple[Any, int]], numbers: Any, add: Callable[[bytes], int]
-    ) -> None:
-        """``numbers``: the tensor's :class:`msprobe.capture.torch.device_statistics.LateNumbers`, which come before.
-        ``add``: gives a row its number.
+    def matrix(self, device: torch.device, count: int) -> torch.Tensor:
+        """The signs of so many elements, at most ``MOST_MATRIX``, in each sum and, in a last row, ones; in the type in
+        which sums are taken.
         """
-        self.count = count
-        self.numbers = numbers
-        self.places = places
-        self.number: int | None = None
-        self._add = add
+        width = min(max(1 << (count - 1).bit_length(), 1 << 12), MOST_MATRIX)
 
-    def receive(self, here: dict[int, list[Any]]) -> None:
-        """Make the row of the results, which are on the host: those of each list by its id."""
-        places, self.places = self.places, {}
-        found = {name: here[id(results)][place] for name, (results, place) in places.items()}
-        blocks = [*found.get("blocks", ()), *([found["rest"]] if "rest" in found else ())]
-        blocks += [0.0] * (8 - len(blocks))
-        products = found.get("products")
-        left_out = self.count - int(found["kept"]) if "kept" in found else 0
-        numbers, extremes = self.numbers.numbers, (_NAN, _NAN)
-        if "nonzero" in found:
-            zeros = self.count - int(found["nonzero"])
-        else:
-            zeros = int(numbers.get("zero", 0))
-            if not left_out:
-                extremes = float(numbers.get("max", _NAN)), float(numbers.get("min", _NAN))
-        self.number = self._add(
-            pack(
-                products[-1] if products is not None else found["sum"],
-                sum(block * block for block in blocks),
-                products[:-1] if products is not None else [_NAN] * row_signs.SUMS,
-                blocks,
-                extremes,
-                zeros,
-                left_out,
-            )
-        )
+        def make() -> torch.Tensor:
+            signs = np.ones((row_signs.SUMS + 1, width), np.int8)
+            signs[:-1] = row_signs.signs(width)
+            return torch.from_numpy(signs)
+
+        return self._tables.of(device, "matrix", width, make, widest(device))[:, :count]
+
+    def words(self, device: torch.device, first: int, words: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of so many words of 64 elements from ``first`` on: their hashes, and by how many lanes (an eighth of it) they
+        are shifted.
+        """
+        width = 1 << max((first + words - 1).bit_length(), 12)
+        found = self._tables.of(device, "words", width, lambda: torch.from_numpy(_words(width)))
+        part = found[:, first : first + words]
+        return part[0], part[1]
+
+    def constants(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The limits that magnitudes are compared with, a zero, the bits of a word, and the numbers of shifts."""
+        wide = widest(device)
+        limits = [0.0, row_format.LARGEST, torch.finfo(wide).max, math.inf, 0.0]
+        bits = [-(1 << 63) if bit == 63 else 1 << bit for bit in range(64)] + list(range(8))
+        of = self._tables.of
+        floats = of(device, "limits", 0, lambda: torch.tensor(limits, dtype=wide, device="cpu"))
+        whole = of(device, "bits", 0, lambda: torch.tensor(bits, dtype=torch.int64, device="cpu"))
+        return floats[:4, None], floats[4], whole[:64], whole[64:, None]
 
 
-def launch_row(
-    values: torch.Tensor, signs: SignMatrices, place: Callable[[torch.Tensor], tuple[Any, int]]
-) -> tuple[int, dict[str, tuple[Any, int]]]:
-    """Start the reductions of a plain tensor with elements, inside of ``OwnWork``: how many elements they are of, and
-    where the results will be. ``place`` keeps a result. Raises what torch raises.
+def _words(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    numbers = np.arange(count, dtype=np.uint64)
+    return np.stack([row_signs.hashes(numbers), row_signs.shifts(numbers)]).view(np.int64)
+
+
+class Part(NamedTuple):
+    """Some elements, and where what was computed of them will be. ``block``: in which they all are, or -1: they are all
+    elements, in blocks. ``padded``: so many zeros are counted with them.
     """
-    dtype, is_complex = values.dtype, values.dtype.is_complex
-    if is_complex:
-        values = torch.view_as_real(values)
-        dtype = values.dtype
-    if is_float8(dtype) or dtype in _UNSIGNED:
-        values = values.to(torch.float32 if is_float8(dtype) else torch.int64)
-    flat = values.reshape(-1).to(widest(values.device))
-    count = flat.numel()
-    places: dict[str, tuple[Any, int]] = {}
-    if is_complex:
-        places["nonzero"] = place(torch.count_nonzero(flat))
-    if dtype.is_floating_point or dtype.itemsize == 8:
-        kept = flat.abs() <= row_format.LARGEST
-        places["kept"] = place(torch.count_nonzero(kept))
-        flat = torch.where(kept, flat, 0.0)
+
+    block: int
+    elements: int
+    padded: int
+    places: dict[str, tuple[Any, int]]
+
+
+def launch(values: torch.Tensor, signs: Signs, keep: Keep) -> list[Part]:
+    """Start the reductions of a plain tensor of real floats, more than none, inside of ``OwnWork``. Raises what torch
+    raises.
+    """
+    if is_float8(values.dtype):
+        values = values.to(torch.float32)
+    flat = values.reshape(-1)
+    return [
+        _launch_part(flat[start : start + count], signs, keep, block, start // row_signs.WORD)
+        for block, start, count in _parts(flat.numel())
+    ]
+
+
+def _parts(count: int) -> Iterator[tuple[int, int, int]]:
+    """Block, first element and count of what is reduced at once."""
+    if count <= SEGMENT:
+        yield -1, 0, count
+        return
     block = row_format.block_of(count)
-    whole = count // block
-    if whole:
-        places["blocks"] = place(torch.linalg.vector_norm(flat[: whole * block].view(whole, block), dim=1))
-    if whole * block < count:
-        places["rest"] = place(torch.linalg.vector_norm(flat[whole * block :]))
-    if count <= MOST_SIGNED:
-        places["products"] = place(signs.of(flat.device, count) @ flat)
+    for number, first in enumerate(range(0, count, block)):
+        end = min(first + block, count)
+        for start in range(first, end, SEGMENT):
+            yield number, start, min(SEGMENT, end - start)
+
+
+def _launch_part(part: torch.Tensor, signs: Signs, keep: Keep, block: int, word: int) -> Part:
+    device, count = part.device, part.numel()
+    whole = block < 0
+    width = BLOCKS * row_format.block_of(count) if whole else -(-count // row_signs.WORD) * row_signs.WORD
+    limits, zero, bits, shifts = signs.constants(device)
+    # All elements, and below them those that are kept.
+    both = torch.empty((2, width), dtype=widest(device), device=device)
+    if width > count:
+        both[:, count:].zero_()
+    both[0, :count].copy_(part)
+    below = both[0].abs() <= limits
+    torch.where(below[1], both[0], zero, out=both[1])
+    least, greatest = torch.aminmax(part)
+    places = {
+        "least": keep(least),
+        "greatest": keep(greatest),
+        "below": keep(torch.count_nonzero(below, dim=1)),
+        "norms": keep(torch.linalg.vector_norm(both.view(2, BLOCKS if whole else 1, -1), dim=2)),
+    }
+    del below
+    if whole and count <= MOST_MATRIX:
+        places["products"] = keep(both @ signs.matrix(device, width).T)
     else:
-        places["sum"] = place(flat.sum())
-    return count, places
+        places["sums"] = keep(both.sum(dim=1))
+        hashes, of_words = signs.words(device, word, width // row_signs.WORD)
+        kept = both[1].view(-1, row_signs.WORD)
+        signed = torch.where((hashes[:, None] & bits) == 0, kept, -kept)
+        places["lanes"] = keep((of_words == shifts).to(signed.dtype) @ signed)
+    return Part(block, count, width - count, places)
+
+
+def gather(parts: Sequence[Part], here: dict[int, list[Any]]) -> list[float]:
+    """The numbers of a tensor, of results that are on the host: those of each list by its id."""
+    found = [0.0] * NUMBERS
+    found[Place.MAX], found[Place.MIN] = -math.inf, math.inf
+    lanes: Floats = np.zeros(row_signs.LANES)
+    for part in parts:
+        got = {name: here[id(results)][place] for name, (results, place) in part.places.items()}
+        least, greatest = got["least"], got["greatest"]
+        found[Place.MAX] = max(found[Place.MAX], greatest)
+        found[Place.MIN] = min(found[Place.MIN], least)
+        zero, kept, finite, known = (number - part.padded for number in got["below"])
+        found[Place.ZERO] += zero
+        found[Place.LEFT_OUT] += part.elements - kept
+        found[Place.INF] += known - finite
+        found[Place.NAN] += part.elements - known
+        every, of_kept = got["norms"]
+        found[Place.SQUARES] += sum(norm * norm for norm in every)
+        for number, norm in enumerate(of_kept, max(part.block, 0)):
+            found[Place.BLOCK + number] += norm * norm
+        sums = got["sums"] if "sums" in got else [products[-1] for products in got["products"]]
+        found[Place.SUM] += sums[0]
+        found[Place.KEPT_SUM] += sums[1]
+        if "products" in got:
+            found[Place.SIGNED : Place.BLOCK] = got["products"][1][:-1]
+        else:
+            for number, of_lane in enumerate(got["lanes"]):
+                lanes[8 * number : 8 * number + row_signs.WORD] += of_lane
+    if lanes.any():
+        found[Place.SIGNED : Place.BLOCK] = row_signs.signed_sums(lanes).tolist()
+    extremes = (_NAN, _NAN) if found[Place.LEFT_OUT] else (found[Place.MAX], found[Place.MIN])
+    found[Place.KEPT_MAX], found[Place.KEPT_MIN] = extremes
+    return found

@@ -1,102 +1,140 @@
-"""Statistics of tensors on an accelerator, without waiting for it.
+"""What is measured of tensors on an accelerator, without waiting for it.
 
-The reductions are launched when the tensor is described, since a later write would change the value. Their
-results stay on the device until there is a chunk of them (:mod:`msprobe.capture.torch.device_chunks`), which is copied
-to the host while the program goes on.
+It begins when the tensor is described, since a later write would change the value, and is known when the chunk to which
+it belongs (:mod:`msprobe.capture.torch.device_chunks`) is on the host. Small tensors, those whose values or digests are
+wanted, and all that are not real floats are copied, and measured on the host as every tensor of the CPU is. Of large
+floats a kernel of the device computes the numbers (:mod:`msprobe.capture.torch.row_kernels`), or the framework's
+reductions do (:mod:`msprobe.capture.torch.device_rows`).
 """
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Sequence, Set
-from typing import Any
+from collections.abc import Callable, Set
+from typing import Any, NamedTuple
 
 import torch
 
-from msprobe.capture.torch import digest
-from msprobe.capture.torch.device_chunks import Chunk, SideStreams, host_memory
-from msprobe.capture.torch.device_rows import LateRow, SignMatrices, launch_row
-from msprobe.capture.torch.statistics_framework import Numbers, launch_further, round_to, widest
+from msprobe import log
+from msprobe.capture.torch import device_rows
+from msprobe.capture.torch.device_chunks import Chunk, SideStreams
+from msprobe.capture.torch.device_errors import is_out_of_memory, reason
+from msprobe.capture.torch.row_kernels import RowKernels
+from msprobe.capture.torch.statistics_framework import Numbers, launch_further, round_to
+from msprobe.guard import attempt
 
-# Elements that tell whether a tensor is still what it was.
-MOST_COMPARED = 256
+# Up to so many bytes a copy costs less than reductions, to the device and to the host.
+MOST_COPIED = 32 << 10
 
 
-class LateNumbers:
-    """Numbers of one tensor: the results on the device they are made of, and once collected ``numbers``."""
+class Measurement(NamedTuple):
+    """What is known of some elements: their numbers (none in XOR mode), the number of their row, digests. ``problem``:
+    why there are no numbers.
+    """
 
-    __slots__ = ("count", "dtype", "filled", "high", "numbers", "places", "scalar")
+    numbers: Numbers | None
+    row: int | None
+    crc: bytes = b""
+    xxh3: bytes = b""
+    xor: bytes = b""
+    problem: str | None = None
 
-    def __init__(self, values: torch.Tensor, high: bool) -> None:
-        self.dtype = values.dtype
-        self.count = values.numel()
-        self.scalar = values.dim() == 0
-        self.high = high
-        self.places: dict[str, tuple[Any, int]] = {}  # result -> (list of results, index in it)
-        self.numbers: Numbers = {"count": self.count, "single": self.scalar}
-        # False: they are not here yet, or were lost with an error of the device.
-        self.filled = self.count == 0
+
+class LateElements:
+    """Elements of a tensor on a device. ``known``: what is known of them; None until it is here."""
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: Measurement | None = None
+
+
+# What is measured of plain values on the host, and of the bytes that they are stored as (mostly the same).
+OnHost = Callable[[torch.Tensor, torch.Tensor], Measurement]
+
+
+class CopiedElements(LateElements):
+    """Elements that are copied to the host. ``values``: they, in row-major order, and ``stored`` as they are stored;
+    None once all is done that had to wait for them.
+    """
+
+    __slots__ = ("_then", "measure", "stored", "values")
+
+    def __init__(self, values: torch.Tensor, stored: torch.Tensor, measure: OnHost | None) -> None:
+        super().__init__()
+        self.values: torch.Tensor | None = values
+        self.stored: torch.Tensor | None = stored
+        self.measure = measure
+        self._then: list[Callable[[torch.Tensor], None]] = []
+
+    def holds(self, values: torch.Tensor) -> bool:
+        """Whether the elements, which are those of a description of ``values``, are what its file would have."""
+        found = self.values
+        return found is not None and found is self.stored and (found.dtype, found.shape) == (values.dtype, values.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the values; nothing once they are gone."""
+        return 0 if self.values is None else self.values.numel() * self.values.element_size()
+
+    def then(self, work: Callable[[torch.Tensor], None]) -> None:
+        """Call ``work`` with the values when they are here and every description of them is filled in; never if they
+        are lost. To be called before.
+        """
+        self._then.append(work)
 
     def receive(self, here: dict[int, list[Any]]) -> None:
-        """Make numbers of the results, which are on the host: those of each list by its id."""
-        places, self.places = self.places, {}
-        self.fill({name: here[id(results)][place] for name, (results, place) in places.items()})
-        self.filled = True
+        """The elements are here."""
+        values, stored = self.values, self.stored
+        if values is not None and stored is not None:
+            is_stored = values is stored
+            self.values = values = values.cpu()
+            self.stored = values if is_stored else stored.cpu()
+            if self.measure is not None:
+                self.known = self.measure(values, self.stored)
 
-    def fill(self, found: dict[str, Any]) -> None:
-        """Make numbers of the collected results."""
-        if not found:
-            return  # empty
-        dtype, numbers = self.dtype, self.numbers
-        numbers.update(found)
-        if dtype == torch.bool:
-            numbers["max"], numbers["min"] = bool(found["max"]), bool(found["min"])
-        if "nonzero" in found:
-            numbers["zero"] = self.count - int(numbers.pop("nonzero"))
-        if self.scalar:
-            self._fill_single(found["max"])
-        elif dtype.is_floating_point or dtype.is_complex:
-            numbers["nan"], numbers["inf"] = int(found["nan"]), int(found["inf"])
-            for name in ("mean", "norm"):
-                if name in found:
-                    numbers[name] = round_to(dtype, found[name], self.high)
-
-    def _fill_single(self, value: Any) -> None:
-        dtype, numbers = self.dtype, self.numbers
-        numbers["zero"] = int(value == 0)
-        if dtype == torch.bool:
-            return
-        numbers["nan"], numbers["inf"] = int(value != value), int(abs(value) == float("inf"))
-        numbers["min"] = numbers["mean"] = value
-        numbers["norm"] = None if dtype.is_complex else value
+    def end(self, is_lost: bool) -> None:
+        """Do what waits for the values, and let go of them."""
+        values, then = self.values, self._then
+        self.values = self.stored = None
+        self._then = []
+        if values is not None and not is_lost:
+            for work in then:
+                attempt(work, values)
 
 
-class LateBytes:
-    """The elements of one tensor on their way to host memory, and their digests once they are there."""
+class ReducedElements(LateElements):
+    """Elements of which numbers are computed on the device: ``row``, a place in a table that a kernel fills in, or the
+    ``parts`` of reductions; and ``further`` numbers.
+    """
 
-    __slots__ = ("crc", "host", "wanted", "xor", "xxh3")
+    __slots__ = ("_add", "count", "dtype", "further", "high", "parts", "row")
 
-    def __init__(self, host: torch.Tensor, wanted: tuple[bool, bool, bool]) -> None:
-        """``wanted``: whether a CRC-32, an xxh3 and a XOR are made of them."""
-        self.host: torch.Tensor | None = host
-        self.wanted = wanted
-        self.crc = self.xxh3 = self.xor = b""
+    def __init__(self, values: torch.Tensor, high: bool, add: Callable[[bytes], int] | None) -> None:
+        """``add`` gives a row its number; None: there is no row."""
+        super().__init__()
+        self.dtype = values.dtype
+        self.count = values.numel()
+        self.high = high
+        self.row: tuple[Any, int] | None = None
+        self.parts: list[device_rows.Part] = []
+        self.further: dict[str, tuple[Any, int]] = {}
+        self._add = add
 
-    def hash(self) -> None:
-        """Make the digests of the elements, which are on the host, and let go of them."""
-        host = self.host
-        if host is None:
-            return
-        self.host = None
-        crc, xxh3, xor = self.wanted
-        raw = digest.of_tensor(host)
-        if crc:
-            self.crc = digest.crc32(digest.widen(host.dtype, raw))
-        if xxh3:
-            self.xxh3 = digest.xxh3(raw)
-        if xor:
-            self.xor = digest.xor_value(host, raw)
+    def receive(self, here: dict[int, list[Any]]) -> None:
+        """Make numbers and a row of the results, which are on the host."""
+        if self.row is not None:
+            table, place = self.row
+            found = here[id(table)][place]
+        else:
+            found = device_rows.gather(self.parts, here)
+        numbers = device_rows.numbers_of(found, self.count)
+        for name in ("mean", "norm"):
+            numbers[name] = round_to(self.dtype, numbers[name], self.high)
+        for name, (results, place) in self.further.items():
+            numbers[name] = here[id(results)][place]
+        self.row, self.parts, self.further = None, [], {}
+        self.known = Measurement(numbers, None if self._add is None else self._add(device_rows.row_of(found)))
 
 
 class LateComparison:
@@ -116,7 +154,7 @@ class LateComparison:
 
 
 class DeviceStatistics:
-    """The reductions and copies of tensors that are described, and the chunk to which they belong.
+    """What is measured of tensors, and the chunk to which that belongs.
 
     Works the same for CPU tensors, which is how most of it is tested. May be used by several threads.
     """
@@ -126,12 +164,13 @@ class DeviceStatistics:
         self._needs = needs
         self._chunk = Chunk()
         self._sides = SideStreams()
-        self._signs = SignMatrices()
+        self._signs = device_rows.Signs()
+        self._kernels = RowKernels(self._sides)
         self._lock = threading.RLock()
 
     @property
     def bytes_to_copy(self) -> int:
-        """Bytes of tensors for digests, in the chunk that is being filled."""
+        """Bytes of tensors that are copied, in the chunk that is being filled."""
         return self._chunk.bytes
 
     def send(self) -> Chunk:
@@ -145,129 +184,50 @@ class DeviceStatistics:
 
     # ---- while the step runs; inside statistics_framework.OwnWork ----
 
-    def launch(self, values: torch.Tensor) -> LateNumbers:
-        """Start the reductions of a plain tensor. Raises what torch raises for a type without them."""
-        late = LateNumbers(values, self._high)
-        if late.count == 0:
-            return late
+    def copy(self, values: torch.Tensor, stored: torch.Tensor, measure: OnHost | None) -> CopiedElements:
+        """Start to copy plain elements to the host. ``measure``: see :class:`CopiedElements`."""
         with self._lock:
-            self._launch(late, values)
-        return late
-
-    def _launch(self, late: LateNumbers, values: torch.Tensor) -> None:
-        self._chunk.note_stream(values.device)
-        dtype = values.dtype
-        if late.scalar:
-            value = values.abs() if dtype.is_complex else _reducible(values).clone()
-            self._keep(late, "max", value)
-            if dtype == torch.bool:
-                self._keep(late, "min", value)
-        elif dtype == torch.bool:
-            self._keep(late, "max", values.any())
-            self._keep(late, "min", values.all())
-            self._keep(late, "nonzero", torch.count_nonzero(values))
-        else:
-            self._launch_numbers(late, _reducible(values))
-        self._chunk.waiting.append(late)
-
-    def _launch_numbers(self, late: LateNumbers, values: torch.Tensor) -> None:
-        dtype = values.dtype
-        self._keep(late, "nonzero", torch.count_nonzero(values))
-        if not dtype.is_floating_point and not dtype.is_complex:
-            wide = values.to(widest(values.device))
-            self._launch_wanted(late, "max", values, torch.amax)
-            self._launch_wanted(late, "min", values, torch.amin)
-            self._launch_wanted(late, "mean", wide, torch.mean)
-            self._launch_wanted(late, "norm", wide, torch.linalg.vector_norm)
-            self._launch_further(late, values)
-            return
-        self._keep(late, "nan", torch.count_nonzero(values.isnan()))
-        inner = torch.float32 if dtype.itemsize < 4 else None
-        if dtype.is_complex:
-            self._keep(late, "inf", torch.count_nonzero(values.isinf() & ~values.isnan()))
-            values = values.abs()
-        else:
-            self._keep(late, "inf", torch.count_nonzero(values.isinf()))
-            self._launch_wanted(late, "norm", values, torch.linalg.vector_norm, dtype=inner)
-        self._launch_wanted(late, "max", values, torch.amax)
-        self._launch_wanted(late, "min", values, torch.amin)
-        self._launch_wanted(late, "mean", values, torch.mean, dtype=inner)
-        self._launch_further(late, values)
-
-    def _launch_wanted(
-        self, late: LateNumbers, name: str, values: torch.Tensor, kernel: Callable[..., torch.Tensor], **how: Any
-    ) -> None:
-        if name in self._needs:
-            self._keep(late, name, kernel(values, **how))
-
-    def _launch_further(self, late: LateNumbers, values: torch.Tensor) -> None:
-        for name, result in launch_further(values, self._needs).items():
-            self._keep(late, name, result)
-
-    def _keep(self, late: LateNumbers, name: str, result: torch.Tensor) -> None:
-        late.places[name] = self._chunk.place(result)
-
-    def launch_row(self, values: torch.Tensor, numbers: LateNumbers, add: Callable[[bytes], int]) -> LateRow:
-        """Start the reductions for the row of a plain tensor with elements, whose ``numbers`` were launched before;
-        ``add`` gives it a number. Raises what torch raises.
-        """
-        with self._lock:
-            self._chunk.note_stream(values.device)
-            late = LateRow(*launch_row(values, self._signs, self._chunk.place), numbers, add)
+            found = self._chunk.copy(values)
+            late = CopiedElements(found, found if stored is values else self._chunk.copy(stored), measure)
             self._chunk.waiting.append(late)
         return late
 
+    def measure(
+        self, values: torch.Tensor, stored: torch.Tensor, measure: OnHost, add: Callable[[bytes], int] | None
+    ) -> LateElements:
+        """Start to measure a plain tensor of which no values and no digests are wanted: see :meth:`copy`, and
+        :class:`ReducedElements` for ``add``.
+        """
+        size = values.numel() * values.element_size()
+        if size > MOST_COPIED and values.dtype.is_floating_point and values.dim():
+            try:
+                with self._lock:
+                    return self._reduce(values, add)
+            except (NotImplementedError, RuntimeError) as error:
+                if is_out_of_memory(error):
+                    raise
+                log.debug(f"No reductions of {values.dtype} on {values.device}, so it is copied: {reason(error)}")
+        return self.copy(values, stored, measure)
+
+    def _reduce(self, values: torch.Tensor, add: Callable[[bytes], int] | None) -> LateElements:
+        chunk, device = self._chunk, values.device
+        chunk.note_stream(device)
+        late = ReducedElements(values, self._high, add)
+        kernel = self._kernels.of(values)
+        if kernel is not None:
+            room, late.row = chunk.row(device, device_rows.NUMBERS)
+            kernel(values.contiguous(), room)
+        else:
+            late.parts = device_rows.launch(values, self._signs, chunk.place)
+        for name, result in launch_further(values, self._needs).items():
+            late.further[name] = chunk.place(result)
+        chunk.waiting.append(late)
+        return late
+
     def compare(self, before: torch.Tensor, now: torch.Tensor) -> LateComparison:
-        """Start to compare what :func:`some_elements` gave at two times."""
+        """Start to compare elements of one tensor at two times."""
         with self._lock:
             self._chunk.note_stream(now.device)
             late = LateComparison(self._chunk.place((now != before).any()))
             self._chunk.waiting.append(late)
         return late
-
-    def copy(self, values: torch.Tensor, crc: bool, xxh3: bool, xor: bool) -> LateBytes:
-        """Start copying the elements to the host, to be hashed when the chunk is received."""
-        dtype = values.dtype
-        if dtype.itemsize == 1:
-            values = values.view(torch.uint8)  # small types have few operations, not even a copy
-        with self._lock:
-            self._chunk.note_stream(values.device)
-            if values.device.type == "cpu":
-                host = values.clone(memory_format=torch.contiguous_format)
-            else:
-                host = host_memory(values.shape, values.dtype, values.device)
-                host.copy_(values, non_blocking=True)
-            late = LateBytes(host.view(dtype), (crc, xxh3, xor))
-            self._chunk.copies.append(late)
-            self._chunk.bytes += host.numel() * host.element_size()
-        return late
-
-
-def some_elements(values: torch.Tensor, pattern: Sequence[int]) -> torch.Tensor:
-    """At most ``MOST_COMPARED`` elements of a tensor, evenly spread, as integers of the same bits; not copied.
-
-    ``pattern``: which elements it holds, sizes and strides by turns.
-    """
-    counts = list(pattern[::2])
-    while math.prod(counts) > MOST_COMPARED:
-        longest = counts.index(max(counts))
-        counts[longest] = (counts[longest] + 1) // 2
-    steps = [
-        step * ((size - 1) // (count - 1)) if count > 1 else step
-        for count, size, step in zip(counts, pattern[::2], pattern[1::2], strict=True)
-    ]
-    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
-    return values.as_strided(counts, steps, values.storage_offset()).view(bits)
-
-
-def _reducible(values: torch.Tensor) -> torch.Tensor:
-    """The same numbers in a type that has reductions."""
-    dtype = values.dtype
-    if digest.is_float8(dtype):
-        return values.to(torch.float32)
-    if dtype == digest.UINT16:
-        return values.to(torch.int32)
-    if dtype in (digest.UINT32, digest.UINT64):
-        # uint64 beyond 2^63 shows wrong; no accelerator computes with it.
-        return values.to(torch.int64)
-    return values

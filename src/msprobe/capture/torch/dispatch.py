@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch import private
@@ -42,6 +43,7 @@ class OperatorRecorder:
         self._of_calls = of_calls
         self._watch: Watch = find_watch()
         self._was_on = threading.local()
+        self._of_steps: Any = None
         self._patches = Patches()
         # Not of `torch.inference_mode` itself: a block that has begun knows how it ends already.
         self._patches.add(private.InferenceMode, "__exit__", self._leaving)
@@ -50,11 +52,19 @@ class OperatorRecorder:
         """Begin to watch this thread."""
         self._watch.attach(self)
         self._patches.attach()
+        self._of_steps = register_optimizer_step_post_hook(self._after_step)
 
     def detach(self) -> None:
         """Leave nothing behind."""
         self._patches.detach()
         self._watch.detach(self)
+        if self._of_steps is not None:
+            self._of_steps.remove()
+            self._of_steps = None
+
+    def _after_step(self, *step: Any) -> None:
+        """Kernels of an optimizer of somebody else are no operators of torch, and no version shows what they wrote."""
+        attempt(self.calls.statistics.forget_all)
 
     def _leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -135,6 +145,8 @@ class OperatorRecorder:
     def _begin(self, operator: Operator, args: Sequence[Any], kwargs: Any) -> _Record | None:
         session, calls = self.session, self.calls
         try:
+            if calls.beginning is not None:
+                calls.beginning(False)
             backward = private.in_backward()
             name = f"{operator.key}.{session.number(operator.key)}.forward"
             call = self._of_calls.place(backward) if self._of_calls is not None else None

@@ -11,47 +11,48 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from msprobe.capture.torch.device_chunks import Chunk
-from msprobe.capture.torch.device_statistics import DeviceStatistics, LateComparison, LateNumbers
-from msprobe.capture.torch.remembered import Remembered
-from msprobe.capture.torch.statistics_framework import OwnWork
-from msprobe.capture.torch.statistics_info import Content, LateInfo
+import torch
 
-# So many descriptions, or bytes of tensors for their digests, are a chunk.
+from msprobe.capture.torch.device_chunks import Chunk
+from msprobe.capture.torch.device_errors import reason
+from msprobe.capture.torch.device_statistics import CopiedElements, DeviceStatistics, Measurement
+from msprobe.capture.torch.statistics_framework import OwnWork
+from msprobe.capture.torch.statistics_info import Content, LateInfo, TensorInfo
+
+# So many descriptions, or bytes of tensors that are copied, are a chunk.
 CHUNK = 64
 CHUNK_BYTES = 64 << 20
 MOST_CHUNKS = 64
 MOST_BYTES = 1 << 30
 
-_WRITTEN_UNSEEN = "written by code that torch does not know of, after its statistics had been taken"
-
 
 class _Sent(NamedTuple):
-    """A chunk on its way, and what waits for it."""
+    """A chunk on its way, and what waits for it: descriptions, and in ``number`` also values that are to be kept."""
 
     chunk: Chunk
     bytes: int
     infos: list[LateInfo]
-    compared: list[tuple[LateComparison, Remembered]]
+    copied: list[CopiedElements]
+    number: int
 
 
 class LateDescriptions:
     """The descriptions that are ``late``.
 
-    ``content_of``: what is said of a tensor whose numbers are here. ``absent``: the same where there are none.
+    ``content_of``: what is said of elements that were measured. ``absent``: the same where there are none.
     ``made``: how many descriptions were late; ``known``: how many of them, in their order, are not any more.
     """
 
     def __init__(
-        self, device: DeviceStatistics, content_of: Callable[[LateInfo], Content], absent: Callable[[], Content]
+        self, device: DeviceStatistics, content_of: Callable[[Measurement], Content], absent: Callable[[], Content]
     ) -> None:
         self.made = self.known = 0
         self._device = device
         self._content_of = content_of
         self._absent = absent
         self._infos: list[LateInfo] = []
-        # What is compared, and what was known of the storage.
-        self._compared: list[tuple[LateComparison, Remembered]] = []
+        self._copied: list[CopiedElements] = []
+        self._count = 0
         self._sent: deque[_Sent] = deque()
         self._bytes_sent = 0
         self._lock = threading.RLock()
@@ -60,17 +61,31 @@ class LateDescriptions:
         """A description that is late; ``info``. May wait for the device if too much is on its way."""
         with self._lock:
             self._infos.append(info)
-            self.made += 1
-            if len(self._infos) >= CHUNK or self._device.bytes_to_copy >= CHUNK_BYTES:
-                self._send()
-                while self._sent and (len(self._sent) > MOST_CHUNKS or self._bytes_sent > MOST_BYTES):
-                    self._receive_first()
+            if isinstance(info.elements, CopiedElements):
+                self._copied.append(info.elements)
+            self._add_one()
         return info
 
-    def compare(self, comparison: LateComparison, known: Remembered) -> None:
-        """Expose ``known`` if ``comparison`` finds other elements."""
-        with self._lock:
-            self._compared.append((comparison, known))
+    def copied(self, info: TensorInfo, values: torch.Tensor) -> CopiedElements:
+        """Plain values of a device on their way to the host, also if ``info`` is not made of them. Such a copy counts
+        as a late description.
+        """
+        elements = info.elements if isinstance(info, LateInfo) else None
+        if isinstance(elements, CopiedElements) and elements.holds(values):
+            return elements
+        with self._lock, OwnWork():
+            copied = self._device.copy(values, values, None)
+            self._copied.append(copied)
+            self._add_one()
+        return copied
+
+    def _add_one(self) -> None:
+        self.made += 1
+        self._count += 1
+        if self._count >= CHUNK or self._device.bytes_to_copy >= CHUNK_BYTES:
+            self._send()
+            while self._sent and (len(self._sent) > MOST_CHUNKS or self._bytes_sent > MOST_BYTES):
+                self._receive_first()
 
     def receive(self) -> None:
         """Fill in the descriptions whose numbers are on the host by now; waits for nothing. Raises what the device
@@ -86,7 +101,7 @@ class LateDescriptions:
         """
         problem: Exception | None = None
         with self._lock:
-            if self._infos or self._compared:
+            if self._count:
                 self._send()
             while self._sent:
                 try:
@@ -97,57 +112,39 @@ class LateDescriptions:
             raise problem
 
     def _send(self) -> None:
-        infos, self._infos = self._infos, []
-        compared, self._compared = self._compared, []
         size = self._device.bytes_to_copy
+        infos, copied, count = self._infos, self._copied, self._count
+        self._infos, self._copied, self._count = [], [], 0
         with OwnWork():
-            self._sent.append(_Sent(self._device.send(), size, infos, compared))
+            self._sent.append(_Sent(self._device.send(), size, infos, copied, count))
         self._bytes_sent += size
 
     def _receive_first(self) -> None:
         sent = self._sent.popleft()
         self._bytes_sent -= sent.bytes
+        is_lost = True
         try:
             with OwnWork():
                 sent.chunk.receive()
             for info in sent.infos:
                 self._fill(info)
+            is_lost = False
         except Exception as error:
             for info in sent.infos:
                 if info.late:
-                    info.fill(self._absent(), f"not read back ({reason(error)})")
-            for comparison, _ in sent.compared:
-                comparison.changed = True
+                    info.lose(self._absent(), f"not read back ({reason(error)})")
             raise
         finally:
-            self.known += len(sent.infos)
-            for comparison, known in sent.compared:
-                if comparison.changed:
-                    known.expose()
+            self.known += sent.number
+            for copied in sent.copied:
+                copied.end(is_lost)
 
     def _fill(self, info: LateInfo) -> None:
+        known = info.elements.known
         if info.written is not None and not info.written.changed:
             info.leave_unset(self._absent())
-        elif info.comparison is not None and info.comparison.changed:
-            info.fill(self._absent(), _WRITTEN_UNSEEN)
-        elif _is_lost(info):
-            info.fill(self._absent(), "not read back")
+        elif known is None:
+            # It was that of an earlier description, which an error of the device concerns.
+            info.lose(self._absent(), "not read back")
         else:
-            info.fill(self._content_of(info))
-
-
-def _is_lost(info: LateInfo) -> bool:
-    """Its numbers, or bytes, were those of an earlier description, which an error of the device concerns."""
-    numbers, copied = info.numbers, info.copied
-    return (isinstance(numbers, LateNumbers) and not numbers.filled) or (copied is not None and copied.host is not None)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a device says that it has no memory; some raise a plain RuntimeError."""
-    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
-
-
-def reason(error: Exception) -> str:
-    """An error in one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:200]}"
+            info.fill(self._content_of(known), known.row, known.problem)

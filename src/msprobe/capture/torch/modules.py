@@ -33,6 +33,7 @@ class ModuleRecorder(TensorWriter, PassWriter):
 
     def __init__(self, calls: CallRecorder) -> None:
         super().__init__(calls.session, calls.describer, calls.statistics, calls.keeper, calls.hooks)
+        self.calls = calls
         self.gradients = ModuleGradients(calls)
         self.parameters = ParameterGradients(calls)
 
@@ -45,6 +46,8 @@ class ModuleRecorder(TensorWriter, PassWriter):
             return
         with _without_functions():
             try:
+                if self.calls.beginning is not None:
+                    self.calls.beginning(True)
                 self.begin_pass(name, module, args, kwargs, 3 + above)
             except Exception as error:
                 session.fault(name, error)

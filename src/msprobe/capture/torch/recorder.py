@@ -34,6 +34,7 @@ from msprobe.capture.stacks import CallStacks
 from msprobe.capture.targets import Passes, Targets
 from msprobe.capture.torch import private, values
 from msprobe.capture.torch.calls import CallRecorder
+from msprobe.capture.torch.captured import CapturedGraphs
 from msprobe.capture.torch.collectives_functions import is_entrance
 from msprobe.capture.torch.compiled import CompiledRegions
 from msprobe.capture.torch.context import Context, GraphHooks
@@ -131,6 +132,8 @@ class TorchRecorder:
         self.parts = parts = Parts(context)
         parameters = self.modules.parameters
         self._graph = graph = GraphHooks((self.hooks, heard_gradients.hooks), (parameters, self.heard_parameters))
+        self._captured = captured = CapturedGraphs(graph)
+        self.calls.beginning = captured.look if captured.possible else None
         self._attached = False
         session.keeps_records = dumps
         session.has_late = self.statistics.has_late
@@ -333,6 +336,7 @@ class TorchRecorder:
 
     def _finish_records(self) -> None:
         for work in (
+            self._captured.leave,
             self.calls.gradients.close_open,
             self.modules.close_open,
             self.modules.parameters.close_open,

@@ -8,13 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.tensor_rows import PIECE, TensorRows, row_of, row_of_memory
 from msprobe.capture.torch import digest
-from msprobe.capture.torch.device_rows import LateRow
-from msprobe.capture.torch.device_statistics import DeviceStatistics, LateNumbers
-from msprobe.capture.torch.late_descriptions import reason
 from msprobe.capture.torch.statistics_unusual import Unwrapped
 
 
@@ -27,19 +23,17 @@ class RowDescriptions:
     def __init__(
         self,
         rows: TensorRows | None,
-        device: DeviceStatistics,
         types: Mapping[torch.dtype, tuple[str, int, bool, bytes | None]],
     ) -> None:
         self._rows = rows
-        self._device = device
         self._types = types
 
-    def of(self, whole: Unwrapped, values: torch.Tensor, known: dict[Any, Any] | None, place: Any) -> int | None:
-        """The number of the row of a plain CPU tensor, the elements of ``whole``; ``known``: those of this step that it
-        may share, by ``place``. None if it has none.
+    def of(self, values: torch.Tensor, known: dict[Any, Any] | None, place: Any) -> int | None:
+        """The number of the row of a plain CPU tensor that has one; ``known``: those of this step that it may share, by
+        ``place``.
         """
         rows = self._rows
-        if rows is None or not self._has_row(whole, values):
+        if rows is None:
             return None
         found: int | None = None if known is None else known.get(place)
         if found is not None:
@@ -56,28 +50,10 @@ class RowDescriptions:
             known[place] = found
         return found
 
-    def late_of(
-        self, whole: Unwrapped, values: torch.Tensor | None, numbers: Any, known: dict[Any, Any] | None, place: Any
-    ) -> LateRow | None:
-        """The same of a tensor on a device, whose row comes with its statistics, ``numbers``."""
-        rows = self._rows
-        if rows is None or values is None or not isinstance(numbers, LateNumbers) or not self._has_row(whole, values):
-            return None
-        found: LateRow | None = None if known is None else known.get(place)
-        if found is not None:
-            return found
-        try:
-            found = self._device.launch_row(values, numbers, rows.add)
-        except (NotImplementedError, RuntimeError) as error:
-            # The statistics are on their way.
-            log.debug(f"No row for a tensor of {values.dtype} on {values.device}: {reason(error)}")
-            return None
-        if known is not None:
-            known[place] = found
-        return found
-
-    def _has_row(self, whole: Unwrapped, values: torch.Tensor) -> bool:
-        """Of a sparse tensor none: other elements than those that are stored are zero."""
+    def has_row(self, whole: Unwrapped, values: torch.Tensor) -> bool:
+        """Whether plain values, the elements of ``whole``, have a row now. Those of a sparse tensor have none: other
+        elements than those that are stored are zero.
+        """
         if self._rows is None or not self._rows.on or not values.numel() or whole.sparse is not None:
             return False
         return all(key != "layout" for key, _ in whole.behind)

@@ -8,6 +8,7 @@ themselves, and from what happened since: see :mod:`msprobe.capture.torch.rememb
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -19,13 +20,14 @@ from msprobe.capture.statistics_text import SEPARATOR, StatisticsText
 from msprobe.capture.tensor_rows import TensorRows
 from msprobe.capture.torch import digest, private, remembered
 from msprobe.capture.torch.device_chunks import is_capturing
+from msprobe.capture.torch.device_errors import is_out_of_memory, reason
 from msprobe.capture.torch.device_statistics import (
     DeviceStatistics,
     LateComparison,
-    LateNumbers,
-    some_elements,
+    LateElements,
+    Measurement,
 )
-from msprobe.capture.torch.late_descriptions import LateDescriptions, is_out_of_memory, reason
+from msprobe.capture.torch.late_descriptions import LateDescriptions
 from msprobe.capture.torch.remembered import Memory, Remembered
 from msprobe.capture.torch.row_descriptions import RowDescriptions
 from msprobe.capture.torch.statistics_framework import Numbers, OwnWork, reduce
@@ -50,6 +52,7 @@ from msprobe.capture.torch.storages import (
     may_be_passing,
     storage_of,
 )
+from msprobe.capture.torch.tensor_types import known_types
 from msprobe.capture.torch.unwritten import Write
 
 __all__ = ["Precision", "SummaryMode", "TensorInfo", "TensorStatistics"]
@@ -60,21 +63,19 @@ Precision = Literal["low", "high"]
 MEMO_LIMIT = 100_000  # storages
 
 _UNREADABLE: Numbers = {}
-_CAPTURED = (
-    "What runs inside of a graph that the program captures is recorded without numbers and values; what a replay of it "
-    "computes is not recorded."
-)
 _NO_MEMORY = "The device has no memory for the statistics of some tensors; their records say so and have none."
 
 
 class _Share(NamedTuple):
-    """Statistics that are known by the elements they are of."""
+    """What is known by the elements it is of."""
 
-    blocks: dict[Any, Numbers | LateNumbers]
+    blocks: dict[Any, Numbers]
     block: Any  # the elements of this tensor
-    comparison: LateComparison | None = None  # tells whether they are still those that were read
+    # Of a tensor on the CPU rows, by ``block``, if its elements are adjacent and in row-major order; of one on a device
+    # what was begun, by ``place``, the elements in their order.
+    rows: dict[Any, Any] | None = None
+    place: Any = None
     written: LateComparison | None = None  # tells whether memory that nobody had written has been
-    rows: dict[Any, Any] | None = None  # rows by the elements, where these are adjacent and in row-major order
 
 
 class TensorStatistics:
@@ -115,19 +116,16 @@ class TensorStatistics:
         self._defer = defer
         self.text = StatisticsText(names)
         self._further = native.further_passes(self.text.needs)
-        # dtype -> (its name, the number the native reductions know it by, digest of every tensor, values of
-        # a one-byte float)
-        self._types: dict[torch.dtype, tuple[str, int, bool, bytes | None]] = {}
+        self._types = known_types(self._wants_digest)
         #: The rows of this step's tensors; of no use for digests alone.
         self.rows = TensorRows() if self._counted else None
         self._device = DeviceStatistics(self._high, self.text.needs)
-        self._row_descriptions = RowDescriptions(self.rows, self._device, self._types)
+        self._row_descriptions = RowDescriptions(self.rows, self._types)
         self._saves = saves
         self._reads = 0
         self.late = LateDescriptions(self._device, self._content_of, self._absent)
         self._memory = Memory(MEMO_LIMIT)
         self._prefixes: dict[Any, bytes] = {}
-        self._learn_types()
         self.native_memo: Any = None
         of_memo = self.text.needs <= native.NUMBERS.keys() and private.has("memory")
         if native.Memo is not None and not native.is_memo_off() and not defer and of_memo:
@@ -167,20 +165,6 @@ class TensorStatistics:
         """Whether :meth:`describe` is that of the native memo."""
         return self.native_memo is not None and self.describe == self.native_memo.describe
 
-    def _learn_types(self) -> None:
-        if native.numbers is None:
-            return
-        for name, kind in native.KINDS.items():
-            dtype = getattr(torch, name, None)
-            if isinstance(dtype, torch.dtype):
-                self._types[dtype] = (str(dtype), kind, self._wants_digest(dtype), None)
-        for name in dir(torch):
-            dtype = getattr(torch, name)
-            if isinstance(dtype, torch.dtype) and digest.is_float8(dtype):
-                with OwnWork():
-                    table = digest.float8_values(dtype).tobytes()
-                self._types[dtype] = (str(dtype), native.KINDS["float8"], self._digest_all, table)
-
     def _wants_digest(self, dtype: torch.dtype) -> bool:
         whole = not dtype.is_floating_point and not dtype.is_complex
         return not self._structure and (whole or self._digest_all)
@@ -201,8 +185,7 @@ class TensorStatistics:
     def _describe_otherwise(self, tensor: torch.Tensor, remember: bool) -> TensorInfo:
         """Tensors that the native memo does not take: unusual ones, or all where there is none."""
         try:
-            if not tensor.is_cpu and is_capturing(tensor.device):
-                log.once("capture", "warning", _CAPTURED)
+            if _is_captured(tensor):
                 return self._describe_unusual(tensor, why_not_read="inside of a graph that the program captures")
             if type(tensor) not in ORDINARY:
                 return self._describe_unusual(tensor)
@@ -220,18 +203,20 @@ class TensorStatistics:
                 return self._describe_unusual(tensor)
             pattern = native.pattern(tuple(shape), stride)
             block = (address, dtype, pattern if shape else None)
-            comparison = self._compare(tensor, known, block, pattern)
-            if known.trust:
-                return self._describe_unusual(tensor)
+            in_order = tensor.is_contiguous()
+            if self.is_late(tensor):
+                place = (address, dtype, tensor.numel() if in_order else (shape, stride))
+                share = _Share({}, None, known.rows, place)
+            else:
+                self._look_again(tensor, known, block, pattern)
+                if known.trust:
+                    return self._describe_unusual(tensor)
+                share = _Share(known.blocks, block, known.rows if in_order else None)
             view = (address, dtype, shape, stride, requires_grad)
             info: TensorInfo | None = known.views.get(view)
             if info is not None:
-                if comparison is None or not isinstance(info, LateInfo):
-                    return info
-                return self.late.add(info.again(self._absent().middle, comparison))
-            info = self._describe_unusual(
-                tensor, _Share(known.blocks, block, comparison, rows=known.rows if tensor.is_contiguous() else None)
-            )
+                return info
+            info = self._describe_unusual(tensor, share)
             if remember and not (not may_be_passing(tensor) and remembered.is_shared(tensor)):
                 self._memory.keep(storage, known, tensor)
                 known.views[view] = info
@@ -240,34 +225,15 @@ class TensorStatistics:
             # No storage, no version counter, no sizes: not an everyday tensor.
             return self._describe_unusual(tensor)
 
-    def _compare(
-        self, tensor: torch.Tensor, known: Remembered, block: Any, pattern: tuple[int, ...]
-    ) -> LateComparison | None:
-        """Look whether the elements are still those that are remembered; where they are not, ``known`` is exposed.
-
-        On a device this is not known yet: the comparison will tell, and exposes then.
+    def _look_again(self, tensor: torch.Tensor, known: Remembered, block: Any, pattern: tuple[int, ...]) -> None:
+        """Look whether the elements, which are on the CPU, are still those that are remembered; where they are not,
+        ``known`` is exposed. On a device the version alone tells.
         """
-        if self._structure or not tensor.numel():
-            return None
-        before = known.fingerprints.get(block)
-        if not self._is_late(tensor):
-            now = remembered.fingerprint(tensor, pattern)
+        if not self._structure and tensor.numel():
+            before, now = known.fingerprints.get(block), remembered.fingerprint(tensor, pattern)
             known.fingerprints[block] = now
             if before is not None and before != now:
                 known.expose()
-            return None
-        with OwnWork():
-            elements = some_elements(tensor.detach(), pattern)
-            if before is None:
-                known.fingerprints[block] = elements.clone()
-                return None
-            if self._saves:
-                if bool((before != elements).any()):
-                    known.expose()
-                return None
-            comparison = self._device.compare(before, elements)
-        self.late.compare(comparison, known)
-        return comparison
 
     def _describe_unwritten(self, tensor: torch.Tensor, known: Remembered) -> TensorInfo | None:
         """A description without numbers, if nobody has written all of the tensor; None if somebody has."""
@@ -278,10 +244,9 @@ class TensorStatistics:
             now = unwritten.bytes_of(tensor)
             if unwritten.seen is None:
                 unwritten.seen = now  # it has memory since
-            if self._is_late(tensor) and not self._saves:
-                return self._describe_unusual(
-                    tensor, _Share({}, None, written=self._device.compare(unwritten.seen, now))
-                )
+            if self.is_late(tensor):
+                written = self._device.compare(unwritten.seen, now)
+                return self._describe_unusual(tensor, _Share({}, None, written=written))
             if not torch.equal(unwritten.seen, now):
                 # Written by code that torch does not count.
                 known.unwritten = None
@@ -291,8 +256,9 @@ class TensorStatistics:
         behind = keys([*found.behind, ("unset", True)])
         return unset(Frame(beginning, found.requires_grad, keys(found.before), behind), self._absent())
 
-    def _is_late(self, values: torch.Tensor) -> bool:
-        return self._defer or values.device.type != "cpu"
+    def is_late(self, values: torch.Tensor) -> bool:
+        """Whether what is said of a tensor comes later."""
+        return self._defer or not values.is_cpu
 
     # ---- everything else: other layouts, classes, types and devices ----
 
@@ -328,41 +294,73 @@ class TensorStatistics:
     def _describe_unwrapped(self, found: Unwrapped, share: _Share | None) -> TensorInfo:
         values = found.values
         stored = values if found.stored is None else found.stored
-        late = values is not None and self._is_late(values)
-        known, place, comparison, written, rows = share if share is not None else _Share({}, None)
-        numbers: Numbers | LateNumbers | None = None
-        if values is not None and self._counted:
+        behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
+        beginning = self._prefix(found.type_name, found.dtype, found.shape)
+        frame = Frame(beginning, found.requires_grad, keys(found.before), keys(behind))
+        if values is None or stored is None or self._structure:
+            return _finished(frame, self._absent())
+        share = share or _Share({}, None)
+        if self.is_late(values):
+            return self._describe_late(frame, found, values, stored, share)
+        has_row = self._row_descriptions.has_row(found, values)
+        return self._measured(frame, self._measure(found.dtype, has_row, share, values, stored))
+
+    def _describe_late(
+        self, frame: Frame, found: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: _Share
+    ) -> TensorInfo:
+        known = share.rows
+        elements: LateElements | None = None if known is None else known.get(share.place)
+        if elements is None:
+            has_row = self._row_descriptions.has_row(found, values)
+            # It keeps no tensor alive.
+            measure = functools.partial(self._measure, found.dtype, has_row, _Share({}, None))
+            if self._saves or found.stored is not None or self._is_hashed(stored.dtype) or not self._counted:
+                elements = self._device.copy(values, stored, measure)
+            else:
+                rows = self.rows if has_row else None
+                elements = self._device.measure(values, stored, measure, None if rows is None else rows.add)
+            if known is not None:
+                known[share.place] = elements
+        if elements.known is not None and share.written is None:
+            return self._measured(frame, elements.known)
+        return self.late.add(LateInfo(frame, self._absent().middle, elements, share.written))
+
+    def _is_hashed(self, dtype: torch.dtype) -> bool:
+        return self._wants_digest(dtype) or self._crc or self._xor
+
+    def _measure(
+        self, dtype: str, has_row: bool, share: _Share, values: torch.Tensor, stored: torch.Tensor
+    ) -> Measurement:
+        """What is known of plain values on the CPU, which stand for a tensor of ``dtype``."""
+        problem = row = None
+        numbers = share.blocks.get(share.block)
+        if numbers is None and self._counted:
             try:
-                numbers = known.get(place)
-                if numbers is None:
-                    comparison = None
-                    numbers = known[place] = self._device.launch(values) if late else self._read(values)
+                numbers = share.blocks[share.block] = self._read(values)
             except (NotImplementedError, RuntimeError) as error:
                 if is_out_of_memory(error):
                     raise
-                found.unsupported = f"torch has no statistics for {found.dtype} ({reason(error)})"
+                problem = f"torch has no statistics for {dtype} ({reason(error)})"
                 numbers = _UNREADABLE
-        behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
-        row = None
-        if values is not None and not late and numbers is not _UNREADABLE:
-            row = self._row_descriptions.of(found, values, rows, place)
-        beginning = self._prefix(found.type_name, found.dtype, found.shape)
-        frame = Frame(beginning, found.requires_grad, keys(found.before), keys(behind) + row_key(row))
-        if stored is None or self._structure:
-            return _finished(frame, self._absent())
+        if has_row and numbers is not _UNREADABLE:
+            row = self._row_descriptions.of(values, share.rows, share.block)
         wants_digest = self._wants_digest(stored.dtype)
-        hashed = wants_digest or self._crc or self._xor
-        if late:
-            copied = self._device.copy(stored, self._crc, wants_digest, self._xor) if hashed else None
-            late_row = self._row_descriptions.late_of(found, values, numbers, rows, place)
-            return self.late.add(LateInfo(frame, self._absent().middle, numbers, copied, comparison, written, late_row))
-        assert not isinstance(numbers, LateNumbers)
-        raw = digest.of_tensor(stored) if hashed else b""
-        crc = digest.crc32(digest.widen(stored.dtype, raw)) if self._crc else b""
-        xxh3 = digest.xxh3(raw) if wants_digest else b""
-        if numbers is None:
-            return _finished(frame, _xor_content(digest.xor_value(stored, raw), xxh3))
-        return MeasuredInfo(frame, Measured(self.text, numbers, crc, xxh3))
+        raw = digest.of_tensor(stored) if self._is_hashed(stored.dtype) else b""
+        return Measurement(
+            numbers,
+            row,
+            digest.crc32(digest.widen(stored.dtype, raw)) if self._crc else b"",
+            digest.xxh3(raw) if wants_digest else b"",
+            digest.xor_value(stored, raw) if self._xor else b"",
+            problem,
+        )
+
+    def _measured(self, frame: Frame, known: Measurement) -> TensorInfo:
+        behind = row_key(known.row) if known.problem is None else keys([("unsupported", known.problem)])
+        frame = frame._replace(behind=frame.behind + behind)
+        if known.numbers is None:
+            return _finished(frame, self._content_of(known))
+        return MeasuredInfo(frame, Measured(self.text, known.numbers, known.crc, known.xxh3))
 
     def _prefix(self, *beginning: Any) -> bytes:
         known = self._prefixes.get(beginning)
@@ -443,8 +441,8 @@ class TensorStatistics:
         try:
             if self.native_memo is not None:
                 self.native_memo.distrust(tensor, False)
-            # Tensors of tracers look like others and have no memory.
-            if later or is_plain(tensor):
+            # Tensors of tracers look like others and have no memory; some bytes of it are copied.
+            if later or (is_plain(tensor) and not _is_captured(tensor)):
                 with OwnWork():
                     self._memory.leave_unwritten(tensor, written, later)
         except Exception:
@@ -461,11 +459,10 @@ class TensorStatistics:
         """
         self.late.flush()
 
-    def _content_of(self, info: LateInfo) -> Content:
-        numbers, raw = info.numbers, info.copied
-        crc, xxh3, xor = (raw.crc, raw.xxh3, raw.xor) if raw is not None else (b"", b"", b"")
-        found = numbers.numbers if isinstance(numbers, LateNumbers) else numbers
-        return _xor_content(xor, xxh3) if found is None else Measured(self.text, found, crc, xxh3).content()
+    def _content_of(self, known: Measurement) -> Content:
+        if known.numbers is None:
+            return Content(b'"md5":' + known.xor + SEPARATOR, b"", digest_key(known.xxh3), None)
+        return Measured(self.text, known.numbers, known.crc, known.xxh3).content()
 
     def reset(self) -> None:
         """Forget all tensors; to be called at the end of a step. Whose memory others know is remembered until it is
@@ -484,13 +481,13 @@ class TensorStatistics:
         self._memory.clear()
 
 
+def _is_captured(tensor: torch.Tensor) -> bool:
+    return not tensor.is_cpu and is_capturing(tensor.device)
+
+
 def _finished(frame: Frame, content: Content) -> TensorInfo:
     text, cut = frame.text(content)
     return TensorInfo(text, cut, content.nonfinite)
-
-
-def _xor_content(xor: bytes, xxh3: bytes) -> Content:
-    return Content(b'"md5":' + xor + SEPARATOR, b"", digest_key(xxh3), None)
 
 
 def _digest_of(address: int, shape: torch.Size, stride: tuple[int, ...], itemsize: int, contiguous: bool) -> bytes:

@@ -49,6 +49,8 @@ class TensorInfo(_Info):
     late = False
     # Memory that nobody has written: there are no values to keep.
     unset = False
+    # Nor are there where an error of the device took them.
+    lost = False
     data_name: str | None = None
 
     def with_file(self, data_name: str) -> TensorInfo:
@@ -84,7 +86,7 @@ class NamedInfo(TensorInfo):
 
     def fill(self, base: TensorInfo) -> None:
         """Take over the text of ``base``."""
-        entry = b',"data_name":' + in_one_line(self.data_name)
+        entry = b"" if base.unset or base.lost else b',"data_name":' + in_one_line(self.data_name)
         self.text = base.text[: base.cut] + entry + base.text[base.cut :]
         self.cut = base.cut + len(entry)
         self.nonfinite = base.nonfinite
@@ -182,54 +184,41 @@ class MeasuredInfo(TensorInfo):
 class LateInfo(TensorInfo):
     """A description whose numbers come later.
 
-    ``numbers``, ``copied``: what they will be made of. ``comparison``: tells then whether the elements still were those
-    that ``numbers`` are of; None where they were read for this description. ``written``: tells whether memory that
-    ``empty`` or its like gave was written. ``row``: has the ``number`` of the row then.
+    ``elements``: what they will be made of. ``written``: tells then whether memory that ``empty`` or its like gave was
+    written.
     """
 
-    __slots__ = ("_frame", "_named", "_row", "comparison", "copied", "late", "numbers", "written")
+    __slots__ = ("_frame", "_named", "elements", "late", "lost", "unset", "written")
 
-    def __init__(
-        self,
-        frame: Frame,
-        middle: bytes,
-        numbers: Any,
-        copied: Any,
-        comparison: Any = None,
-        written: Any = None,
-        row: Any = None,
-    ) -> None:
+    def __init__(self, frame: Frame, middle: bytes, elements: Any, written: Any = None) -> None:
         text, cut = frame._replace(behind=frame.behind + keys([("unsupported", "not read back")])).text(
             Content(middle, b"", b"", None)
         )
         super().__init__(text, cut, None)
         self._frame = frame
-        self._row = row
         self._named: list[NamedInfo] = []
         self.late = True
-        self.numbers = numbers
-        self.copied = copied
-        self.comparison = comparison
+        self.unset = self.lost = False
+        self.elements = elements
         self.written = written
-
-    def again(self, middle: bytes, comparison: Any) -> LateInfo:
-        """The same description, if ``comparison`` will find the same elements."""
-        return LateInfo(self._frame, middle, self.numbers, self.copied, comparison, row=self._row)
 
     def with_file(self, data_name: str) -> TensorInfo:
         named = NamedInfo(self, data_name)
         self._named.append(named)
         return named
 
-    def fill(self, content: Content, unsupported: str | None = None) -> None:
+    def fill(self, content: Content, row: int | None = None, unsupported: str | None = None) -> None:
         """Put the numbers in, also where a file was named meanwhile. ``unsupported``: why there are none."""
-        if unsupported is None:
-            self._fill(content, row_key(None if self._row is None else self._row.number))
-        else:
-            self._fill(content, keys([("unsupported", unsupported)]))
+        self._fill(content, row_key(row) if unsupported is None else keys([("unsupported", unsupported)]))
+
+    def lose(self, absent: Content, why: str) -> None:
+        """The numbers will not come."""
+        self.lost = True
+        self.fill(absent, unsupported=why)
 
     def leave_unset(self, absent: Content) -> None:
-        """Nobody has written the memory."""
+        """Nobody has written the memory, so no file keeps it."""
+        self.unset = True
         self._fill(absent, keys([("unset", True)]))
 
     def _fill(self, content: Content, behind: bytes) -> None:

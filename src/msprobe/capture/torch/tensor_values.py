@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from msprobe.capture.overflow import Kept, OverflowCheck
 from msprobe.capture.session import Session
 from msprobe.capture.torch import digest
 from msprobe.capture.torch.device_chunks import is_capturing
+from msprobe.capture.torch.device_statistics import CopiedElements
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
@@ -65,39 +67,68 @@ class TensorPayload(NamedTuple):
     data: memoryview
 
 
-def copy_values(tensor: torch.Tensor, allocate: Callable[[int], memoryview]) -> TensorPayload | None:
-    """The values of a tensor of any kind as they are now; None where it has no values, or none a file can hold.
+class HeldPayload(NamedTuple):
+    """The same, of a tensor of the host that holds the memory."""
+
+    dtype_name: str
+    shape: tuple[int, ...]
+    data: memoryview
+    values: torch.Tensor
+
+
+def _held(values: torch.Tensor) -> HeldPayload:
+    """The values of a contiguous tensor of the host."""
+    data = memoryview(digest.of_tensor(values))
+    return HeldPayload(str(values.dtype).removeprefix("torch."), tuple(values.shape), data, values)
+
+
+def values_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A plain tensor of the values that a file has of a tensor of any kind; None where it has no values, or none a file
+    can hold.
 
     Of a distributed tensor these are what this rank holds, of a collective that nobody waited for there are none
-    yet. Sparse tensors are written dense, quantised ones as what they stand for. ``allocate`` gives the memory for
-    so many bytes. No mode, subclass or graph sees any of this.
+    yet. Sparse tensors are written dense, quantised ones as what they stand for. Call inside ``OwnWork``.
+    """
+    found = unwrap(tensor)
+    values = found.values
+    if values is None:
+        return None
+    if found.sparse is not None:
+        size = math.prod(found.sparse.shape) * values.element_size()
+        if size > MOST_DENSE_BYTES:
+            _not_saved(f"sparse tensors that take more than {MOST_DENSE_BYTES >> 20} MiB when they are dense")
+            return None
+        values = found.sparse.detach().to_dense()
+    elif values.is_complex() and found.stored is not None:
+        values = found.stored
+    name = str(values.dtype).removeprefix("torch.")
+    if not can_hold(name):
+        _not_saved(f"tensors of type {name}, which no .pt file can hold")
+        return None
+    return values
+
+
+def copy_values(tensor: torch.Tensor, allocate: Callable[[int], memoryview]) -> TensorPayload | None:
+    """The values of a tensor of any kind as they are now; None where there are none: see :func:`values_of`.
+    ``allocate`` gives the memory for so many bytes. No mode, subclass or graph sees any of this.
     """
     with OwnWork():
-        found = unwrap(tensor)
-        values = found.values
+        values = values_of(tensor)
         if values is None:
-            return None
-        if found.sparse is not None:
-            size = math.prod(found.sparse.shape) * values.element_size()
-            if size > MOST_DENSE_BYTES:
-                _not_saved(f"sparse tensors that take more than {MOST_DENSE_BYTES >> 20} MiB when they are dense")
-                return None
-            values = found.sparse.detach().to_dense()
-        elif values.is_complex() and found.stored is not None:
-            values = found.stored
-        name = str(values.dtype).removeprefix("torch.")
-        if not can_hold(name):
-            _not_saved(f"tensors of type {name}, which no .pt file can hold")
             return None
         if values.device.type != "cpu":
             values = values.cpu()
         data = allocate(values.numel() * values.element_size())
         data[:] = digest.of_tensor(values)
-        return TensorPayload(name, tuple(values.shape), data)
+        return TensorPayload(str(values.dtype).removeprefix("torch."), tuple(values.shape), data)
 
 
 def _not_saved(what: str) -> None:
     log.once(("not saved", what), "warning", f"The values of {what} are not saved; the rest of their records is.")
+
+
+# The description of a tensor that has a file, its name, and the values if they come from a device.
+_Saved = tuple[Any, str, CopiedElements | None]
 
 
 class TensorKeeper:
@@ -110,7 +141,7 @@ class TensorKeeper:
         self.task = settings.task
         self.overflow = settings.task in ("overflow_check", "nan_check")
         self.overflowed = OverflowCheck(session, _telling)
-        self._saved: dict[int, tuple[Any, str]] = {}
+        self._saved: dict[int, _Saved] = {}
         self._held_bytes = 0
 
     def keep(self, tensor: torch.Tensor, info: Any, path: str) -> Any:
@@ -121,32 +152,66 @@ class TensorKeeper:
             return info
         name = safe_file_name(f"{path}.pt")
         known = self._saved.get(id(info))
-        if known is not None and not self.overflow:
-            # The same elements at the same version: one file under two names.
-            self.session.files().link(name, known[1])
-            return info.with_file(name)
         try:
-            if self.overflow:
-                payload = copy_values(tensor, _memory)
-                if payload is None:
+            if known is not None and not self.overflow:
+                # The same elements at the same version: one file under two names.
+                self._link(name, known)
+                return info.with_file(name)
+            values = None
+            if self.statistics.is_late(tensor):
+                values = self._copied(tensor, info)
+                if values is None:
                     return info
-                self._hold(payload)
-                return Kept(info.with_file(name), payload)
-            if not self._save(name, tensor):
+            if self.overflow:
+                return self._keep_checked(tensor, info, name, values)
+            if values is not None:
+                values.then(functools.partial(self._save_copied, name, info))
+            elif not self._save(name, tensor):
                 return info
         except Exception as error:
             self.session.fault(path, error)
             return info
         # The description is held with the name, so that its identity stays its own.
-        self._saved[id(info)] = (info, name)
+        self._saved[id(info)] = (info, name, values)
         return info.with_file(name)
 
-    def _hold(self, payload: TensorPayload) -> None:
+    def _copied(self, tensor: torch.Tensor, info: Any) -> CopiedElements | None:
+        """The values of a tensor on a device, on their way; None where there are none."""
+        with OwnWork():
+            values = values_of(tensor)
+        return None if values is None else self.statistics.late.copied(info, values)
+
+    def _link(self, name: str, known: _Saved) -> None:
+        info, existing, values = known
+        if values is not None and values.values is not None:
+            # Its file is not there yet.
+            values.then(lambda _: None if info.unset else self.session.files().link(name, existing))
+        elif not info.unset:
+            self.session.files().link(name, existing)
+
+    def _save_copied(self, name: str, info: Any, values: torch.Tensor) -> None:
+        if not info.unset:
+            self.session.files().save(name, _held(values))
+
+    def _keep_checked(self, tensor: torch.Tensor, info: Any, name: str, values: CopiedElements | None) -> Any:
+        """Hold the values until the record is decided on."""
+        if values is not None:
+            kept = Kept(info.with_file(name), None)
+            values.then(lambda found: setattr(kept, "payload", None if info.unset else _held(found)))
+            self._hold(values.nbytes)
+            return kept
+        payload = copy_values(tensor, _memory)
+        if payload is None:
+            return info
+        self._hold(payload.data.nbytes)
+        return Kept(info.with_file(name), payload)
+
+    def _hold(self, size: int) -> None:
         """Values are held until their record is decided on; those of too many are decided on now."""
         if not self.statistics.has_late():
             self._held_bytes = 0
             return
-        self._held_bytes += payload.data.nbytes
+        self._held_bytes += size
         if self._held_bytes > MOST_HELD_BYTES:
             self._held_bytes = 0
             self.session.guard(self.statistics.flush)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from msprobe.capture import native
-from msprobe.capture.torch import device_statistics, late_descriptions
+from msprobe.capture.torch import device_chunks, late_descriptions
+from msprobe.capture.torch import statistics as statistics_module
 from msprobe.capture.torch.statistics import TensorStatistics
+
+# Elements of a tensor that is not copied.
+LARGE = 10_000
 
 
 def test_a_late_description_says_so_until_the_flush() -> None:
@@ -52,42 +59,72 @@ def test_a_file_can_be_named_before_and_after_the_flush() -> None:
     assert "data_name" not in json.loads(info.text)
 
 
-def test_views_of_the_same_elements_are_reduced_once(monkeypatch) -> None:
-    launched = []
-    real = device_statistics.DeviceStatistics.launch
+class Operators(TorchDispatchMode):
+    """What is launched."""
 
-    def launch(self, values):
-        launched.append(values)
-        return real(self, values)
+    def __init__(self) -> None:
+        super().__init__()
+        self.launched: list[str] = []
 
-    monkeypatch.setattr(device_statistics.DeviceStatistics, "launch", launch)
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.launched.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def launched(monkeypatch) -> Iterator[list[str]]:
+    """The kernels that the recorder launches itself, those of views left out."""
+    monkeypatch.setattr(statistics_module, "OwnWork", contextlib.nullcontext)
+    mode = Operators()
+    with mode:
+        yield mode.launched
+
+
+SIZES = [16, 40_000]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_is_met_again_costs_no_launch(size: int, launched: list[str]) -> None:
     statistics = TensorStatistics(defer=True)
-    x = torch.randn(3, 4)
-    infos = [statistics.describe(v) for v in (x, x, x.t(), x.view(12), x.requires_grad_())]
-    assert len(launched) == 1
+    statistics.describe(torch.ones(size, 4))  # for tables
+    x = torch.randn(size, 4)
+    launched.clear()
+    infos = [statistics.describe(x)]
+    begun = [name for name in launched if name not in VIEWS]
+    assert len(begun) <= (1 if size < 100 else 16), begun
+    launched.clear()
+    infos += [statistics.describe(view) for view in (x, x.view(-1), x.view(2, -1), x.requires_grad_())]
+    assert [name for name in launched if name not in VIEWS] == []
     x.detach().add_(1)
+    launched.clear()
     infos.append(statistics.describe(x))
-    assert len(launched) == 2
+    assert launched
     statistics.flush()
     tops = [json.loads(info.text)["Max"] for info in infos]
     assert len(set(tops[:5])) == 1
     assert tops[5] != tops[0]
 
 
-def test_results_cross_to_the_host_once_for_each_type_and_chunk(monkeypatch) -> None:
-    monkeypatch.setattr(late_descriptions, "CHUNK", 60)
-    stacks = []
-    real = torch.stack
-    monkeypatch.setattr(torch, "stack", lambda results: stacks.append(len(results)) or real(results))
+VIEWS = (
+    *("aten::view", "aten::view.dtype", "aten::detach", "aten::alias", "aten::select.int", "aten::slice.Tensor"),
+    *("aten::unsqueeze", "aten::t", "aten::empty.memory_format"),
+)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_results_cross_to_the_host_chunk_by_chunk(monkeypatch, size: int) -> None:
+    monkeypatch.setattr(late_descriptions, "CHUNK", 6)
+    received = []
+    real = device_chunks.Chunk.receive
+    monkeypatch.setattr(device_chunks.Chunk, "receive", lambda chunk: received.append(chunk) or real(chunk))
     statistics = TensorStatistics(defer=True)
-    tensors = [torch.full((i + 1,), float(i)) for i in range(100)]
+    tensors = [torch.full((size + i,), float(i)) for i in range(10)]
     infos = [statistics.describe(x) for x in tensors]
-    assert len(stacks) == 2, "float32 results and counts"
     statistics.flush()
-    assert len(stacks) == 4
-    assert [json.loads(info.text)["Max"] for info in infos] == list(range(100))
+    assert len(received) == 2
+    assert [json.loads(info.text)["Max"] for info in infos] == list(range(10))
     statistics.flush()
-    assert len(stacks) == 4, "there is nothing more to bring"
+    assert len(received) == 2, "there is nothing more to bring"
 
 
 def test_numbers_of_a_chunk_come_while_others_are_made(monkeypatch) -> None:
@@ -125,13 +162,13 @@ def test_an_error_of_the_device_concerns_its_chunk_alone(monkeypatch) -> None:
 
     def stack(results):
         asked.append(results)
-        if len(asked) == 3:  # the second chunk
+        if len(asked) == 6:  # the second chunk
             raise RuntimeError("the device failed")
         return real(results)
 
     monkeypatch.setattr(torch, "stack", stack)
-    statistics = TensorStatistics("md5", defer=True)
-    tensors = [torch.full((2,), float(i)) for i in range(12)]
+    statistics = TensorStatistics(defer=True)
+    tensors = [torch.full((LARGE,), float(i)) for i in range(12)]
     infos = [statistics.describe(x) for x in tensors]
     with pytest.raises(RuntimeError, match="the device failed"):
         statistics.flush()
@@ -149,20 +186,31 @@ def test_an_error_of_the_device_concerns_its_chunk_alone(monkeypatch) -> None:
 
 
 def test_no_memory_is_called_so(monkeypatch) -> None:
-    def amax(values, **how):
+    def aminmax(values, **how):
         raise RuntimeError("NPU out of memory. Tried to allocate 2.00 GiB")
 
-    monkeypatch.setattr(torch, "amax", amax)
+    monkeypatch.setattr(torch, "aminmax", aminmax)
     statistics = TensorStatistics(defer=True)
-    info = statistics.describe(torch.ones(3))
+    info = statistics.describe(torch.ones(LARGE))
     statistics.flush()
     said = json.loads(info.text)
-    assert (said["Max"], said["shape"]) == (None, [3])
+    assert (said["Max"], said["shape"]) == (None, [LARGE])
     assert said["unsupported"].startswith("out of memory")
     monkeypatch.undo()
-    info = statistics.describe(torch.ones(3))
+    info = statistics.describe(torch.ones(LARGE))
     statistics.flush()
     assert json.loads(info.text)["Max"] == 1.0
+
+
+def test_what_a_device_cannot_reduce_is_copied(monkeypatch) -> None:
+    def aminmax(values, **how):
+        raise NotImplementedError("aminmax")
+
+    monkeypatch.setattr(torch, "aminmax", aminmax)
+    statistics = TensorStatistics(defer=True)
+    info = statistics.describe(torch.arange(LARGE) * 1.0)
+    statistics.flush()
+    assert json.loads(info.text)["Max"] == LARGE - 1
 
 
 def test_the_same_texts_as_at_once() -> None:
