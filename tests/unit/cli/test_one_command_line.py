@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from option_inputs import make_inputs
@@ -81,6 +83,29 @@ def test_each_option_has_a_name_of_two_dashes_and_hyphens_and_letters_mean_one_t
             letters &= {"-h", "-o", "-q"}
         assert all(set(LETTERS[one]) & names for one in letters - ALSO.get(name, set())), (name, names)
         assert action.dest not in ("num_splits", "process_num") or "--jobs" in names
+
+
+#: The options that commands have in common.
+COMMON = {"-o", "--output", "--jobs", "--engine", "--json", "-q", "--quiet", "--debug", "--limit", "--follow-links"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_that_commands_have_in_common_is_declared_in_one_place(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    declare = argparse._ActionsContainer.add_argument
+    places: dict[str, str] = {}
+
+    def declared(self: argparse._ActionsContainer, *names: str, **more: Any) -> argparse.Action:
+        places.update(dict.fromkeys(names, sys._getframe(1).f_globals["__name__"]))
+        return declare(self, *names, **more)
+
+    monkeypatch.setattr(argparse._ActionsContainer, "add_argument", declared)
+    parser = commands.parser_of(COMMANDS[name])
+    found = {one: place for one, place in places.items() if one in COMMON}
+    assert {"--json", "--quiet"} <= found.keys()
+    assert set(found.values()) == {"msprobe.cli.common"}
+    assert COMMON & parser._option_string_actions.keys() == found.keys(), "a spelling that is no declaration"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
