@@ -174,10 +174,8 @@ PAGES: dict[str, Page] = {
 }
 
 
-def make(folder: Path) -> dict[str, Path]:
-    """Make all inputs below ``folder``; where each is."""
-    (folder / "options").mkdir()
-    made = {name: Path(path) for name, path in make_inputs(folder / "options").items()}
+def record_pair(folder: Path) -> tuple[Path, Path]:
+    """The training of pages, recorded below ``folder`` with a mistake in its second block and without: both dumps."""
     shutil.copytree(DATA, folder, dirs_exist_ok=True)
     healthy = (folder / "train.py").read_text(encoding="utf-8")
     (folder / "train_new.py").write_text(healthy.replace("default=0.25", "default=0.125"), encoding="utf-8")
@@ -185,6 +183,14 @@ def make(folder: Path) -> dict[str, Path]:
         command = ["run", "--config", "reference.json", "-o", name, "--", script]
         done = forked.run("-m", "msprobe", *command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"})
         assert done.returncode == 0, done.stderr
+    return folder / "recorded_new", folder / "recorded"
+
+
+def make(folder: Path) -> dict[str, Path]:
+    """Make all inputs below ``folder``; where each is."""
+    (folder / "options").mkdir()
+    made = {name: Path(path) for name, path in make_inputs(folder / "options").items()}
+    record_pair(folder)
     call("compare", folder / "recorded_new", folder / "recorded", "-o", folder / "recorded_verdict")
     (folder / "empty").mkdir()
     with tarfile.open(TWINS) as archive:
