@@ -39,6 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return make(tmp_path_factory.mktemp("made"))
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_each_block_of_a_page_works_and_prints_what_is_shown(page: Path, made: dict[str, Path]) -> None:
     with copied(page) as folder:

@@ -24,7 +24,8 @@ from msprobe.precheck import pool, sample_check
 from msprobe.precheck.torch import samples
 from msprobe.pytorch import PrecisionDebugger, check_api
 
-# Tests that are about the processes that check: all others have one worker inside of the test's own process.
+# Tests that are about the processes that check: all others have one worker inside of the test's own process. Only the
+# first of them has processes that import everything themselves.
 ABOUT_PROCESSES = {
     "test_a_worker_that_dies_costs_one_call",
     "test_workers_change_nothing_of_the_files",
@@ -37,6 +38,8 @@ ABOUT_PROCESSES = {
 def _few_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.originalname not in ABOUT_PROCESSES:
         monkeypatch.setattr(pool, "Worker", InThisProcess)
+    elif request.node.originalname != "test_a_worker_that_dies_costs_one_call":
+        request.getfixturevalue("forked_workers")
 
 
 class Small(nn.Module):
