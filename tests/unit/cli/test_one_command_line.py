@@ -129,6 +129,7 @@ def _without_json(printed: str) -> bool:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("name", NAMES)
 def test_with_json_stdout_is_one_object_and_with_quiet_it_is_empty(walker: Walker, name: str) -> None:
     table = TABLES[name]
@@ -160,6 +161,7 @@ def test_each_command_that_looks_for_something_has_a_line_here() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("name", ANSWERS)
 def test_0_is_clean_and_1_is_found(walker: Walker, name: str) -> None:
     for wanted, (line, reaches) in enumerate(ANSWERS[name]):
