@@ -68,6 +68,16 @@ def simulated_device() -> None:
         pytest.skip(str(problem))
 
 
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that check calls are forks, which need not import torch: for tests of what they answer."""
+    import forked
+
+    from msprobe.children import starting
+
+    monkeypatch.setattr(starting, "start_module", forked.start_module)
+
+
 @pytest.fixture(autouse=True)
 def _default_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """A level set in the shell must not change what the tests see."""

@@ -17,6 +17,7 @@ import builtins
 import gc
 import io
 import json
+import math
 import os
 import runpy
 import signal
@@ -31,6 +32,10 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, NoReturn
 
+from msprobe.children import starting
+
+_really_start_module = starting.start_module
+_MODULE = str(Path(__file__).with_name("module_main.py"))
 _FRESH = {"PYTHONPATH", "PYTHONUNBUFFERED"}  # of those below, what a fork can still follow
 _READ_WHEN_IMPORTING = ("PYTHON", "MSPROBE_NATIVE", "OMP_", "MKL_", "ATEN_", "TORCH_", "TORCHDYNAMO")
 
@@ -43,14 +48,39 @@ def run(*words: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: f
 def start(*words: str, cwd: Path, env: Mapping[str, str] | None = None) -> Started:
     """Start ``python WORDS...``; ``env``: its environment, that of this process by default."""
     env = dict(os.environ if env is None else env)
+    return Started(_ready_for(env), words, cwd, env)
+
+
+def start_module(module: str, *words: str, python: str = "", variables: Mapping[str, str] | None = None) -> Any:
+    """In place of ``msprobe.children.starting.start_module``: the same process, without its imports. One of a different
+    Python, or with variables that count while it imports, is started as ever.
+    """
+    if python or variables:
+        return _really_start_module(module, *words, python=python, variables=variables)
+    return StartedModule(_ready_for(dict(os.environ)), [_MODULE, module, *words], starting.child_environment())
+
+
+def fork_modules() -> _Ready:
+    """Have modules of msprobe that this process starts forked from how it is now: while it has a single thread."""
+    key = _key_of(dict(os.environ))
+    _ready[key] = _Ready.of_this_process()
+    starting.start_module = start_module
+    return _ready[key]
+
+
+def _key_of(env: Mapping[str, str]) -> tuple[int, frozenset[tuple[str, str]]]:
     imports = {name: value for name, value in env.items() if name.startswith(_READ_WHEN_IMPORTING)}
     if imports.get("MSPROBE_NATIVE") == "1":  # as if it were not set
         del imports["MSPROBE_NATIVE"]
     # With the process: a fork of this one must not ask in its name.
-    key = os.getpid(), frozenset((name, value) for name, value in imports.items() if name not in _FRESH)
+    return os.getpid(), frozenset((name, value) for name, value in imports.items() if name not in _FRESH)
+
+
+def _ready_for(env: dict[str, str]) -> _Ready:
+    key = _key_of(env)
     if key not in _ready:
         _ready[key] = _Ready(env)
-    return Started(_ready[key], words, cwd, env)
+    return _ready[key]
 
 
 Completed = subprocess.CompletedProcess[str]
@@ -71,8 +101,7 @@ class Started:
     def poll(self) -> int | None:
         """The exit status, if it has ended."""
         if self._status is None:
-            answer = self._ready.ask({"poll": self.pid})
-            self._status = None if answer == "running" else int(answer)
+            self._status = self._ready.poll(self.pid)
         return self._status
 
     def kill(self) -> None:
@@ -87,14 +116,52 @@ class Started:
             if time.monotonic() > until:
                 self.kill()
                 self.wait()
-                raise subprocess.TimeoutExpired(self._words, timeout, *self._output())
+                raise subprocess.TimeoutExpired(self._words, timeout, *self.output())
             time.sleep(0.01)
         assert self._status is not None
-        return Completed(self._words, self._status, *self._output())
+        return Completed(self._words, self._status, *self.output())
 
-    def _output(self) -> tuple[str, str]:
-        """What it has written to stdout and to stderr."""
+    def output(self) -> tuple[str, str]:
+        """What it has written to stdout and to stderr so far."""
         return Path(self._stdout.name).read_text(), Path(self._stderr.name).read_text()
+
+
+class StartedModule:
+    """A process of msprobe, with what :class:`subprocess.Popen` has of one: its input and output are pipes."""
+
+    def __init__(self, ready: _Ready, words: list[str], env: dict[str, str]) -> None:
+        self._ready = ready
+        self.args = words
+        self.returncode: int | None = None
+        its_input, our_output = os.pipe()
+        our_input, its_output = os.pipe()
+        own = f"/proc/{os.getpid()}/fd"
+        request = {"words": words, "cwd": os.getcwd(), "env": env, "in": f"{own}/{its_input}"}
+        self.pid = int(ready.ask({**request, "out": f"{own}/{its_output}", "err": f"{own}/2"}))
+        os.close(its_input)
+        os.close(its_output)
+        self.stdin = open(our_output, "wb")  # noqa: SIM115
+        self.stdout = open(our_input, "rb")  # noqa: SIM115
+
+    def poll(self) -> int | None:
+        """The exit status, if it has ended."""
+        if self.returncode is None:
+            self.returncode = self._ready.poll(self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises TimeoutExpired."""
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            time.sleep(0.005)
+        return status
+
+    def kill(self) -> None:
+        """Kill it, if it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
 
 
 class _Ready:
@@ -107,22 +174,53 @@ class _Ready:
         # There must be no threads. What is forked has an environment of its own.
         env = {**env, "OPENBLAS_NUM_THREADS": "1"}
         env.pop("PYTHONUNBUFFERED", None)
-        self._process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
-        os.close(requests)
-        os.close(answers)
-        self._requests = open(to_it, "wb", buffering=0)  # noqa: SIM115
-        self._answers = open(from_it, "rb", buffering=0)  # noqa: SIM115
+        process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, pass_fds=(requests, answers))
+        self._talk(process.pid, (to_it, from_it), (requests, answers))
+        self._process = process  # kept: Popen would warn of one that is let go
+
+    @classmethod
+    def of_this_process(cls) -> _Ready:
+        """A fork of this process as it is now."""
+        requests, to_it = os.pipe()
+        from_it, answers = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(to_it)
+            os.close(from_it)
+            _end(_status_of(_serve(requests, answers)))
+        ready = cls.__new__(cls)
+        ready._talk(pid, (to_it, from_it), (requests, answers))
+        return ready
+
+    def _talk(self, pid: int, ours: tuple[int, int], its: tuple[int, int]) -> None:
+        self.pid = pid
+        self._lock = threading.Lock()  # threads of a check start their workers
+        for descriptor in its:
+            os.close(descriptor)
+        self._requests = open(ours[0], "wb", buffering=0)  # noqa: SIM115
+        self._answers = open(ours[1], "rb", buffering=0)  # noqa: SIM115
 
     def ask(self, request: dict[str, Any]) -> str:
-        self._requests.write(json.dumps(request).encode() + b"\n")
-        answer = self._answers.readline().decode().strip()
+        with self._lock:
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            answer = self._answers.readline().decode().strip()
         assert answer, "the process that forks programs has ended"
         return answer
+
+    def poll(self, pid: int) -> int | None:
+        """The exit status of a fork, if it has ended; it is asked for no more then."""
+        answer = self.ask({"poll": pid})
+        return None if answer == "running" else int(answer)
+
+    def end(self) -> None:
+        """End the process, with none of its forks, and wait for it."""
+        self._requests.close()
+        os.waitpid(self.pid, 0)
 
     def cpu_seconds(self) -> float:
         """What it and the forks that have ended have used; 0 where there is no /proc."""
         try:
-            words = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return 0.0
         return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
@@ -162,27 +260,34 @@ def _serve(requests: int, answers: int) -> list[str]:
                 ended, status = os.waitpid(request["poll"], os.WNOHANG)
                 answer = str(os.waitstatus_to_exitcode(status)) if ended else "running"
             else:
+                # Opened here: who asks closes its own ends when it has the answer.
+                opened = [os.open(request[name], flags) for name, flags in _ENDS if name in request]
                 child = os.fork()
                 if child == 0:
                     break
+                for descriptor in opened:
+                    os.close(descriptor)
                 answer = str(child)
             told.write(f"{answer}\n".encode())
         else:
             os._exit(0)
-    _take_place(request)
+    _take_place(request, opened)
     words: list[str] = request["words"]
     return words
 
 
-def _take_place(request: dict[str, Any]) -> None:
-    """Take over folder, environment and output of the program."""
+#: What a program reads, and what it writes to.
+_ENDS = (("out", os.O_WRONLY | os.O_APPEND), ("err", os.O_WRONLY | os.O_APPEND), ("in", os.O_RDONLY))
+
+
+def _take_place(request: dict[str, Any], opened: list[int]) -> None:
+    """Take over folder, environment and ends of the program."""
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    for descriptor, file in ((1, request["out"]), (2, request["err"])):
-        opened = os.open(file, os.O_WRONLY | os.O_APPEND)
-        os.dup2(opened, descriptor)
-        os.close(opened)
+    for source, descriptor in zip(opened, (1, 2, 0), strict=False):
+        os.dup2(source, descriptor)
+        os.close(source)
     if os.environ.get("PYTHONUNBUFFERED"):
         for name, descriptor in (("stdout", 1), ("stderr", 2)):
             raw = io.FileIO(descriptor, "w", closefd=False)

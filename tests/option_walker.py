@@ -80,7 +80,8 @@ STAND_INS: dict[str, dict[str, Any]] = {
 
 
 @contextlib.contextmanager
-def _standing_in(name: str) -> Iterator[None]:
+def standing_in(name: str) -> Iterator[None]:
+    """With what stands for work that takes too long: a name of :data:`STAND_INS`, or a function, for nothing."""
     with pytest.MonkeyPatch.context() as patch:
         for target, function in STAND_INS.get(name, {name: _reached} if name else {}).items():
             module, _, attribute = target.partition(":")
@@ -133,7 +134,7 @@ class Walker:
         place.mkdir()
         front, _, own = line.rpartition(f"{command} ")
         words = [word.format(**self.inputs) for word in f"{front} {command} {own}".split()]
-        with _standing_in(reaches):
+        with standing_in(reaches):
             try:
                 return call(*words, cwd=place)
             except MsprobeError as raised:  # with --debug

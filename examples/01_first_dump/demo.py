@@ -22,7 +22,7 @@ from torch import nn
 
 from msprobe.pytorch import PrecisionDebugger, seed_all
 
-WIDTH, HEADS, LAYERS, CONTEXT, BATCH, STEPS = 64, 4, 3, 64, 16, 101
+WIDTH, HEADS, LAYERS, CONTEXT, BATCH, STEPS = 64, 4, 3, 64, 16, 41
 
 
 class Attention(nn.Module):
@@ -120,7 +120,7 @@ def main() -> None:
         print(f"{name}: {STEPS} steps in {time.perf_counter() - begin:.0f} s")
 
     print("\n  step   loss healthy   loss broken")
-    for step in range(0, STEPS, 20):
+    for step in range(0, STEPS, 10):
         print(f"{step:6}{losses['healthy'][step]:15.4f}{losses['broken'][step]:14.4f}")
     print("\nBoth seem to learn. What was recorded of them:\n")
     for name in ("healthy", "broken"):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from browser.conftest import Visit
-from bugs.patterns import PATTERNS
-from bugs.planting import draw
-from bugs.record import record
+from command_line import call
+from document_inputs import record_pair
 from page_data import page_data
 
 pytestmark = pytest.mark.browser
@@ -18,12 +15,9 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `msprobe compare --html` writes about a real training with a mistake in its forward."""
+    """What `msprobe compare --html` writes about a training with a mistake in its forward."""
     folder = tmp_path_factory.mktemp("page")
-    pattern = PATTERNS["F05"]
-    pair = record(pattern, draw(pattern, 0), "digest", folder / "pair")
-    words = [str(pair.dump("candidate")), str(pair.dump("reference")), "--html", "-o", str(folder / "out")]
-    done = subprocess.run([sys.executable, "-m", "msprobe", "compare", *words], capture_output=True, timeout=120)
+    done = call("compare", *record_pair(folder), "--html", "-o", folder / "out")
     assert done.returncode == 1, done.stderr
     return folder / "out" / "verdict.html"
 

@@ -11,6 +11,14 @@ from pathlib import Path
 
 from msprobe.cli import main
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import forked
+
+del sys.path[0]
+
+#: Commands whose workers import torch.
+_WITH_WORKERS = {"run_ut", "acc_check", "multi_run_ut", "multi_acc_check", "run_overflow_check", "op_check"}
+
 
 def peak() -> int:
     """The most resident memory so far, in KiB. What the forking process had counts, as in the copy of its pages."""
@@ -23,11 +31,15 @@ if __name__ == "__main__":
     own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_CPU, (seconds + 1, seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (own + (gibibytes << 30), own + (gibibytes << 30)))
+    # Its memory begins with that of this process.
+    workers = forked.fork_modules() if _WITH_WORKERS & set(sys.argv[4:8]) else None
 
     def write_report() -> None:
+        if workers is not None:
+            workers.end()
         used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         took = sum(one.ru_utime + one.ru_stime for one in used)
-        most = max(peak() - before, used[1].ru_maxrss)
+        most = max(peak() - before, used[1].ru_maxrss - (before if workers else 0))
         Path(report).write_text(f"{took} {most // 1024}")
 
     atexit.register(write_report)

@@ -7,13 +7,14 @@ import json
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import forked
 
 from hostile.made import TENSOR
 from msprobe.precheck.online.spool import ReceivedStep, Spool
@@ -149,27 +150,22 @@ def attacked(folder: Path, attack: Attack, rank: Attack = honest, calls: int = 1
         port = free.getsockname()[1]
     section = {"is_online": True, "host": HOST, "port": port, "rank_list": []}
     (folder / "c.json").write_text(json.dumps({"run_ut": section}))
-    command = [Path(sys.executable).with_name("msprobe"), "-f", "pytorch", "run_ut", "-config", folder / "c.json"]
-    with open(folder / "printed", "w+b") as printed:
-        check = subprocess.Popen(
-            [*command, "-o", folder / "out", "--ranks", "1"], stdout=printed, stderr=printed, cwd=folder
-        )
-        try:
-            end = time.monotonic() + 60
-            while b"listening" not in (folder / "printed").read_bytes() and time.monotonic() < end:
-                time.sleep(0.1)
-            for act in (attack, rank):
-                with contextlib.suppress(OSError):
-                    act(port)
-            check.wait(90)
-        except subprocess.TimeoutExpired:
-            raise AssertionError("the check has not ended 90 s after the farewell of its only rank") from None
-        finally:
-            check.kill()
-            check.wait()
-    text = (folder / "printed").read_text(errors="replace")
+    words = ["-f", "pytorch", "run_ut", "-config", folder / "c.json", "-o", folder / "out", "--ranks", "1"]
+    called = [Path(__file__).with_name("called.py"), folder / "report", 90, 8]
+    check = forked.start(*map(str, [*called, *words]), cwd=folder)
+    try:
+        end = time.monotonic() + 60
+        while "listening" not in "".join(check.output()) and time.monotonic() < end:
+            time.sleep(0.05)
+        for act in (attack, rank):
+            with contextlib.suppress(OSError):
+                act(port)
+        done = check.wait(90)
+    except subprocess.TimeoutExpired:
+        raise AssertionError("the check has not ended 90 s after the farewell of its only rank") from None
+    text = done.stdout + done.stderr
     assert "Traceback" not in text, text.strip().splitlines()[-1]
     rows = sum(len(one.read_text().splitlines()) - 1 for one in (folder / "out").glob("*result*.csv"))
     assert rows == calls, f"{rows} calls of the honest rank were checked; {text.strip().splitlines()[-1]}"
-    assert check.returncode == status, text
+    assert done.returncode == status, text
     return text

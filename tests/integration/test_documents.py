@@ -31,6 +31,7 @@ loader = [torch.randn(2, 4) for _ in range(3)]
 """
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_each_command_of_a_situation_prints_what_its_page_shows(page: Path) -> None:
     assert folder_of(page.read_text(encoding="utf-8")) is not None

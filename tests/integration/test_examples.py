@@ -23,7 +23,7 @@ def test_first_dump(tmp_path: Path) -> None:
     ended = forked.run(str(script), str(tmp_path), cwd=tmp_path, timeout=250)
     assert ended.returncode == 0, ended.stderr
     healthy, broken = Dump(tmp_path / "healthy"), Dump(tmp_path / "broken")
-    assert healthy.steps() == broken.steps() == ["step0", "step50", "step100"]
+    assert healthy.steps() == broken.steps() == ["step0", "step20", "step40"]
     assert healthy.names(0) == broken.names(0)
     first = "Module.blocks.0.Block.forward.0"
     second = "Module.blocks.1.Block.forward.0"

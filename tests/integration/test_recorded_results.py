@@ -41,6 +41,7 @@ def wrong_in(folder: Path) -> list[str]:
         return [row["API Name"] for row in csv.DictReader(opened) if row["Status"] == "error"]
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_wrong_result_and_a_wrong_gradient_are_named(tmp_path: Path) -> None:
     dump = record(tmp_path / "dump", "tensor")
     words = ["run_ut", "-api_info", str(dump), "--candidate", "recorded", "-o"]

@@ -38,6 +38,7 @@ for _owner, _name in (
     (os, "posix_spawn"),
     (util, "spawnv_passfds"),
     (forked, "start"),
+    (forked, "start_module"),
     (jobs, "hired"),  # also one that waits since an earlier test
 ):
     _noted(_owner, _name)

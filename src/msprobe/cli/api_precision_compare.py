@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.cli.parser import UsageError, add_fail_on
 from msprobe.cli.run_ut import STANDARDS
 from msprobe.cli.statuses import CLEAN, FOUND
@@ -21,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-gpu", "--gpu_csv_path", "--reference", required=True, metavar="FILE", help=f"{what} that is trusted"
     )
-    parser.add_argument("-o", "--out_path", default="./", metavar="DIR", help="folder of the results (./)")
+    add_output(parser, "folder of the results", "--out_path", default="./")
     parser.add_argument(
         "--standard",
         choices=[name for name in STANDARDS if name != "assert_close"],

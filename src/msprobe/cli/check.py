@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from msprobe.cli import answers
-from msprobe.cli.parser import add_workers, did_you_mean, refuse_unused
+from msprobe.cli.common import add_output, add_workers
+from msprobe.cli.parser import did_you_mean, refuse_unused
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
 from msprobe.messages import said
@@ -26,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     names = [row.file for row in formats.always("check")]
     parser.epilog = _EPILOG.format(files=", ".join(f"DIR/{name}" for name in names))
     parser.add_argument("dump", nargs="?", help="folder of a dump, of a step or of a rank, or a dump.json")
-    parser.add_argument("-o", "--output_path", metavar="DIR", help=f"write {', '.join(names)} there")
+    add_output(parser, f"write {', '.join(names)} there", "--output_path")
     parser.add_argument("--only", metavar="NAMES", help="run these checks alone, with commas between")
     parser.add_argument("--skip", metavar="NAMES", help="leave these checks out")
     add_workers(parser, "ranks that are checked at once")

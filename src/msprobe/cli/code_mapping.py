@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.errors import NotAvailableError
 from msprobe.foreign.console import say
 from msprobe.messages import said
@@ -26,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dump_data", "--dump-data", required=True, metavar="PATH", help="a .npy file, a statistic.csv, or a folder"
     )
-    parser.add_argument("-o", "--output", default="./", metavar="DIR", help="folder for the csv (default: this one)")
+    add_output(parser, "folder for the csv", default="./")
 
 
 def execute(args: argparse.Namespace) -> int:

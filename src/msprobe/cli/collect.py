@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
 
 #: Its paths may be URLs.
@@ -30,9 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of a dump, or of one step of it; or its URL (s3://bucket/run)",
     )
-    parser.add_argument(
-        *("-o", "--output_path"), required=True, metavar="DIR", help="folder of the collected dump, new or empty"
-    )
+    add_output(parser, "folder of the collected dump, new or empty", "--output_path", required=True)
 
 
 def execute(args: argparse.Namespace) -> int:

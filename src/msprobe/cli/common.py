@@ -1,9 +1,14 @@
-"""The options that every command has, before its name or behind it."""
+"""The options that commands have in common, each declared here and nowhere else.
+
+Those of every command stand before its name or behind it. A command that writes takes the place from ``-o``, one that
+does many things at once takes their number from ``--jobs``; it says what is meant, and what counts without the option.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import factor_of
@@ -31,6 +36,55 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_output(
+    parser: argparse._ActionsContainer,
+    what: str,
+    *older: str,
+    default: str | None = None,
+    otherwise: str = "",
+    metavar: str = "DIR",
+    **more: Any,
+) -> None:
+    """Add ``-o`` and ``--output``: where results go. ``what``: its help. ``older``: spellings of before, the first of
+    which names the value in what is parsed. ``otherwise``: what is taken where ``default`` does not say it. ``more``:
+    for argparse.
+    """
+    names = ("-o", *older, "--output")
+    parser.add_argument(
+        *names, default=default, metavar=metavar, help=_with_default(what, otherwise or default), **more
+    )
+
+
+def add_jobs(
+    parser: argparse._ActionsContainer,
+    what: str,
+    *older: str,
+    default: int | None = None,
+    otherwise: str = "",
+    most: int | None = None,
+) -> None:
+    """Add ``--jobs``: how many processes work at once. As in :func:`add_output`; without ``default`` the value is None,
+    for one. ``most``: the largest that is allowed.
+    """
+    names = (*older, "--jobs")
+    text = _with_default(what, otherwise or str(default or 1))
+    parser.add_argument(*names, type=_number_up_to(most), default=default, metavar="N", help=text)
+
+
+def add_workers(
+    parser: argparse._ActionsContainer, what: str, *older: str, default: int | None = None, most: int | None = None
+) -> None:
+    """Add ``--jobs`` and ``--engine``, for processes that may be those of a Ray cluster."""
+    otherwise = "" if default else "1; all CPUs of a Ray cluster"
+    add_jobs(parser, what, *older, default=default, otherwise=otherwise, most=most)
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="where: processes here, or a Ray cluster whose nodes have the inputs at the same paths (local)",
+    )
+
+
 def joined(args: argparse.Namespace, before: argparse.Namespace) -> None:
     """Let count what stood before the command's name, too."""
     for name in ("json", "quiet", "debug", "follow_links"):
@@ -49,3 +103,17 @@ def _limit(text: str) -> str:
     except InvalidInputError:
         raise argparse.ArgumentTypeError(f"must be a number above 0, at most 1e6, found {text[:40]!r}") from None
     return text
+
+
+def _with_default(what: str, default: str | None) -> str:
+    return f"{what} ({default})" if default else what
+
+
+def _number_up_to(most: int | None) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text) <= (most or int(text)):
+            wanted = "1 or more" if most is None else f"from 1 to {most}"
+            raise argparse.ArgumentTypeError(f"must be {wanted}, found {text[:40]}")
+        return int(text)
+
+    return number

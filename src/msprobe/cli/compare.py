@@ -11,7 +11,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from msprobe.cli import compare_short
-from msprobe.cli.parser import UsageError, add_workers, refuse_unused
+from msprobe.cli.common import add_output, add_workers
+from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.cli.statuses import COULD_NOT
 from msprobe.messages import said
@@ -44,14 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "       msprobe compare -tp TARGET -gp GOLDEN [-o DIR] [--xlsx] ..."
     )
     add_runs(parser, "dumps", "candidate and reference: any two folders of dumps", "DUMP")
-    parser.add_argument(
-        *("-o", "--output_path"),
-        dest="output_path",
-        nargs="?",
-        const=DEFAULT_OUTPUT,
-        metavar="DIR",
-        help=f"folder of the results (sheets: {DEFAULT_OUTPUT})",
-    )
+    otherwise = f"sheets: {DEFAULT_OUTPUT}"
+    add_output(parser, "folder of the results", "--output_path", otherwise=otherwise, nargs="?", const=DEFAULT_OUTPUT)
     for row in formats.with_flag("-i", "-tp"):
         parser.add_argument(row.flag, action="store_true", help=row.help)
     add_workers(parser, "ranks that are compared at once, and threads that read tensors")

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.cli.lockstep import run_against
 from msprobe.cli.lockstep import split as split
 from msprobe.cli.parser import finding_numbers
@@ -39,9 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="put all calls of the named API right: a kernel that is wrong is wrong wherever it is called",
     )
-    parser.add_argument(
-        "-o", "--output_path", metavar="DIR", default="./confirm", help="where the training is recorded (./confirm)"
-    )
+    add_output(parser, "where the training is recorded", "--output_path", default="./confirm")
     parser.add_argument("--config", metavar="FILE", help="the config.json that the reference was recorded with")
     parser.add_argument(
         "--first-step", "--first_step", type=step_number, metavar="N", help="the number of the first step (0)"

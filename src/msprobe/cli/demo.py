@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 
 FOLDER = "msprobe-demo"
 
@@ -13,9 +14,7 @@ FOLDER = "msprobe-demo"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = "Needs PyTorch and less than a minute."
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", default=FOLDER, help=f"a new or empty folder for all files ({FOLDER})"
-    )
+    add_output(parser, "a new or empty folder for all files", default=FOLDER)
     parser.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
 
 

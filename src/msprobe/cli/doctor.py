@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msprobe import __version__
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Checks other packages of our name, our files and command, the C extension, versions of PyTorch, MindSpore and "
         "numpy, device plug-ins and write access."
     )
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", default=".", help="the folder that dumps are to go to (the current one)"
-    )
+    add_output(parser, "the folder that dumps are to go to", default=".")
 
 
 def execute(args: argparse.Namespace) -> int:

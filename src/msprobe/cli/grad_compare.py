@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.cli.runs import add_runs, two_runs
 from msprobe.foreign.console import say
 
@@ -23,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.usage = "msprobe grad_compare CANDIDATE REFERENCE -o DIR [OPTION ...]"
     add_runs(parser, "runs", "candidate and reference: dump_path of each run, or a folder rank{N} in it")
-    parser.add_argument("-o", "--output_path", metavar="OUT", required=True, help="folder for the results")
+    add_output(parser, "folder for the results", "--output_path", required=True)
     parser.add_argument(
         "--plot",
         choices=("all", "summary", "none"),

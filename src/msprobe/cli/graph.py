@@ -6,6 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
+from msprobe.cli.common import add_jobs, add_output
 from msprobe.messages import said
 
 if TYPE_CHECKING:
@@ -36,9 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def add_common(parser: argparse.ArgumentParser, short: str) -> None:
     """Add the arguments that both graph commands have. ``short``: the old name of ``-fm``."""
-    parser.add_argument(
-        *("-o", "--output_path"), required=True, metavar="DIR", help="folder of the results; made if missing"
-    )
+    add_output(parser, "folder of the results; made if missing", "--output_path", required=True)
     parser.add_argument(
         *("-lm", "--layer_mapping"),
         nargs="?",
@@ -65,7 +64,7 @@ def add_common(parser: argparse.ArgumentParser, short: str) -> None:
         help="pair only nodes of the same name, place, types and shapes, as mindstudio-probe 8.1.1; by default calls "
         "are aligned, so that one more or less shifts nothing",
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="steps and ranks that are done at once (1)")
+    add_jobs(parser, "steps and ranks that are done at once")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.cli.statuses import COULD_NOT
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
@@ -28,9 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "in DIR has its own. DIR/verdict.json is in the form of `msprobe compare`."
     )
     parser.add_argument("reference", metavar="REFERENCE", help="the dump of the trusted run")
-    parser.add_argument(
-        "-o", "--output_path", metavar="DIR", required=True, help="where the candidate's dump and the verdict go"
-    )
+    add_output(parser, "where the candidate's dump and the verdict go", "--output_path", required=True)
     parser.add_argument("--config", metavar="FILE", help="the config.json that the reference was recorded with")
     parser.add_argument(
         "--first-step", "--first_step", type=step_number, metavar="N", help="the number of the first step (0)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
 
 
@@ -15,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Torch.mul.0.forward); compare_index: a list of metrics, all if left out."
     )
     parser.add_argument("-i", "--input_dir", required=True, metavar="DIR", help="folder with the results of compare")
-    parser.add_argument("-o", "--output_dir", required=True, metavar="DIR", help="folder to write to")
+    add_output(parser, "folder to write to", "--output_dir", required=True)
     parser.add_argument("-config", "--config-path", required=True, metavar="YAML", help="what is to be merged")
 
 

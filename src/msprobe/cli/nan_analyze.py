@@ -7,7 +7,8 @@ import math
 from typing import TYPE_CHECKING
 
 from msprobe.cli import answers
-from msprobe.cli.parser import UsageError, add_fail_on, add_workers
+from msprobe.cli.common import add_output, add_workers
+from msprobe.cli.parser import UsageError, add_fail_on
 from msprobe.cli.statuses import CLEAN
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of a step (with rank0, rank1, ...) or of a dump",
     )
-    parser.add_argument(*("-o", "--output_path"), metavar="DIR", help="folder of the result (default: ./output)")
+    add_output(parser, "folder of the result", "--output_path", otherwise="./output")
     parser.add_argument("--all-steps", action="store_true", help="search all steps, not only up to the first bad one")
     parser.add_argument(
         "--partial", action="store_true", help="leave out ranks that cannot be read, and use what is whole of cut files"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_jobs, add_output
 from msprobe.cli.parser import UsageError, seconds
 from msprobe.cli.run_ut import STANDARDS, demand_control
 from msprobe.foreign.console import say
@@ -25,10 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtypes", default="fp32", metavar="A,B", help="types of the samples: fp32,bf16,fp16 (fp32)")
     parser.add_argument("--samples", type=int, default=3, metavar="N", help="samples of each operator and type (3)")
-    parser.add_argument("-o", "--out_path", default="./", metavar="DIR", help="folder of the results (./)")
-    parser.add_argument(
-        "--jobs", "-n", "--num_splits", dest="num_splits", type=int, default=1, metavar="N", help="worker processes (1)"
-    )
+    add_output(parser, "folder of the results", "--out_path", default="./")
+    add_jobs(parser, "worker processes, 1 to 64", "--num_splits", "-n", default=1, most=64)
     parser.add_argument("--standard", choices=STANDARDS, default="strict", help="by what results are judged (strict)")
     parser.add_argument("--seed", type=int, default=1234, help="of the samples (1234)")
     parser.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one sample (600)")

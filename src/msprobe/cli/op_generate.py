@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.run_ut import loaded
 from msprobe.cli.statuses import CLEAN, COULD_NOT
@@ -37,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument("-i", "--config_input", metavar="FILE", help="config_op.json: which call of which dump")
-    parser.add_argument("-o", "--api_output_path", required=True, metavar="DIR", help="folder for the script")
+    add_output(parser, "folder for the script", "--api_output_path", required=True)
     parser.add_argument("--dump", metavar="FILE", help="dump.json, in place of -i")
     parser.add_argument(
         "--api", metavar="NAME", help="the call, as Functional.softmax.0, or its record (...0.backward)"

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.cli.parser import refuse_unused
 from msprobe.cli.statuses import CLEAN, COULD_NOT
 
@@ -23,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("-d", "--dump_path", metavar="PATH", help="dump file, or folder of them, to be converted")
     parser.add_argument("-t", "--type", choices=("npy", "pt"), help="type of the files (default: pt)")
-    parser.add_argument("-o", "--output_path", metavar="DIR", help="default: ./output")
+    add_output(parser, "folder for the files", "--output_path", otherwise="./output")
 
 
 def execute(args: argparse.Namespace) -> int:

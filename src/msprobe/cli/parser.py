@@ -148,14 +148,6 @@ def add_fail_on(parser: argparse._ActionsContainer, what: str) -> None:
     )
 
 
-def add_workers(parser: argparse._ActionsContainer, jobs: str) -> None:
-    """Add the options for many jobs at once; ``jobs`` says what is done at once."""
-    parser.add_argument("--jobs", type=int, metavar="N", help=f"{jobs} (1; all CPUs of a Ray cluster)")
-    parser.add_argument(
-        "--engine", choices=("local", "ray"), default="local", help="where: processes here, or a Ray cluster"
-    )
-
-
 def _is_number(word: str) -> bool:
     try:
         float(word)

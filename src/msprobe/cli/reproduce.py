@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from msprobe.cli.common import add_output
 from msprobe.cli.op_generate import add_script_options, write_and_run
 from msprobe.cli.parser import finding_number
 
@@ -27,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--finding", type=finding_number, default=1, metavar="N", help="which of its findings, from 1 (1)"
     )
     parser.add_argument("--dump", metavar="PATH", help="the dump, if it was moved since (the verdict's candidate)")
-    parser.add_argument("-o", "--output_path", default=".", metavar="DIR", help="folder for the script (.)")
+    add_output(parser, "folder for the script", "--output_path", default=".")
     parser.add_argument("--seed", type=int, default=1234, help="of values that the dump does not have (1234)")
     add_script_options(parser)
 

@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 from msprobe.foreign.console import say
 from msprobe.messages import said
@@ -51,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--operators", action="store_true", help="show for each module the share of equal bits and its rounding"
     )
-    parser.add_argument("-o", "--output_path", metavar="DIR", help=f"write {FILE} there")
+    add_output(parser, f"write {FILE} there", "--output_path")
 
 
 def execute(args: argparse.Namespace) -> int:

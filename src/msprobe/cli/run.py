@@ -8,6 +8,7 @@ from typing import Any
 
 from msprobe.capture.step_on import StepOn
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.messages import said
@@ -38,14 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="config.json; without it: statistics at level L1")
     parser.add_argument("--task", choices=TASKS, help="instead of the one of the configuration")
     parser.add_argument("--level", choices=LEVELS, help="instead of the one of the configuration")
-    parser.add_argument(
-        "-o",
-        "--dump-path",
-        "--dump_path",
-        dest="dump_path",
-        metavar="DIR",
-        help="where the dump goes, instead of the configured folder",
-    )
+    add_output(parser, "where the dump goes, instead of the configured folder", "--dump-path", "--dump_path")
     parser.add_argument(
         "--first-step",
         "--first_step",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output, add_workers
 from msprobe.cli.parser import UsageError, refuse_unused, seconds
 from msprobe.foreign.console import say
 from msprobe.messages import said
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
     from msprobe.precheck.requests import Requests
     from msprobe.precheck.settings import Settings
 
-ENGINES = ("local", "ray")
 REFERENCES = ("fp64", "legacy")
 STANDARDS = ("strict", "assert_close", "compiler", "26.2", "8.1.1")
-LEAST_SPLITS, MOST_SPLITS = 1, 64
+MOST_SPLITS = 64
 _EPILOG = """\
 Each call of dump.json is made anew, from recorded values (task tensor) or from values that fit its statistics, and run
 forward and backward on the candidate and in double precision on the CPU. Writes into DIR
@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     parser.add_argument(
         "-api_info", "--api_info_file", default="", metavar="FILE", help="dump.json of one step and rank"
     )
-    parser.add_argument("-o", "--out_path", default="./", metavar="DIR", help="folder of the results (./)")
+    add_output(parser, "folder of the results", "--out_path", default="./")
     parser.add_argument("-save_error_data", action="store_true", help="save arguments and results of calls that fail")
     parser.add_argument("-j", "--jit_compile", action="store_true", help="NPU only: compile operators")
     parser.add_argument(
@@ -115,22 +115,7 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     online.add_argument("--ranks", type=int, metavar="N", help="end when so many ranks have ended (1)")
     online.add_argument("--idle", type=seconds, metavar="S", help="or when nothing came for S seconds (600)")
     if several:
-        parser.add_argument(
-            "--jobs",
-            "-n",
-            "--num_splits",
-            dest="num_splits",
-            type=_splits,
-            default=8,
-            metavar="N",
-            help="worker processes, 1 to 64 (8)",
-        )
-        parser.add_argument(
-            "--engine",
-            choices=ENGINES,
-            default="local",
-            help="where they run: on this machine, or on a Ray cluster whose nodes have the dump at the same path",
-        )
+        add_workers(parser, f"worker processes, 1 to {MOST_SPLITS}", "--num_splits", "-n", default=8, most=MOST_SPLITS)
 
 
 def _atol(text: str) -> float:
@@ -138,12 +123,6 @@ def _atol(text: str) -> float:
         if 0 < (number := float(text)) < math.inf:
             return number
     raise argparse.ArgumentTypeError(f"must be a number above 0, found {text}")
-
-
-def _splits(text: str) -> int:
-    if not text.isdigit() or not LEAST_SPLITS <= int(text) <= MOST_SPLITS:
-        raise argparse.ArgumentTypeError(f"must be from {LEAST_SPLITS} to {MOST_SPLITS}, found {text}")
-    return int(text)
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -19,18 +19,17 @@ _LONG = 90
 
 
 def of_today(names: Iterable[str]) -> list[str]:
-    """What an option of these names is also called: ``--output`` where it has ``-o``, hyphens in place of underscores,
-    and two dashes where it has no name with two.
+    """What an option of these names is also called: with hyphens in place of underscores, and with two dashes where it
+    has no name with two.
 
     >>> of_today(["-o", "--output_path"]), of_today(["-save_error_data"])
-    (['--output', '--output-path'], ['--save-error-data'])
+    (['--output-path'], ['--save-error-data'])
     """
     given = list(names)
-    found = ["--output"] if "-o" in given else []
     long = [name for name in given if name.startswith("--")]
-    if not long and not found:
+    if not long:
         long = [f"-{name}" for name in given if len(name) > 2]
-    found += [f"--{name[2:].replace('_', '-')}" for name in long]
+    found = [f"--{name[2:].replace('_', '-')}" for name in long]
     return [name for name in dict.fromkeys(found) if name not in given]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_jobs, add_output
 from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.errors import InvalidInputError, PathError
@@ -42,10 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", default="0", help="port of the page; 0, the default, is any free one")
     parser.add_argument("--host", default=_HERE, help="address to listen on (default: 127.0.0.1, this machine)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
-    parser.add_argument("-o", "--html", metavar="OUT", help="write the page with its data to one file, and end")
+    add_output(parser, "write the page with its data to one file, and end", "--html", metavar="FILE")
     parser.add_argument("--noise", metavar="DUMP", help="a second healthy run, as of msprobe compare")
     parser.add_argument("--layout", metavar="FILE", help="how runs of other parallel layouts lie on their ranks")
-    parser.add_argument("--jobs", metavar="N", help="compare N ranks at once")
+    add_jobs(parser, "ranks that are compared at once")
     parser.add_argument("--matches", metavar="DIR", help="folder for pairs made by hand (default: the current one)")
 
 
@@ -56,7 +57,7 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.view.opening import Wanted, open_source
 
     args.paths = runs_of(args, args.paths)
-    port, jobs = _checked(args)
+    port = _checked(args)
     if args.html is not None:
         served = {"--port": args.port != "0", "--host": args.host != _HERE, "--no-browser": args.no_browser}
         refuse_unused(served, "for a page that is served; --html writes a file and ends")
@@ -64,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
         from msprobe.view.serving import check_available
 
         check_available()
-    wanted = Wanted(args.noise, args.layout, None, jobs, Path(args.matches) if args.matches else None)
+    wanted = Wanted(args.noise, args.layout, None, args.jobs, Path(args.matches) if args.matches else None)
     with no_collection():
         with progress("comparing" if len(args.paths) > 1 else "reading") as tell:
             source = open_source(args.paths, tell, wanted)
@@ -77,8 +78,8 @@ def execute(args: argparse.Namespace) -> int:
         source.close()
 
 
-def _checked(args: argparse.Namespace) -> tuple[int, int | None]:
-    """Port and jobs. Raises InvalidInputError with all that is wrong at once."""
+def _checked(args: argparse.Namespace) -> int:
+    """The port. Raises InvalidInputError with all that is wrong at once."""
     problems = []
     if not args.paths:
         problems.append(f"give what to show: {OPENED}.")
@@ -89,9 +90,6 @@ def _checked(args: argparse.Namespace) -> tuple[int, int | None]:
     port = int(args.port) if args.port.isdecimal() else -1
     if not 0 <= port <= _MOST_PORT:
         problems.append(f"--port: {args.port!r} is no port; give a number from 0 (any free one) to {_MOST_PORT}.")
-    jobs = int(args.jobs) if args.jobs is not None and args.jobs.isdecimal() else None
-    if args.jobs is not None and not jobs:
-        problems.append(f"--jobs: {args.jobs!r} is no number of processes; give 1 or more.")
     is_usage = bool(problems)
     if args.matches is not None and not Path(args.matches).is_dir():
         problems.append(f"--matches: {args.matches!r} is no folder; make it first.")
@@ -99,7 +97,7 @@ def _checked(args: argparse.Namespace) -> tuple[int, int | None]:
         problems += _problems_of_output(args.html)
     if problems:
         raise (UsageError if is_usage else InvalidInputError)(" ".join(problems))
-    return port, jobs
+    return port
 
 
 def _problems_of_output(path: str) -> list[str]:

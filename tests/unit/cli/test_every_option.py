@@ -62,6 +62,7 @@ ROWS = [
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize(("command", "table", "option"), ROWS)
 def test_an_option_changes_something_or_is_refused(walker: Walker, command: str, table: Table, option: str) -> None:
     row = table.rows[option]

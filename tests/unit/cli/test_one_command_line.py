@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from option_inputs import make_inputs
@@ -83,6 +85,29 @@ def test_each_option_has_a_name_of_two_dashes_and_hyphens_and_letters_mean_one_t
         assert action.dest not in ("num_splits", "process_num") or "--jobs" in names
 
 
+#: The options that commands have in common.
+COMMON = {"-o", "--output", "--jobs", "--engine", "--json", "-q", "--quiet", "--debug", "--limit", "--follow-links"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_that_commands_have_in_common_is_declared_in_one_place(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    declare = argparse._ActionsContainer.add_argument
+    places: dict[str, str] = {}
+
+    def declared(self: argparse._ActionsContainer, *names: str, **more: Any) -> argparse.Action:
+        places.update(dict.fromkeys(names, sys._getframe(1).f_globals["__name__"]))
+        return declare(self, *names, **more)
+
+    monkeypatch.setattr(argparse._ActionsContainer, "add_argument", declared)
+    parser = commands.parser_of(COMMANDS[name])
+    found = {one: place for one, place in places.items() if one in COMMON}
+    assert {"--json", "--quiet"} <= found.keys()
+    assert set(found.values()) == {"msprobe.cli.common"}
+    assert COMMON & parser._option_string_actions.keys() == found.keys(), "a spelling that is no declaration"
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_shows_each_option_under_its_name_of_today_and_what_the_statuses_say(name: str) -> None:
     parser, shown = commands.parser_of(COMMANDS[name]), commands.parser_of(COMMANDS[name]).format_help()
@@ -104,6 +129,7 @@ def _without_json(printed: str) -> bool:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("name", NAMES)
 def test_with_json_stdout_is_one_object_and_with_quiet_it_is_empty(walker: Walker, name: str) -> None:
     table = TABLES[name]
@@ -135,6 +161,7 @@ def test_each_command_that_looks_for_something_has_a_line_here() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("name", ANSWERS)
 def test_0_is_clean_and_1_is_found(walker: Walker, name: str) -> None:
     for wanted, (line, reaches) in enumerate(ANSWERS[name]):

@@ -109,6 +109,7 @@ def test_only_leaves_are_passes_and_unknown_ones_are_told() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forked_workers")
 def test_modules_of_level_l0_are_checked_when_asked_for(tmp_path: Path) -> None:
     tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "Max": 2.0, "Min": -2.0, "requires_grad": True}
     weight = {**tensor, "type": "torch.nn.parameter.Parameter", "shape": [3, 8]}

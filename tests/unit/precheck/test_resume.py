@@ -49,6 +49,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forked_workers")
 def test_a_check_that_goes_on_with_other_choices_says_so_once(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = checked(dump)
     checked(dump, cut(files))

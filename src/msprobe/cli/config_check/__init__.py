@@ -9,6 +9,7 @@ import argparse
 import importlib
 from typing import Any
 
+from msprobe.cli.common import add_output
 from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, two_runs
 from msprobe.messages import said
@@ -50,9 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "mindstudio-probe",
     )
     add_runs(parser, None)
-    parser.add_argument(
-        "-o", "--output", metavar="OUT", help="where the result goes; what it is depends on the operation"
-    )
+    add_output(parser, "where the result goes; what it is depends on the operation", metavar="OUT")
     for name in PARTS:
         _part(name).add_arguments(parser, operations)
 

@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from msprobe.cli import answers
-from msprobe.cli.parser import UsageError, add_workers
+from msprobe.cli.common import add_workers
+from msprobe.cli.parser import UsageError
 from msprobe.foreign.console import say
 from msprobe.messages import said
 

@@ -6,6 +6,7 @@ import argparse
 import os
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
 
 
@@ -15,9 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", metavar="DIR", help="output folder of the monitor, of one run, or the folder anomaly_detected"
     )
-    parser.add_argument(
-        "-o", "--out_path", "--output", default="", metavar="DIR", help="folder for the result, made if it is not there"
-    )
+    what = "folder for the result, made if it is not there"
+    add_output(parser, what, "--out_path", default="", otherwise="that of the alerts")
     parser.add_argument("-k", "--topk", type=int, default=8, metavar="N", help="how many to name (default: 8)")
     parser.add_argument(
         "-s", "--step", default="[]", metavar="LIST", help='only these steps, as "[1,2]" (default: all)'

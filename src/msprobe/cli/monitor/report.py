@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_output
 from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.foreign.console import say
@@ -23,9 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "output folder of the monitor, or the folder of one run in it; of two, the candidate first",
         "DIR",
     )
-    parser.add_argument(
-        "-o", "--output", default="monitor.html", metavar="FILE", help="the page (default: monitor.html)"
-    )
+    add_output(parser, "the page", default="monitor.html", metavar="FILE")
 
 
 def execute(args: argparse.Namespace) -> int:

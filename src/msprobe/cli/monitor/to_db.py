@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_jobs, add_output
 from msprobe.foreign.console import say
 
 
@@ -16,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "a part was not read."
     )
     parser.add_argument("--data", required=True, metavar="DIR", help="output folder of the monitor, or a dump")
-    parser.add_argument("-o", "--db", dest="db", required=True, metavar="DIR", help="folder for the database")
+    add_output(parser, "folder for the database", "--db", required=True)
     parser.add_argument(
         "--format", choices=("auto", "dump", "monitor"), default="auto", help="what the data is (auto: what is there)"
     )
@@ -24,15 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--micro_step", choices=("true", "false"), default="true", help="make each micro step a step (default: true)"
     )
-    parser.add_argument(
-        "--jobs",
-        "--process_num",
-        dest="process_num",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes that read (default: 1)",
-    )
+    add_jobs(parser, "processes that read", "--process_num", default=1)
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from msprobe.cli import answers
+from msprobe.cli.common import add_jobs, add_output
 from msprobe.foreign.console import say
 
 
@@ -15,11 +16,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "done; 1 bad input; 2 done, and a part was not read."
     )
     parser.add_argument("folder", metavar="DIR", help="output folder of the monitor")
-    parser.add_argument("-o", "--output", metavar="DIR", help="folder for the event files (default: a new one in DIR)")
+    add_output(parser, "folder for the event files", otherwise="a new one in DIR")
     parser.add_argument("--from", dest="begin", metavar="TIME", help="first run, as Dec03_21-34-40")
     parser.add_argument("--to", dest="end", metavar="TIME", help="last run")
     parser.add_argument("--types", nargs="+", metavar="TYPE", help="actv, grad_reduced, ... (default: all)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
+    add_jobs(parser, "processes", default=1)
 
 
 def execute(args: argparse.Namespace) -> int:

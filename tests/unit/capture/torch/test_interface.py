@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import torch
 import torch.nn.functional as F
@@ -248,7 +249,7 @@ def test_a_killed_process_leaves_what_it_had_recorded(tmp_path: Path) -> None:
             """
         )
     )
-    subprocess.run([sys.executable, str(script)], capture_output=True, timeout=120)
+    forked.run(str(script), cwd=tmp_path)
     from msprobe.store.reader import open_dump
 
     dump = open_dump(tmp_path / "dump")

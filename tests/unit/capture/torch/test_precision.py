@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import types
 import warnings
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from recorded import record
@@ -50,8 +50,8 @@ def test_what_a_torch_does_not_have_is_left_out(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.process
-def test_asking_warns_of_nothing_and_sets_up_no_device() -> None:
-    program = (
+def test_asking_warns_of_nothing_and_sets_up_no_device(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
         "import warnings, torch\n"
         "torch.set_warn_always(True)\n"
         "from msprobe.capture.torch.precision import settings_of_precision\n"
@@ -61,8 +61,7 @@ def test_asking_warns_of_nothing_and_sets_up_no_device() -> None:
         "    assert settings_of_precision() == before\n"
         "print(len(told), torch.cuda.is_initialized())\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["0", "False"]
+    assert forked.run("program.py", cwd=tmp_path).stdout.split() == ["0", "False"]
 
 
 def test_compare_tells_those_that_differ_first(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
+from pathlib import Path
 
+import forked
 import pytest
 import torch
 
@@ -60,13 +60,12 @@ def test_what_has_no_product_is_nan() -> None:
 
 
 @pytest.mark.process
-def test_another_process_has_the_same_signs_and_random_numbers_stay() -> None:
+def test_another_process_has_the_same_signs_and_random_numbers_stay(tmp_path: Path) -> None:
     state = torch.get_rng_state()
     here = "".join("+" if sign > 0 else "-" for sign in signs_on(torch.device("cpu"))[:64].tolist())
     assert torch.equal(torch.get_rng_state(), state)
-    program = (
-        "import torch; torch.manual_seed(5); from msprobe.monitor.torch.projection import signs_on;"
+    (tmp_path / "other.py").write_text(
+        "import torch; torch.manual_seed(5); from msprobe.monitor.torch.projection import signs_on\n"
         "print(''.join('+' if s > 0 else '-' for s in signs_on(torch.device('cpu'))[:64].tolist()))"
     )
-    there = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
-    assert here == there
+    assert forked.run("other.py", cwd=tmp_path).stdout.strip() == here
