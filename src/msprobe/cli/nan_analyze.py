@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, add_fail_on, add_workers
 from msprobe.cli.statuses import CLEAN
+from msprobe.messages import joined
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +99,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         if number is not None and not 0 < number < math.inf:
             problems.append(f"--{name}: {text!r} is no number above 0.")
     if problems:
-        raise UsageError(" ".join(problems))
+        raise UsageError(joined(" ", problems))
     limits = Limits(args.treat_neg_inf == "bad", numbers["threshold"], numbers["growth"])
     return Asked(limits, args.all_steps, args.partial)
 

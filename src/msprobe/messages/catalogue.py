@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from msprobe.messages import (
     checks,
+    errors_of_checkpoints,
     errors_of_commands,
-    errors_of_compare,
+    errors_of_configurations,
+    errors_of_distributed_checkpoints,
     errors_of_dumps,
-    errors_of_environment,
     errors_of_files,
+    errors_of_gradients,
+    errors_of_graphs,
     errors_of_monitor,
-    errors_of_precheck,
     errors_of_recording,
+    errors_of_sheets,
     errors_of_usage,
     gradients,
     layouts,
@@ -35,16 +38,25 @@ _ALL: tuple[Message, ...] = (
     *errors_of_recording.MESSAGES,
     *errors_of_commands.MESSAGES,
     *errors_of_usage.MESSAGES,
-    *errors_of_compare.MESSAGES,
+    *errors_of_sheets.MESSAGES,
+    *errors_of_graphs.MESSAGES,
     *errors_of_monitor.MESSAGES,
-    *errors_of_environment.MESSAGES,
-    *errors_of_precheck.MESSAGES,
+    *errors_of_gradients.MESSAGES,
+    *errors_of_checkpoints.MESSAGES,
+    *errors_of_distributed_checkpoints.MESSAGES,
+    *errors_of_configurations.MESSAGES,
 )
 #: Code -> message, in the order of the codes.
 MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lambda message: message.code)}
 #: What there is to say about a sort of messages: ``kind:argument``, ``cause:clipping``, ``check:softmax``, ``note``.
 TOPICS: dict[str, Topic] = {**topics_of_runs.TOPICS, **topics_of_checks.TOPICS, **topics_of_errors.TOPICS}
-_PIECES: tuple[Piece, ...] = (*pieces.PIECES, *errors_of_compare.PIECES)
+_PIECES: tuple[Piece, ...] = (
+    *pieces.PIECES,
+    *errors_of_sheets.PIECES,
+    *errors_of_graphs.PIECES,
+    *errors_of_checkpoints.PIECES,
+    *errors_of_configurations.PIECES,
+)
 #: What is said about a topic, as pieces: ``advice kind:argument``.
 _OF_TOPICS: tuple[Piece, ...] = tuple(
     Piece(f"{what} {name}", "", *getattr(topic, what))

@@ -11,7 +11,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import links
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store import layout
 from msprobe.store.part import DumpPart
@@ -178,7 +178,7 @@ def open_dumps(paths: Sequence[StrPath]) -> list[Dump]:
             text = problem.message
             problems.append(f"{text[0].upper()}{text[1:]}" if problems else text)
     if problems:
-        raise PathError(" ".join(dict.fromkeys(problems)))
+        raise PathError(joined(" ", dict.fromkeys(problems)))
     return found
 
 
