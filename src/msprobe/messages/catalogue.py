@@ -13,6 +13,8 @@ from msprobe.messages import (
     errors_of_gradients,
     errors_of_graphs,
     errors_of_monitor,
+    errors_of_precheck,
+    errors_of_precheck_runs,
     errors_of_recording,
     errors_of_sheets,
     errors_of_usage,
@@ -45,6 +47,8 @@ _ALL: tuple[Message, ...] = (
     *errors_of_checkpoints.MESSAGES,
     *errors_of_distributed_checkpoints.MESSAGES,
     *errors_of_configurations.MESSAGES,
+    *errors_of_precheck.MESSAGES,
+    *errors_of_precheck_runs.MESSAGES,
 )
 #: Code -> message, in the order of the codes.
 MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lambda message: message.code)}
@@ -56,6 +60,8 @@ _PIECES: tuple[Piece, ...] = (
     *errors_of_graphs.PIECES,
     *errors_of_checkpoints.PIECES,
     *errors_of_configurations.PIECES,
+    *errors_of_precheck.PIECES,
+    *errors_of_precheck_runs.PIECES,
 )
 #: What is said about a topic, as pieces: ``advice kind:argument``.
 _OF_TOPICS: tuple[Piece, ...] = tuple(

@@ -15,6 +15,7 @@ from torch import nn
 
 from msprobe.capture.torch import private
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 from msprobe.precheck.compile_report import Difference, difference
 from msprobe.precheck.side.machine import with_own_code
@@ -104,9 +105,9 @@ class BothSides:
         with self._beside(one), random, _told("compiled it raised", CompiledError):
             compiled = run_call(compiled_function, given, backward)
         if self._runs == ran:
-            raise InvalidInputError("the compiler left all of it as it is.")
+            raise InvalidInputError(said("compiler-left-all"))
         if len(eager.outputs) != len(compiled.outputs):
-            raise InvalidInputError(f"compiled it gives {len(compiled.outputs)} results, eager {len(eager.outputs)}.")
+            raise InvalidInputError(said("compiled-result-counts", len(compiled.outputs), len(eager.outputs)))
 
         @functools.cache
         def double() -> Outcome | None:
