@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating
 from msprobe.diagnose.evidence import Because, OtherArguments, Result
 from msprobe.diagnose.origin.argument import matters
@@ -11,11 +12,6 @@ from msprobe.diagnose.steps.argument_names import argument_name, argument_word
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import said
-
-#: Calls that write to positions of a tensor, or read positions of it: slices, or a tensor of indices.
-_AT_POSITIONS = {"setitem", "getitem", "index_copy", "narrow", "slice_scatter"}
-#: Calls that make the indices.
-_MAKES_POSITIONS = {"arange"}
 
 
 def blame_cache_position(scene: Scene, judged: Judged) -> bool:
@@ -71,7 +67,7 @@ def _shifts(ours: object, theirs: object) -> set[int | None]:
 def _is_one_of_two(scene: Scene, judged: Judged) -> bool:
     """True if a second call of the same module does the same, off by as much, with a different tensor of the shape."""
     event, cache = judged.event, _cache(judged.event)
-    if operation(event.stem) not in _AT_POSITIONS or cache is None or event.parent is None:
+    if operation(event.stem) not in operators.AT_POSITIONS or cache is None or event.parent is None:
         return False
     shift = shifted_by(judged.arguments)
     for other in event.parent.children:
@@ -86,13 +82,13 @@ def _is_one_of_two(scene: Scene, judged: Judged) -> bool:
 
 def _makes_indices(scene: Scene, event: Event) -> bool:
     """True if two writes of one module to tensors of one shape take the indices that a call makes."""
-    if operation(event.stem) not in _MAKES_POSITIONS or event.parent is None:
+    if operation(event.stem) not in operators.COUNTS or event.parent is None:
         return False
     writes = [
         cache
         for other in event.parent.children
         if other.index > event.index
-        and operation(other.stem) == "index_copy"
+        and operation(other.stem) in operators.AT_INDICES
         and any(scene.makers.of(leaf, other) is event for _, leaf in other.inputs() if is_tensor(leaf))
         and (cache := _cache(other)) is not None
     ]
