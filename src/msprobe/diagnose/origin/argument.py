@@ -50,7 +50,7 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
         matters=matters(scene, judged),
         facts=(
             OtherArguments(tuple(judged.arguments), tuple(argument_word(event, one.slot) for one in judged.arguments)),
-            Result(judged.left, judged.allowed),
+            Result(judged.output_difference, judged.allowed),
         ),
         shows_later=said("arguments-in-module", event.stem, event.module) if shows_later else "",
     )
@@ -60,7 +60,7 @@ def matters(scene: Scene, judged: Judged) -> bool:
     """True if the result counts though its effect is not seen: clipping and the optimizer may hide what is done to
     gradients, or show it later.
     """
-    if judged.left <= judged.allowed:
+    if judged.output_difference <= judged.allowed:
         return False
     return scene.is_blind or (in_update(scene, judged) and not is_swallowed(scene, judged))
 

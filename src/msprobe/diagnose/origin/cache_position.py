@@ -37,7 +37,7 @@ def blame_cache_position(scene: Scene, judged: Judged) -> bool:
         facts=(
             Because("cache_position"),
             OtherArguments(tuple(judged.arguments), tuple(argument_word(event, one.slot) for one in judged.arguments)),
-            Result(judged.left, judged.allowed),
+            Result(judged.output_difference, judged.allowed),
         ),
     )
     return True

@@ -135,7 +135,7 @@ def look_at(scene: Scene, judged: Judged) -> None:
         mark_corrupted(judged, scene.comparer)
     if judged.status == "guilty":
         ordered = behind_equal_statistics(scene, judged) if judged.changed_inputs else None
-        if layouts and not judged.changed_inputs and (is_random(event) or judged.left > 1e-3):
+        if layouts and not judged.changed_inputs and (is_random(event) or judged.output_difference > 1e-3):
             blame_layout(scene, judged, layouts[0])
         elif ordered is not None:
             scene.ledger.take_back(("result", ordered.event))

@@ -51,7 +51,7 @@ class RandomNumbers:
         np.random.set_state(self._of_numpy)
 
 
-class Surroundings:
+class RandomNumbersAndAutocast:
     """Random numbers and autocast as they are when this is made, to be had again later."""
 
     def __init__(self, inputs: Inputs) -> None:

@@ -28,7 +28,7 @@ from msprobe.messages import said
 from msprobe.paths import check_output_folder, make_folder, write_atomically
 from msprobe.precheck.compile_report import CompileResult, Difference, Status, difference, result_of
 from msprobe.precheck.side.trees import leaves_of
-from msprobe.precheck.torch.beside import ModelState, Surroundings, bytes_of, state_of, tensors_of
+from msprobe.precheck.torch.beside import ModelState, RandomNumbersAndAutocast, bytes_of, state_of, tensors_of
 from msprobe.precheck.torch.compiled_sides import BothSides, CompiledError, Pass, Sides, own_objects, same_tensor
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import Outcome, copy_with_strides
@@ -255,7 +255,15 @@ class PrecisionChecker:
         inputs = own_objects(inputs, same_tensor)
         self._sides.function(module)  # made before the pass, it is as the module was then
         recomputed, state = private.in_backward(), state_of(module)
-        return Pass(module, number - 1, inputs, Surroundings(inputs), parameters, state=state, is_recomputed=recomputed)
+        return Pass(
+            module,
+            number - 1,
+            inputs,
+            RandomNumbersAndAutocast(inputs),
+            parameters,
+            state=state,
+            is_recomputed=recomputed,
+        )
 
     def _await(self, one: Pass, output: Any) -> None:
         """Run both sides when the gradients of the results have come, at once where there will be none."""
