@@ -159,7 +159,7 @@ def test_a_rank_that_dies_harms_no_other_one_through_a_folder(tmp_path: Path) ->
     assert mentions(said, "rank-of-earlier-run", rank="1")
     assert mentions(said, "rank-died", rank="1", why=f"process {dying.pid} on {socket.gethostname()} is gone")
     # Of the step in which it died, what came is judged; what is wrong there, too.
-    assert "step 2 of rank 1 has not come to its end" in said
+    assert mentions(said, "online-step-ended-early", step="online check: step 2 of rank 1")
     assert "rank 1, step 2: Functional.gelu.0" in said
     assert steps_of(out, 0) == steps_of(out, 1) == {"0", "2"}
     assert list(shared.iterdir()) == [shared / "rank1_000000001.partial"]
