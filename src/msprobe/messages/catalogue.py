@@ -56,6 +56,7 @@ MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lam
 TOPICS: dict[str, Topic] = {**topics_of_runs.TOPICS, **topics_of_checks.TOPICS, **topics_of_errors.TOPICS}
 _PIECES: tuple[Piece, ...] = (
     *pieces.PIECES,
+    *errors_of_dumps.PIECES,
     *errors_of_sheets.PIECES,
     *errors_of_graphs.PIECES,
     *errors_of_checkpoints.PIECES,
