@@ -246,7 +246,7 @@ def test_an_output_on_a_disk_that_is_not_to_be_written_is_said_before_the_work(
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert mentions(line, "output-folder-not-writable", path="/proc/out")
+    assert mentions(line, "place-holds-no-files")
 
 
 def test_without_dumps_it_says_what_to_give() -> None:
