@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+import string
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from msprobe.messages import Wording, code_of
+import pytest
+
+from msprobe.messages import ENTRIES, Wording, arguments_of, code_of
 
 
 def names_of(texts: Iterable[str]) -> list[str]:
@@ -18,3 +24,24 @@ def pieces_of(text: object) -> set[str]:
         return set()
     own = {text.entry.name} if text.entry is not None else set()
     return own.union(*map(pieces_of, text.values))
+
+
+@contextmanager
+def raising(kind: type[BaseException], name: str, /, **arguments: object) -> Iterator[pytest.ExceptionInfo[Any]]:
+    """As ``pytest.raises``, of the message of a name in the catalogue, made of these values among others."""
+    with pytest.raises(kind) as caught:
+        yield caught
+    message = getattr(caught.value, "message", None) or caught.value.args[0]
+    assert code_of(message)[1] == name, message
+    assert arguments_of(message).items() >= arguments.items(), message
+
+
+def mentions(text: str, name: str, /, **arguments: object) -> int:
+    """How often a text, as the lines of the log, has the message of a name, made of these values among others."""
+    entry, pattern = ENTRIES[name], ""
+    for literal, argument, form, conversion in string.Formatter().parse(entry.english):
+        pattern += re.escape(literal)
+        if argument is not None:
+            place = f"{{{f'!{conversion}' if conversion else ''}:{form}}}"
+            pattern += re.escape(place.format(arguments[argument])) if argument in arguments else ".*?"
+    return len(re.findall(pattern, text, re.DOTALL))

@@ -52,8 +52,9 @@ _BEFORE = """\
   (`verdict.json`, `check.json`, ...), or `version`, `command`, `exit_status`, facts of the command, `files` and
   `text`; of a command that could not do its work `error`. What a script of the user prints goes to stderr then.
   `--json -` is the older form.
-- **Language.** `compare`, `check`, `explain` and errors with a code answer in Chinese where `MSPROBE_LANG=zh` or the
-  locale asks for it; `MSPROBE_LANG=en` asks for English. Files and `--json` are in English, with codes.
+- **Language.** `compare`, `check`, `explain`, and errors and warnings with a code answer in Chinese where
+  `MSPROBE_LANG=zh` or the locale asks for it; `MSPROBE_LANG=en` asks for English. Files and `--json` are in English,
+  with codes.
 - **`--quiet`** prints nothing on stdout but what a script of the user prints; errors and warnings go to stderr.
 - **Completion.** `eval "$(msprobe completion bash)"`; also for `zsh` and `fish`.
 
@@ -269,6 +270,8 @@ def _text(thing: Any) -> str:
 
 _ROOMS = {
     "A1": ("Errors: comparisons and checks", "错误：比对与检查"),
+    "A2": ("Sheets of comparisons", "比对结果表"),
+    "A3": ("Graphs", "图"),
     "C1": ("msprobe check: values and dtypes", "msprobe check：数值与类型"),
     "C2": ("msprobe check: data and labels", "msprobe check：数据与标签"),
     "C3": ("msprobe check: modes and settings of layers", "msprobe check：模式与各层设置"),
@@ -281,12 +284,19 @@ _ROOMS = {
     "D5": ("Two runs: the optimizer", "两次运行：优化器"),
     "D6": ("Two runs in different layouts", "并行布局不同的两次运行"),
     "D7": ("Two runs: steps and ranks", "两次运行：step 与 rank"),
+    "E1": ("Checkpoints: files of one process", "检查点：单进程文件"),
+    "E2": ("Checkpoints: distributed", "检查点：分布式"),
+    "E3": ("Configurations and scripts", "配置与脚本"),
     "F1": ("Errors: files and folders", "错误：文件与文件夹"),
     "K1": ("Errors: lockstep and confirm", "错误：lockstep 与 confirm"),
     "L1": ("Notes of lockstep", "lockstep 的说明"),
+    "M1": ("The monitor", "监控"),
+    "M2": ("Gradients (grad_probe)", "梯度（grad_probe）"),
     "N1": ("Notes on a comparison", "比对的说明"),
     "N2": ("Notes on a check", "检查的说明"),
     "N6": ("Notes on layouts", "并行布局的说明"),
+    "P1": ("Pre-check of calls", "精度预检"),
+    "P2": ("Pre-check: workers and online", "精度预检：工作进程与在线"),
     "R1": ("Errors: recording", "错误：采集"),
     "S1": ("Errors: dumps", "错误：dump"),
     "U1": ("Errors: command lines", "错误：命令行"),

@@ -17,6 +17,8 @@ import time
 from collections.abc import Hashable
 from typing import Literal, TextIO
 
+from msprobe.messages.languages import translated
+
 Level = Literal["debug", "info", "warning", "error"]
 
 _ORDER: dict[str, int] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
@@ -87,13 +89,18 @@ def forget_once() -> None:
     _said.clear()
 
 
+def _text(text: object) -> str:
+    """The text in the language that is asked for."""
+    return translated(text) if isinstance(text, str) else str(text)
+
+
 def _say(level: Level, text: object) -> None:
     try:
         if not enabled(level):
             return
         rank = "" if _rank is None else f"[rank {_rank}] "
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        line = f"{stamp} ({os.getpid()}) {rank}[{level.upper()}] {str(text).translate(_CLEAN)}\n"
+        line = f"{stamp} ({os.getpid()}) {rank}[{level.upper()}] {_text(text).translate(_CLEAN)}\n"
         stream = sys.stderr if os.environ.get("MSPROBE_LOG_STREAM") == "stderr" else sys.stdout
         if stream is not None:
             _write(stream, line)

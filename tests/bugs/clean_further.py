@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bugs.patterns.further_model import CACHED
 from bugs.planting import Edit, Pattern
 
 AGREE = frozenset({"agree"})
@@ -59,6 +60,19 @@ def _autocast(loss: str) -> tuple[str, str]:
 
 
 FURTHER = (
+    # -- the cache of keys and values
+    clean_pair(
+        "Y10",
+        "a cache of keys and values that is put together",
+        (
+            "        keys[:, :, begin:end] = k\n        values[:, :, begin:end] = v\n",
+            (
+                "        keys = torch.cat([k, keys[:, :, end:]], dim=2)\n"
+                "        values = torch.cat([v, values[:, :, end:]], dim=2)\n"
+            ),
+        ),
+        bed=CACHED,
+    ),
     # -- images
     _images(
         "Y01",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 
 from hostile.receiver import BEGIN, RECORD, frame
 from msprobe.errors import PathError
@@ -123,7 +124,7 @@ def test_of_what_was_not_kept_the_rank_hears(tmp_path: Path) -> None:
     sender.send(Frame("begin", 0, 0, BEGIN))
     sender.send(Frame("record", 0, 0, RECORD, CALL))
     list(Spool(tmp_path / "spool", refuse=receiver.refuse).steps(receiver.frames()))
-    with pytest.raises(PathError, match="has not kept all that was sent"):
+    with raising(PathError, "nfs-path-not-kept"):
         sender.send(Frame("end", 0, 0, {"is_complete": True}))
     assert not list((tmp_path / "shared").glob("refused_*"))
 
@@ -132,5 +133,5 @@ def test_a_folder_that_vanishes_ends_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     receiver = FolderReceiver(str(tmp_path / "shared"))
     (tmp_path / "shared").rmdir()
-    with pytest.raises(PathError, match="cannot be read any more"):
+    with raising(PathError, "nfs-path-unreadable"):
         next(receiver.frames())

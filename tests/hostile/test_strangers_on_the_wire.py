@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import mentions
 from tls_keys import made_keys
 
 from hostile.made import TENSOR
@@ -110,7 +111,7 @@ def test_a_check_in_which_no_call_was_checked_does_not_look_like_success(tmp_pat
     call = frame("record", 2, b'{"input_args": [], "input_kwargs": {}, "output": []}', **{**RECORD, "name": "x.y.0"})
     frames = (frame("begin", 1, **BEGIN), call, frame("end", 3, is_complete=True), FAREWELL)
     text = attacked(tmp_path, lambda port: send(port, *frames), lambda port: None, calls=0, status=2)
-    assert "no call was checked" in text
+    assert mentions(text, "online-without-calls")
 
 
 # ---------------------------------------------------------------- one attack, then the honest rank

@@ -10,12 +10,14 @@ import json
 from pathlib import Path
 
 import pytest
+from coded_texts import mentions
 from layout_trainings import name_of, record
 from page_data import page_words
 
 from msprobe.cli import main
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Verdict
+from msprobe.messages import said
 
 pytest.importorskip("torch")
 
@@ -241,7 +243,7 @@ def test_a_wrong_annotation_does_not_agree(recorded: Path, tmp_path: Path) -> No
 def test_an_annotation_makes_passes_of_one_process_comparable(recorded: Path, tmp_path: Path) -> None:
     found = verdict(recorded, "accumulate::tensor", "one::tensor", annotation(tmp_path, {"mesh": {"all": 1}}))
     check_agreement(found)
-    assert any("put together from several passes of a module" in note for note in found.notes)
+    assert any(mentions(note, "tensors-of-several-passes") for note in found.notes)
 
 
 def test_stages_are_numbered_by_the_annotation(recorded: Path, tmp_path: Path) -> None:
@@ -266,8 +268,8 @@ def test_the_command_tells_the_layouts(files: tuple[str, str, str]) -> None:
     printed, written, page = files
     assert printed.startswith("DIVERGED at step 0, forward pass, in blocks.1.down")
     for text in (" ".join(printed.split()), page):
-        assert "layout of the candidate: 2 ranks, from shapes and values" in text
-        assert "layout of the reference: one rank" in text
+        assert said("layout-of-ranks", "candidate", "2", "shapes and values") in text
+        assert said("layout-of-one-rank", "reference") in text
         assert "put together from what ranks hold" in text
     assert json.loads(written)["summary"]["layouts"]["candidate"]["ranks"] == 2
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import forked
 import pytest
+from coded_texts import mentions
 
 from msprobe.messages import said
 
@@ -221,7 +222,7 @@ def test_a_script_that_fails_is_judged_as_far_as_it_went(place: Path) -> None:
     done = msprobe(place, "lockstep", "reference", "-o", "failed", "--", "train.py", "softplus", "raise")
     assert done.returncode == 1, done.stderr
     assert "RuntimeError: no more" in done.stderr
-    assert "the script ended with status 1" in done.stderr
+    assert mentions(done.stderr, "confirm-script-failed")
     assert findings(place / "failed")[0]["entry"] == "Functional.softplus.0.forward"
 
 
@@ -234,7 +235,7 @@ def test_a_reference_that_was_killed_is_run_against_as_far_as_it_went(place: Pat
 
     assert done.returncode == 0, done.stderr
     assert said("agree-as-far", "AGREE", "") in done.stdout
-    assert "the reference was interrupted in step 1" in " ".join(done.stdout.split())
+    assert mentions(" ".join(done.stdout.split()), "interrupted-in-step", side="reference")
     assert wrong.returncode == 1
     assert findings(place / "of_killed")[0]["evidence"]["steps"] == [0, 1]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import forked
 import pytest
+from coded_texts import mentions
 from tls_keys import made_keys
 
 from msprobe.store.processes import this_process
@@ -153,12 +154,12 @@ def test_a_rank_that_dies_harms_no_other_one_through_a_folder(tmp_path: Path) ->
     ended = checking.wait(60)
     assert ended.returncode == 0, ended.stderr
     said = ended.stdout
-    assert "has the marks of 2 ranks of an earlier run" in said
+    assert mentions(said, "marks-of-earlier-run-removed", count="2")
     assert "is no frame and is left out" in said
-    assert "rank 1 of an earlier run" in said
-    assert f"rank 1 has died: process {dying.pid} on {socket.gethostname()} is gone. What came of it" in said
+    assert mentions(said, "rank-of-earlier-run", rank="1")
+    assert mentions(said, "rank-died", rank="1", why=f"process {dying.pid} on {socket.gethostname()} is gone")
     # Of the step in which it died, what came is judged; what is wrong there, too.
-    assert "step 2 of rank 1 has not come to its end" in said
+    assert mentions(said, "online-step-ended-early", step="online check: step 2 of rank 1")
     assert "rank 1, step 2: Functional.gelu.0" in said
     assert steps_of(out, 0) == steps_of(out, 1) == {"0", "2"}
     assert list(shared.iterdir()) == [shared / "rank1_000000001.partial"]
@@ -168,7 +169,7 @@ def test_a_check_to_which_nothing_comes_fails(tmp_path: Path) -> None:
     _, receiving = configured(tmp_path, place(tmp_path, "folder"))
     ended = checker(receiving, tmp_path / "out", "--idle", "0.2").wait(60)
     assert ended.returncode == 2
-    assert "no step of any rank of rank_list [0] has come" in ended.stderr
+    assert mentions(ended.stderr, "online-without-steps", wanted=" of rank_list [0]")
     assert "Traceback" not in ended.stderr
 
 

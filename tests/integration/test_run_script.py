@@ -12,6 +12,7 @@ from pathlib import Path
 
 import forked
 import pytest
+from coded_texts import mentions
 from test_run_launchers import free_port
 from torch_dumps import Dump
 
@@ -340,7 +341,7 @@ def test_a_dump_that_is_there_already_is_refused_before_the_script_starts(folder
     ended = run(folder, *RUN, "some.py")
     assert ended.returncode == 2
     assert ended.stdout == ""
-    assert "already holds 4 files of a dump" in ended.stderr
+    assert mentions(ended.stderr, "dump-exists", found="4")
     assert len(ended.stderr.splitlines()) == 1
     assert {path: path.read_bytes() for path in (folder / "dump").rglob("*") if path.is_file()} == before
 

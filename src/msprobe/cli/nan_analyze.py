@@ -10,6 +10,7 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output, add_workers
 from msprobe.cli.parser import UsageError, add_fail_on
 from msprobe.cli.statuses import CLEAN
+from msprobe.messages import joined
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +100,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         if number is not None and not 0 < number < math.inf:
             problems.append(f"--{name}: {text!r} is no number above 0.")
     if problems:
-        raise UsageError(" ".join(problems))
+        raise UsageError(joined(" ", problems))
     limits = Limits(args.treat_neg_inf == "bad", numbers["threshold"], numbers["growth"])
     return Asked(limits, args.all_steps, args.partial)
 

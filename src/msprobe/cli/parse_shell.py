@@ -17,7 +17,7 @@ from msprobe.cli.statuses import COULD_NOT
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.paths import make_folder, write_atomically
 from msprobe.report.letters import printable
 from msprobe.store.kernel_files.convert import FileType
@@ -259,7 +259,7 @@ def _pair(args: argparse.Namespace) -> bool:
         if not 0 <= limits[name] < float("inf"):
             problems.append(f"-{name}: {getattr(args, name)!r} is no limit; give 0 or more.")
     if problems:
-        raise InvalidInputError(" ".join(problems))
+        raise InvalidInputError(joined(" ", problems))
     left, right = _array(args.m), _array(args.g)
     for path, array in (left, right) if args.s else ():
         say(f"TxtFile: {write_text(path, array)}")

@@ -14,6 +14,7 @@ from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.console import say
+from msprobe.messages import joined
 from msprobe.paths import check_output_file
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _checked(args: argparse.Namespace) -> int:
     if args.html is not None:
         problems += _problems_of_output(args.html)
     if problems:
-        raise (UsageError if is_usage else InvalidInputError)(" ".join(problems))
+        raise (UsageError if is_usage else InvalidInputError)(joined(" ", problems))
     return port
 
 

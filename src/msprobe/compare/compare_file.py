@@ -15,6 +15,7 @@ from msprobe.config.mistakes import Source, raise_mistakes
 from msprobe.errors import PathError, reason_of
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import read_bounded
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_readable_file
 
 _MOST_BYTES = 1 << 26
@@ -75,7 +76,7 @@ def parsed(path: StrPath) -> Document:
     try:
         data = read_bounded(file, Budget(file, SETTINGS))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from problem
     return parse(data, os.fspath(Path(path)))
 
 

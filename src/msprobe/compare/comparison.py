@@ -20,6 +20,7 @@ from msprobe.compare.problems import DamagedDataError
 from msprobe.compare.rows import NO_DIGEST, Numbers, Rows, read_rows
 from msprobe.compare.task import Mode, check_tasks, mode_of
 from msprobe.compare.values_of_pair import NO_PARTNER, Measures, Prepare, measure_values
+from msprobe.messages import said
 from msprobe.store.part import DumpPart
 
 # Finds the names of the reference for the rows of both parts.
@@ -107,7 +108,7 @@ def compare_parts(
 
 def _only_mode(task: str) -> Mode:
     if task not in ("tensor", "statistics"):
-        raise DamagedDataError(f"the task {task!r} is not known.")
+        raise DamagedDataError(said("task-unknown", task))
     return "tensor" if task == "tensor" else "statistics"
 
 

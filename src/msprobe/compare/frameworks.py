@@ -6,6 +6,7 @@ import re
 from typing import Any, Literal
 
 from msprobe.compare.problems import InvalidArgumentError
+from msprobe.messages import said
 from msprobe.store.part import DumpPart
 
 Framework = Literal["pytorch", "mindspore", "mindtorch"]
@@ -30,10 +31,7 @@ def framework_of(part: DumpPart) -> Framework:
         kind = _first_type(record)
         if kind is not None:
             return "mindspore" if kind.startswith("mindspore") else "pytorch"
-    raise InvalidArgumentError(
-        f'"{part.path}": field "framework" is {named!r} and no tensor names the framework; expected one of '
-        f"{', '.join(FRAMEWORKS)}."
-    )
+    raise InvalidArgumentError(said("framework-not-named", part.path, named, ", ".join(FRAMEWORKS)))
 
 
 def crosses(candidate: Framework, reference: Framework) -> bool:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from msprobe.compare.kernels import MAPPING_FILE, long_names
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.store.kernel_files.acl_dump import read_acl_dump
 from msprobe.store.kernel_files.convert import values_of
@@ -66,7 +67,7 @@ def items_of(path: StrPath) -> dict[Key, Item]:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise PathError(f'folder "{folder}" does not exist; give the folder of a dump, or of converted files.')
+        raise PathError(said("kernel-folder-missing", folder))
     try:
         dump = open_dump(folder)
     except MsprobeError:
@@ -77,7 +78,7 @@ def items_of(path: StrPath) -> dict[Key, Item]:
             place = f"step {part.step} rank {part.rank} "
             found += [((place, name), Item(name, _reader(part.tensor_path(name)))) for name in _files_of(part)]
     if not found:
-        raise PathError(f'folder "{folder}" holds no .npy, .pt or dump file of a kernel.')
+        raise PathError(said("no-kernel-files", folder))
     counts: dict[tuple[str, str], int] = defaultdict(int)
     keys: dict[Key, Item] = {}
     for base, item in found:
@@ -173,7 +174,7 @@ def compare_folders(candidate: StrPath, reference: StrPath) -> Iterator[Row]:
     Raises InvalidInputError if both are one folder, PathError if one has no tensors.
     """
     if Path(candidate).resolve() == Path(reference).resolve():
-        raise InvalidInputError("-m and -g are the same folder; give two.")
+        raise InvalidInputError(said("same-folder-twice"))
     ours, theirs = items_of(candidate), items_of(reference)
     for key, item in ours.items():
         other = theirs.get(key)

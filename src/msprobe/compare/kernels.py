@@ -20,6 +20,7 @@ from msprobe.compare import verdicts
 from msprobe.compare.array_files import NO_CANDIDATE, NO_REFERENCE, NO_STATISTICS, FileSide, Number, Statistics
 from msprobe.compare.problems import InvalidArgumentError, InvalidPathError
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 
 Kind = Literal["npy", "statistic"]
 # Rank and step; op, task, input or output with its index, slot, and which of several with equal ones.
@@ -61,7 +62,7 @@ class KernelPair:
 def find_steps(base: Path, field: str) -> dict[Place, list[Path]]:
     """Rank and step -> their folders (one for each graph). Raises InvalidPathError if there is none."""
     if not base.is_dir():
-        raise InvalidPathError(f'{field}: folder "{base}" does not exist; give the folder of a kernel dump.')
+        raise InvalidPathError(said("kernel-dump-folder-missing", field, base))
     base = base.absolute()
     found: dict[Place, list[Path]] = defaultdict(list)
     try:
@@ -70,9 +71,9 @@ def find_steps(base: Path, field: str) -> dict[Place, list[Path]]:
             if rank is not None and step.isascii() and step.isdigit() and folder.is_dir():
                 found[int(rank.group(1)), int(step)].append(folder)
     except OSError as problem:
-        raise PathError(f'{field}: folder "{base}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("folder-of-field-unreadable", field, base, problem.strerror)) from problem
     if not found:
-        raise InvalidPathError(f'{field}: folder "{base}" holds no kernel dump: no rank_0/NET/GRAPH/STEP below it.')
+        raise InvalidPathError(said("no-kernel-dump-below", field, base))
     return dict(found)
 
 
@@ -88,14 +89,14 @@ def common_places(
         return (not ranks or place[0] in ranks) and (not steps or place[1] in steps)
 
     ours, theirs = set(filter(wanted, candidate)), set(filter(wanted, reference))
-    for places, word in ((ours - theirs, "target"), (theirs - ours, "bench")):
+    for places, word in ((ours - theirs, "candidate"), (theirs - ours, "reference")):
         if places:
-            told = ", ".join(f"rank {rank} step {step}" for rank, step in sorted(places))
-            log.warning(f"only the {word} has {told}; they are not compared.")
+            listed = ", ".join(f"rank {rank} step {step}" for rank, step in sorted(places))
+            log.warning(said("places-of-one-side", word, listed))
     both = sorted(ours & theirs)
     if not both:
-        asked = f" among ranks {sorted(ranks) or 'all'} and steps {sorted(steps) or 'all'}" if ranks or steps else ""
-        raise InvalidArgumentError(f"the two kernel dumps have no rank and step in common{asked}.")
+        asked = said("among-ranks-and-steps", sorted(ranks) or "all", sorted(steps) or "all") if ranks or steps else ""
+        raise InvalidArgumentError(said("no-common-place", asked))
     return both
 
 
@@ -112,7 +113,7 @@ def read_kernels(folders: Iterable[Path]) -> tuple[Kind, dict[Key, Kernel]]:
             if (folder / STATISTICS_FILE).is_file():
                 arrays += [(number, found) for found in _statistics_rows(folder / STATISTICS_FILE)]
     if not arrays:
-        raise InvalidPathError(f'"{places[0]}" holds neither .npy files of kernels nor rows in a {STATISTICS_FILE}.')
+        raise InvalidPathError(said("kernels-missing", places[0], STATISTICS_FILE))
     groups: dict[tuple[str, str, str, str], list[tuple[tuple[int, int, int], Kernel]]] = defaultdict(list)
     for place, (number, (base, time, kernel)) in enumerate(arrays):
         groups[base].append(((number, time, place), kernel))
@@ -143,7 +144,7 @@ def _arrays(folder: Path) -> list[_Found]:
         base = (op, match["task"], match["io"], match["slot"])
         found.append((base, int(match["time"]), Kernel(str(path), path, _NO_ORDER)))
     if strangers:
-        log.warning(f'{strangers} .npy files in "{folder}" have no name of a kernel and are left out.')
+        log.warning(said("files-without-kernel-name", strangers, folder))
     return found
 
 
@@ -164,9 +165,9 @@ def _csv_rows(path: Path) -> list[list[str]]:
         with open(path, encoding="utf-8-sig", newline="") as file:
             return list(csv.reader(file))
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("file-unreadable", path, problem.strerror)) from problem
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise InvalidInputError(f'"{path}" is no readable csv file: {problem}.') from problem
+        raise InvalidInputError(said("csv-unreadable", path, problem)) from problem
 
 
 def _statistics_rows(path: Path) -> list[_Found]:
@@ -174,15 +175,15 @@ def _statistics_rows(path: Path) -> list[_Found]:
     header = [word.strip() for word in rows[0]] if rows else []
     missing = [word for word in (*_KEY_COLUMNS, "Data Type", "Shape") if word not in header]
     if len(header) < _LEAST_COLUMNS or missing:
-        what = f"has no column {', '.join(missing)}" if missing else f"has {len(header)} columns"
-        raise InvalidInputError(f'"{path}" {what}; a {STATISTICS_FILE} of MindSpore has {_LEAST_COLUMNS} or more.')
+        what = said("lacks-columns", ", ".join(missing)) if missing else said("has-columns", len(header))
+        raise InvalidInputError(said("statistics-file-wrong", path, what, STATISTICS_FILE, _LEAST_COLUMNS))
     place = {word: number for number, word in enumerate(header)}
     found: list[_Found] = []
     for number, row in enumerate(rows[1:], 2):
         if not row:
             continue
         if len(row) != len(header):
-            raise InvalidInputError(f'"{path}":{number}: {len(row)} cells, the first line has {len(header)}.')
+            raise InvalidInputError(said("csv-row-length", path, number, len(row), len(header)))
         cell = {word: row[at].strip() for word, at in place.items()}
         op, task, io, slot = (cell[word] for word in ("Op Name", "Task ID", "IO", "Slot"))
         high, low, mean, norm = (_number(cell.get(word, "")) for word in _VALUE_COLUMNS)

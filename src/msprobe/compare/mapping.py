@@ -33,6 +33,7 @@ from msprobe.compare.matching import NameMapping
 from msprobe.compare.name_table import PARAMETER_NAMES, layer_name, torch_name
 from msprobe.compare.renaming import with_stem
 from msprobe.compare.rows import Rows
+from msprobe.messages import said
 from msprobe.paths import StrPath, write_atomically
 
 _PLAIN = re.compile(r"[A-Za-z_][\w.]*")
@@ -248,11 +249,11 @@ def _usable_pairs(mapping: ApiMapping, candidate: Rows, reference: Rows) -> dict
     found: dict[str, ApiPair] = {}
     for pair in mapping.pairs:
         if pair.candidate not in mine:
-            log.warning(f"api mapping: {pair.candidate} does not occur in the candidate; this entry does nothing.")
+            log.warning(said("api-mapping-not-in-candidate", pair.candidate))
         elif pair.reference not in theirs:
-            log.warning(f"api mapping: {pair.reference} does not occur in the reference; this entry does nothing.")
+            log.warning(said("api-mapping-not-in-reference", pair.reference))
         elif found.setdefault(pair.candidate, pair) is not pair:
-            log.warning(f"api mapping: {pair.candidate} is mapped twice; the first entry counts.")
+            log.warning(said("api-mapping-twice", pair.candidate))
     return found
 
 
@@ -356,6 +357,6 @@ def pairs_by_hand(mapping: DataMapping, candidate: Rows, reference: Rows) -> Map
         ("reference", [other for other in pairs.values() if other is not None and other not in theirs]),
     ):
         if unknown:
-            more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-            log.warning(f"data mapping: the {side} has no tensor {unknown[0]}{more}.")
+            more = said("and-more-tensors", len(unknown) - 1) if len(unknown) > 1 else ""
+            log.warning(said("data-mapping-unknown", side, unknown[0], more))
     return pairs

@@ -17,6 +17,7 @@ from msprobe.config.jsonc import Document, FieldPath
 from msprobe.config.mistakes import Mistake, Source, dotted, raise_mistakes, shown, warn_of_duplicates
 from msprobe.config.yaml_source import read_yaml
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 
 NO_PARTNER = "N/A"
@@ -109,9 +110,7 @@ def load_api_mapping(given: StrPath | Mapping[Any, Any] | list[Any] | bool) -> A
     source = _source(given, "api mapping", "api_mapping")
     value = source.document.value
     if value == []:
-        raise InvalidInputError(
-            f"{source.name}: the api mapping is an empty list; expected entries with ms_api and pt_api."
-        )
+        raise InvalidInputError(said("api-mapping-empty", source.name))
     places: list[FieldPath] = [(number,) for number in range(len(value))] if isinstance(value, list) else [()]
     mistakes: list[Mistake] = []
     pairs = [pair for place in places if (pair := _read_api_pair(source, place, mistakes)) is not None]
@@ -165,8 +164,8 @@ def _paired(
         return None
     here, there = ((*place, field) for field in fields)
     if len(mine) != len(theirs):
-        text = f"has {len(mine)} values and {dotted(there)} has {len(theirs)}"
-        log.warning(f"{source.where(here)} {text}; this entry of the api mapping is left out.")
+        text = said("list-lengths-differ", len(mine), dotted(there), len(theirs))
+        log.warning(said("api-mapping-entry-left-out", source.where(here), text))
         return None
     if len(set(mine)) != len(mine):
         mistakes.append(source.mistake(here, "names one of them twice"))
@@ -191,7 +190,4 @@ def _source(given: object, what: str, argument: str) -> Source:
     if isinstance(given, (Mapping, list)):
         plain = dict(given) if isinstance(given, Mapping) else given
         return Source(argument, Document(plain, {}, ()), {})
-    raise InvalidInputError(
-        f"argument {argument}: must be the path of a .yaml file or an object, found {shown(given)} "
-        f"({type(given).__name__})."
-    )
+    raise InvalidInputError(said("mapping-argument-wrong", argument, shown(given), type(given).__name__))

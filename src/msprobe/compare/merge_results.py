@@ -22,6 +22,7 @@ from msprobe.config.yaml_source import read_yaml
 from msprobe.coverage import Coverage, NotRead
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError, PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.statistics_table import DIFFERENCES, RELATIVE_ERRORS
 
@@ -148,11 +149,11 @@ def find_results(folder: StrPath) -> list[RankResult]:
     """
     place = Path(folder)
     if not place.is_dir():
-        raise PathError(f'folder "{folder}" does not exist; give the folder with the results of compare.')
+        raise PathError(said("results-folder-missing", folder))
     try:
         names = sorted(path.name for path in place.iterdir() if path.is_file())
     except OSError as problem:
-        raise PathError(f'folder "{folder}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("folder-unreadable", folder, problem.strerror)) from problem
     found: dict[str, re.Match[str]] = {}
     for match in filter(None, map(_RESULT.fullmatch, names)):
         label = match["label"] if not match["rank"] else f"rank{int(match['rank'])}"
@@ -160,13 +161,11 @@ def find_results(folder: StrPath) -> list[RankResult]:
         other = found.get(label)
         if other is not None:
             older, newer = sorted((other, match), key=lambda one: (one["time"], one[0]))
-            log.warning(f'{label} has several results in "{folder}"; "{newer[0]}" is taken and "{older[0]}" is not.')
+            log.warning(said("several-results-of-rank", label, folder, newer[0], older[0]))
             match = newer
         found[label] = match
     if not found:
-        raise MergeError(
-            f'folder "{folder}" holds no results of ranks; they are called compare_result_rank0_{{time}}.xlsx or .csv.'
-        )
+        raise MergeError(said("no-results-of-ranks", folder))
     ordered = sorted(found, key=lambda label: (found[label]["rank"] != "", int(found[label]["rank"] or 0)))
     return [RankResult(label, place / found[label][0]) for label in ordered]
 
@@ -188,14 +187,11 @@ def merge_results(config: MergeConfig, results: Sequence[RankResult]) -> list[Me
             first = mode, result.path
             chosen = _chosen(config, mode, header, result.path)
         elif mode != first[0]:
-            raise MergeError(
-                f'"{first[1]}" is of a comparison of {first[0]} and "{result.path}" of {mode}; '
-                "only results of one kind can be merged."
-            )
+            raise MergeError(said("results-of-two-kinds", first[1], first[0], result.path, mode))
         tables.append((result.label, _table(header, rows, chosen, config, result.path)))
     if not any(table.names for _, table in tables):
         folder = results[0].path.parent
-        raise MergeError(f'none of the results in "{folder}" has a tensor of {", ".join(config.apis)}.')
+        raise MergeError(said("results-without-apis", folder, ", ".join(config.apis)))
     return [_merged(metric, tables, config) for metric in chosen]
 
 
@@ -205,12 +201,12 @@ def coverage_of(config: MergeConfig, results: Sequence[RankResult], merged: Sequ
     """
     numbers = {int(digits) for result in results if (digits := result.label.removeprefix("rank")).isdigit()}
     missing = [
-        NotRead(f"rank{at}", "no result of it is there") for at in range(max(numbers, default=0)) if at not in numbers
+        NotRead(f"rank{at}", said("no-result-of-rank")) for at in range(max(numbers, default=0)) if at not in numbers
     ]
     names = merged[0].names if merged else ()
     alone = MergeConfig(config.apis)
     there = {alone.place(name) for name in names}
-    missing += [NotRead(api, "no rank has a tensor of it") for at, api in enumerate(config.apis) if at not in there]
+    missing += [NotRead(api, said("api-on-no-rank")) for at, api in enumerate(config.apis) if at not in there]
     for at, label in enumerate(merged[0].labels if merged else ()):
         lacking = [name for name, row in zip(names, merged[0].rows, strict=True) if row[at] is None]
         if lacking:
@@ -221,11 +217,11 @@ def coverage_of(config: MergeConfig, results: Sequence[RankResult], merged: Sequ
 
 def _mode(header: Sequence[str], path: Path) -> str:
     if "NPU MD5" in header:
-        raise MergeError(f'"{path}" is a comparison of digests (md5); it has no metrics that could be merged.')
+        raise MergeError(said("result-of-digests", path))
     for mode, own in (("statistics", "Max diff"), ("tensor", "Cosine")):
         if own in header:
             return mode
-    raise MergeError(f'"{path}" is no result of compare: it has neither "Max diff" nor "Cosine" among its columns.')
+    raise MergeError(said("no-result-of-compare", path))
 
 
 def _chosen(config: MergeConfig, mode: str, header: Sequence[str], path: Path) -> tuple[str, ...]:
@@ -234,10 +230,7 @@ def _chosen(config: MergeConfig, mode: str, header: Sequence[str], path: Path) -
         return tuple(metric for metric in there if metric != GRAD_METRIC)
     missing = [metric for metric in config.metrics if metric not in there]
     if missing:
-        raise MergeError(
-            f'compare_index: "{path}" is a comparison of {mode} and has no {", ".join(missing)}; '
-            f"it has {', '.join(there)}."
-        )
+        raise MergeError(said("metric-not-in-result", path, mode, ", ".join(missing), ", ".join(there)))
     return config.metrics
 
 
@@ -248,7 +241,7 @@ def _table(
     name_at = next((place[word] for word in NAMES if word in place), None)
     missing = [metric for metric in metrics if metric not in place]
     if name_at is None or missing:
-        raise MergeError(f'"{path}" has no column {", ".join(missing) or NAME}.')
+        raise MergeError(said("result-lacks-column", path, ", ".join(missing) or NAME))
     here, there = place.get(_CANDIDATE_VALUE), place.get(_REFERENCE_VALUE)
     table = Table(columns={metric: [] for metric in metrics})
     for row in rows:
@@ -304,9 +297,9 @@ def _csv_rows(path: Path) -> Iterator[Sequence[Cell]]:
             for number, row in enumerate(csv.reader(file)):
                 yield row if number == 0 else [_number(cell) for cell in row]
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("file-unreadable", path, problem.strerror)) from problem
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise InvalidInputError(f'"{path}" is no readable csv file: {problem}.') from problem
+        raise InvalidInputError(said("csv-unreadable", path, problem)) from problem
 
 
 def _number(cell: str) -> Cell:
@@ -325,9 +318,7 @@ def _xlsx_rows(path: Path) -> Iterator[Sequence[Cell]]:
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ImportError as problem:
-        raise NotAvailableError(
-            f'"{path}" is read with python-calamine, which is not installed: {install("compare")}.'
-        ) from problem
+        raise NotAvailableError(said("calamine-missing", path, install("compare"))) from problem
     try:
         book = CalamineWorkbook.from_path(str(path))
         header: Sequence[Cell] | None = None
@@ -336,12 +327,12 @@ def _xlsx_rows(path: Path) -> Iterator[Sequence[Cell]]:
                 row = [cell if isinstance(cell, (str, float, int)) else str(cell) for cell in found]
                 if number == 0:
                     if header is not None and row != header:
-                        raise MergeError(f'"{path}": sheet "{name}" has other columns than the first one.')
+                        raise MergeError(said("sheets-differ", path, name))
                     if header is not None:
                         continue
                     header = row
                 yield row
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {problem.strerror or problem}.') from problem
+        raise PathError(said("file-unreadable", path, problem.strerror or problem)) from problem
     except CalamineError as problem:
-        raise InvalidInputError(f'"{path}" is no readable xlsx file: {problem}.') from problem
+        raise InvalidInputError(said("xlsx-unreadable", path, problem)) from problem

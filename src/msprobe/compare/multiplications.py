@@ -25,6 +25,7 @@ import numpy as np
 from msprobe.config.mistakes import raise_mistakes
 from msprobe.config.yaml_source import read_yaml
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.store.dtypes import Array
 from msprobe.store.values import read_values
@@ -67,8 +68,7 @@ class Multiplications:
             except ValueError as problem:
                 product = (matrix.shape, result.shape) if is_left else (result.shape, matrix.shape)
                 raise InvalidInputError(
-                    f'{data_name} cannot be multiplied by "{path}": the shapes are '
-                    f"{list(product[0])} and {list(product[1])}."
+                    said("multiplication-shapes", data_name, path, list(product[0]), list(product[1]))
                 ) from problem
         return result
 

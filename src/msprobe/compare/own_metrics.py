@@ -20,6 +20,7 @@ from typing import Any
 from msprobe import log
 from msprobe.compare.measures_tensor import UNSUPPORTED, Value
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_readable_file
 from msprobe.store.dtypes import Array
 
@@ -61,7 +62,7 @@ def load_own_metrics(paths: Iterable[StrPath], taken: Iterable[str] = ()) -> Own
     for path in paths:
         metric = _load(check_readable_file(path, ".py", _MOST_BYTES, follow_symlink=True))
         if metric.column in {*taken, *(other.column for other in metrics)}:
-            raise InvalidInputError(f'"{path}": there is a column "{metric.column}" already; choose another name.')
+            raise InvalidInputError(said("metric-column-taken", path, metric.column))
         metrics.append(metric)
     return OwnMetrics(tuple(metrics))
 
@@ -69,7 +70,7 @@ def load_own_metrics(paths: Iterable[StrPath], taken: Iterable[str] = ()) -> Own
 def _load(path: Path) -> OwnMetric:
     match = _FILE.fullmatch(path.name)
     if match is None:
-        raise InvalidInputError(f'"{path}": a file with a metric must be called alg_NAME.py.')
+        raise InvalidInputError(said("metric-file-name", path))
     spec = importlib.util.spec_from_file_location(f"msprobe_alg_{match.group(1)}", path)
     assert spec is not None  # it ends in .py
     assert spec.loader is not None
@@ -77,7 +78,7 @@ def _load(path: Path) -> OwnMetric:
     try:
         spec.loader.exec_module(module)
     except Exception as problem:
-        raise InvalidInputError(f'"{path}" cannot be run: {_line(problem)}.') from problem
+        raise InvalidInputError(said("metric-file-fails", path, _line(problem))) from problem
     column = _function(module, "column_name", path)
     compare = _function(module, "compare", path)
     try:
@@ -85,14 +86,14 @@ def _load(path: Path) -> OwnMetric:
     except Exception as problem:
         raise InvalidInputError(f'"{path}": column_name() fails: {_line(problem)}.') from problem
     if not isinstance(name, str) or not name.strip():
-        raise InvalidInputError(f'"{path}": column_name() must return a text, found {name!r}.')
+        raise InvalidInputError(said("metric-column-name", path, name))
     return OwnMetric(name, compare, path)
 
 
 def _function(module: ModuleType, name: str, path: Path) -> Callable[..., Any]:
     found = getattr(module, name, None)
     if not callable(found):
-        raise InvalidInputError(f'"{path}" has no function {name}(); it needs column_name() and compare(n, b).')
+        raise InvalidInputError(said("metric-function-missing", path, name))
     return found  # type: ignore[no-any-return]
 
 
@@ -108,7 +109,7 @@ def _cell(metric: OwnMetric, candidate: Array, reference: Array) -> Value:
         log.once(
             ("own metric", metric.path, type(problem)),
             "warning",
-            f'"{metric.path}": compare() fails: {_line(problem)}; its cells say {UNSUPPORTED} there.',
+            said("metric-compare-fails", metric.path, _line(problem), UNSUPPORTED),
         )
         return UNSUPPORTED
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from msprobe.compare.problems import DamagedDataError, TooDeepError
 from msprobe.compare.rank_runs import group_text
+from msprobe.messages import said
 from msprobe.statistics_table import USUAL, USUAL_KEYS
 from msprobe.store.columns import FurtherColumn, FurtherRows
 from msprobe.store.part import DumpPart
@@ -210,15 +211,13 @@ class _Collector:
                 if key in record:
                     self._walk(number, name, word, state, record[key], 1)
         else:
-            raise DamagedDataError(f'"{self._path}": record {name!r} must be an object, found {_said(record)}.')
+            raise DamagedDataError(said("record-is-no-object", self._path, name, _said(record)))
         if len(self._name) > before:
             self._entries.append(name)
 
     def _walk(self, entry: int, name: str, slot: str, state: int, value: Any, depth: int) -> None:
         if depth > _MOST_DEPTH + 1:
-            raise TooDeepError(
-                f'"{self._path}": record {name!r}: {slot or "its value"} is nested deeper than {_MOST_DEPTH} levels.'
-            )
+            raise TooDeepError(said("record-too-deep", self._path, name, slot or "its value", _MOST_DEPTH))
         if isinstance(value, dict):
             if isinstance(value.get("type"), str):
                 if isinstance(value.get("dtype"), str):
@@ -328,8 +327,14 @@ class _Collector:
                 number, kind = _WORDS[found], FLOAT
             else:
                 raise DamagedDataError(
-                    f'"{self._path}": record {name!r}, {slot or "its value"}: '
-                    f"the {STATISTICS[statistic]} must be a number or null, found {_said(found)}."
+                    said(
+                        "record-statistic-wrong",
+                        self._path,
+                        name,
+                        slot or "its value",
+                        STATISTICS[statistic],
+                        _said(found),
+                    )
                 )
             self._numbers.append(number)
             kinds |= kind << 3 * statistic
@@ -368,10 +373,7 @@ class _Collector:
         if shape is None:
             return self._shape_code("None"), 0
         if not isinstance(shape, list) or any(type(length) is not int or length < 0 for length in shape):
-            raise DamagedDataError(
-                f'"{self._path}": record {name!r}, {slot or "its value"}: '
-                f"the shape must be a list of whole numbers, found {_said(shape)}."
-            )
+            raise DamagedDataError(said("record-shape-wrong", self._path, name, slot or "its value", _said(shape)))
         found = self._shape_code(str(shape)), min(prod(shape), (1 << 63) - 1)
         self._shape_of[tuple(shape)] = found
         return found

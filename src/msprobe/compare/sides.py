@@ -12,6 +12,7 @@ from msprobe import log
 from msprobe.compare.problems import DamagedDataError, FileAndFolderError, InvalidPathError
 from msprobe.coverage import NotRead
 from msprobe.errors import InvalidInputError, PathError, reason_of
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, Kind, journals, kind_of, main_file
 from msprobe.store.part import DumpPart
@@ -47,15 +48,13 @@ def is_folder_pair(candidate: StrPath, reference: StrPath, fields: tuple[str, st
     folders = []
     for path, field in zip((candidate, reference), fields, strict=True):
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-            raise InvalidPathError(f'field "{field}" must be the path of a file or a folder, found {path!r}.')
+            raise InvalidPathError(said("field-is-no-path", field, path))
         if not os.path.exists(path):
-            raise MissingDumpError(f'field "{field}": "{path}" does not exist. {where_instead(Path(path))}'.rstrip())
+            raise MissingDumpError(said("path-of-field-missing", field, path, _near(Path(path))))
         folders.append(os.path.isdir(path))
     if folders[0] != folders[1]:
-        kinds = ["a folder" if folder else "a file" for folder in folders]
-        raise FileAndFolderError(
-            f'"{candidate}" is {kinds[0]} and "{reference}" is {kinds[1]}; give two files or two folders.'
-        )
+        kinds = [said("a-folder") if folder else said("a-file") for folder in folders]
+        raise FileAndFolderError(said("file-against-folder", candidate, kinds[0], reference, kinds[1]))
     return folders[0]
 
 
@@ -64,11 +63,9 @@ def open_pair(candidate: StrPath, reference: StrPath) -> tuple[DumpPart, DumpPar
     names = [Path(path).name for path in (candidate, reference)]
     for path, name in zip((candidate, reference), names, strict=True):
         if kind_of(name) is None:
-            raise InvalidPathError(f'"{path}" must be named {DUMP_FILE} or {DEBUG_FILE}.')
+            raise InvalidPathError(said("file-of-dump-named", path, DUMP_FILE, DEBUG_FILE))
     if kind_of(names[0]) != kind_of(names[1]):
-        raise InvalidPathError(
-            f'"{candidate}" and "{reference}" are different things; compare two {DUMP_FILE} or two {DEBUG_FILE}.'
-        )
+        raise InvalidPathError(said("files-of-two-kinds", candidate, reference, DUMP_FILE, DEBUG_FILE))
     first = _open(candidate)
     try:
         return first, _open(reference)
@@ -97,12 +94,10 @@ def pair_ranks(candidate: Path, reference: Path, strict: bool) -> tuple[list[Ran
     """
     ours, theirs = _ranks(candidate, strict), _ranks(reference, strict)
     if strict and len(ours) != len(theirs):
-        raise InvalidPathError(
-            f'"{candidate}" has {len(ours)} ranks and "{reference}" has {len(theirs)}; their number must be the same.'
-        )
+        raise InvalidPathError(said("rank-counts-differ", candidate, len(ours), reference, len(theirs)))
     if not ours or not theirs:
         empty = candidate if not ours else reference
-        raise InvalidPathError(f'folder "{empty}" has no rank folders (rank, rank0, rank1, ...).{_hint(empty)}')
+        raise InvalidPathError(said("no-rank-folders", empty, _hint(empty)))
     if ours.keys() == theirs.keys():
         return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in ours], []
     if len(ours) == len(theirs) == 1:
@@ -111,16 +106,14 @@ def pair_ranks(candidate: Path, reference: Path, strict: bool) -> tuple[list[Ran
     lone = _say_missing(ours, theirs, candidate, reference)
     common = [rank for rank in ours if rank in theirs]
     if not common:
-        raise InvalidPathError(f'"{candidate}" and "{reference}" have no rank in common.')
+        raise InvalidPathError(said("no-common-rank", candidate, reference))
     return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in common], lone
 
 
 def cut_short(*parts: DumpPart) -> tuple[NotRead, ...]:
     """What of parts that were not finished cannot be compared."""
     return tuple(
-        NotRead(f'what came behind the end of "{part.path}"', "it was not recorded")
-        for part in parts
-        if not part.complete
+        NotRead(said("behind-end", part.path), said("was-not-recorded")) for part in parts if not part.complete
     )
 
 
@@ -129,7 +122,7 @@ def _ranks(folder: Path, strict: bool) -> dict[int, Path]:
     try:
         entries = sorted(folder.iterdir())
     except OSError as problem:
-        raise PathError(f'folder "{folder}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("folder-unreadable", folder, reason_of(problem))) from problem
     found = {}
     foreign = []
     for entry in entries:
@@ -139,10 +132,7 @@ def _ranks(folder: Path, strict: bool) -> dict[int, Path]:
         else:
             foreign.append(entry.name)
     if strict and foreign:
-        raise InvalidPathError(
-            f'folder "{folder}" must hold rank folders only (rank, rank0, rank1, ...), found {_listed(foreign)}.'
-            f"{_hint(folder)}"
-        )
+        raise InvalidPathError(said("not-rank-folders-only", folder, _listed(foreign), _hint(folder)))
     if not found and not strict:
         processes = [entry for entry in entries if _PROCESS.fullmatch(entry.name) and entry.is_dir()]
         if len(processes) == 1:
@@ -162,7 +152,7 @@ def _say_missing(
     ):
         lone += [(name, f'"{other}"') for name in missing]
         if missing:
-            log.warning(f'"{side}" has no {_listed(missing)}; the other side has, and is not compared there.')
+            log.warning(said("ranks-of-one-side", side, _listed(missing)))
     return lone
 
 
@@ -180,8 +170,13 @@ def files_of(folder: Path) -> dict[Kind, Path]:
 def _hint(folder: Path) -> str:
     steps = sorted(entry.name for entry in folder.iterdir() if _STEP.fullmatch(entry.name))
     if steps:
-        return f' Give the folder of a step, such as "{folder / steps[0]}".'
-    return f" {where_instead(folder)}".rstrip()
+        return said("give-step-folder", folder / steps[0])
+    return _near(folder)
+
+
+def _near(path: Path) -> str:
+    """Where the dump is instead, as the end of a message; empty if none is near."""
+    return f" {where_instead(path)}".rstrip()
 
 
 def _listed(names: list[str]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.compare.problems import InvalidPathError
 from msprobe.errors import PathError
+from msprobe.messages import said
 
 _NUMBERS = re.compile(r"\d+")
 
@@ -36,7 +37,7 @@ def pair_points(candidate: Path, reference: Path, names: Mapping[str, str]) -> d
     """
     ours, theirs = _groups(candidate, "npu_path"), _groups(reference, "bench_path")
     if not ours:
-        raise InvalidPathError(f'npu_path: folder "{candidate}" holds no .npy file.')
+        raise InvalidPathError(said("no-npy-files", candidate))
     found: dict[Path, list[PointPair]] = {}
     for folder, groups in ours.items():
         others = theirs.get(folder, {})
@@ -47,31 +48,29 @@ def pair_points(candidate: Path, reference: Path, names: Mapping[str, str]) -> d
             used.add(other)
             partners = others.get(other, [])
             if len(files) != len(partners):
-                log.warning(
-                    f'"{folder}": {name} has {len(files)} files in the target and {len(partners)} in the bench.'
-                )
+                log.warning(said("point-file-counts-differ", folder, name, len(files), len(partners)))
             padded = [*partners[: len(files)], *[None] * (len(files) - len(partners))]
             pairs += [PointPair(name, file, partner) for file, partner in zip(files, padded, strict=True)]
         alone = [name for name in others if name not in used]
         if alone:
-            log.warning(f'"{folder}": only the bench has {", ".join(alone)}.')
+            log.warning(said("points-of-bench", folder, ", ".join(alone)))
         found[folder] = pairs
     for folder in theirs:
         if folder not in ours:
-            log.warning(f'only the bench has the sub-folder "{folder}"; it is not compared.')
+            log.warning(said("folder-of-bench", folder))
     return found
 
 
 def _groups(base: Path, field: str) -> dict[Path, dict[str, list[Path]]]:
     """Sub-folder -> name -> its files, by their numbers."""
     if not base.is_dir():
-        raise InvalidPathError(f'{field}: folder "{base}" does not exist; give a folder with .npy files.')
+        raise InvalidPathError(said("point-folder-missing", field, base))
     found: dict[Path, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     try:
         for path in sorted(base.rglob("*.npy"), key=_order):
             found[path.parent.relative_to(base)][point_name(path.name)].append(path)
     except OSError as problem:
-        raise PathError(f'{field}: folder "{base}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("folder-of-field-unreadable", field, base, problem.strerror)) from problem
     return {folder: dict(groups) for folder, groups in sorted(found.items())}
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from msprobe import log
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.store.dtypes import Array
 from msprobe.store.values import read_npy
@@ -62,7 +63,7 @@ def saved_arrays(folder: StrPath) -> dict[str, dict[Place, Path]]:
     """
     given = Path(folder)
     if not given.is_dir():
-        raise PathError(f'folder "{folder}" does not exist; give the dump_path of a SingleSave.')
+        raise PathError(said("single-save-missing", folder))
     data = given / "data" if (given / "data").is_dir() else given
     found: dict[str, dict[Place, Path]] = {}
     try:
@@ -71,7 +72,7 @@ def saved_arrays(folder: StrPath) -> dict[str, dict[Place, Path]]:
             if arrays:
                 found[key.name] = arrays
     except OSError as problem:
-        raise PathError(f'folder "{folder}" cannot be read: {problem.strerror}.') from problem
+        raise PathError(said("folder-unreadable", folder, problem.strerror)) from problem
     return found
 
 
@@ -107,13 +108,13 @@ def common_places(
         if key in second
     }
     common = {key: places for key, places in common.items() if places}
-    for mine, theirs, word in ((first, second, "first"), (second, first, "second")):
+    for mine, theirs, word in ((first, second, said("the-first")), (second, first, said("the-second"))):
         alone = [(key, place) for key, places in mine.items() for place in places if place not in theirs.get(key, {})]
         if alone:
             keys = ", ".join(dict.fromkeys(key for key, _ in alone))
-            log.warning(f"{len(alone)} arrays are in the {word} folder only and are left out; they are of: {keys}.")
+            log.warning(said("arrays-of-one-folder", len(alone), word, keys))
     if not common:
-        raise InvalidInputError("the two folders have no array in common: no key with the same step, rank and element.")
+        raise InvalidInputError(said("no-common-array"))
     return common
 
 
@@ -170,4 +171,4 @@ def measured(
         try:
             yield place, compare_files(first[place], second[place])
         except (PathError, InvalidInputError) as problem:
-            log.error(f"{problem.message} This pair is left out.")
+            log.error(said("pair-left-out", problem.message))

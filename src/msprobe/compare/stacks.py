@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msprobe.compare.problems import DamagedDataError, StackMissingError
 from msprobe.errors import PathError
+from msprobe.messages import said
 from msprobe.store.json_index import load_json
 
 StackOf = Callable[[str], list[str]]
@@ -19,7 +20,7 @@ def read_stacks(path: Path) -> StackOf:
     except PathError as problem:
         raise StackMissingError(problem.message) from problem
     if not isinstance(content, dict):
-        raise DamagedDataError(f'"{path}" must hold a JSON object, found a {type(content).__name__}.')
+        raise DamagedDataError(said("stacks-are-no-object", path, type(content).__name__))
     frames: dict[str, list[str]] = {}
     for key, group in content.items():
         newer = "0" in content
@@ -27,7 +28,7 @@ def read_stacks(path: Path) -> StackOf:
             not newer or (len(group) == 2 and all(isinstance(half, list) for half in group))
         )
         if not whole:
-            raise DamagedDataError(f'"{path}": field {key!r} must hold names and frames.')
+            raise DamagedDataError(said("stacks-field-wrong", path, key))
         if newer:
             frames.update(dict.fromkeys((name for name in group[0] if isinstance(name, str)), group[1]))
         else:

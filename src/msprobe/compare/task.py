@@ -9,6 +9,7 @@ from typing import Literal
 
 from msprobe.compare.problems import TaskMismatchError
 from msprobe.compare.rows import Rows
+from msprobe.messages import said
 from msprobe.store.part import DumpPart
 
 Mode = Literal["tensor", "statistics", "md5"]
@@ -22,22 +23,15 @@ def check_tasks(candidate: DumpPart, reference: DumpPart) -> str:
     for part in (candidate, reference):
         task = part.header.get("task")
         if task is None:
-            raise TaskMismatchError(f'"{part.path}": field "task" is missing; it says what kind of dump this is.')
+            raise TaskMismatchError(said("task-missing", part.path))
         tasks.append(task)
     if tasks[0] != tasks[1]:
-        raise TaskMismatchError(
-            f'the dumps were made for different tasks: {tasks[0]!r} in "{candidate.path}", '
-            f'{tasks[1]!r} in "{reference.path}"; dump both for the same task.'
-        )
+        raise TaskMismatchError(said("tasks-differ", tasks[0], candidate.path, tasks[1], reference.path))
     if tasks[0] == "structure":
-        raise TaskMismatchError(
-            f'the task of "{candidate.path}" and "{reference.path}" is \'structure\': '
-            "such dumps hold no values to compare; dump statistics or tensors."
-        )
+        raise TaskMismatchError(said("task-structure-has-no-values", candidate.path, reference.path))
     if tasks[0] not in _COMPARABLE:
         raise TaskMismatchError(
-            f'the task of "{candidate.path}" and "{reference.path}" is {tasks[0]!r}; '
-            f"dumps of the tasks {' and '.join(_COMPARABLE)} can be compared."
+            said("task-not-comparable", candidate.path, reference.path, tasks[0], " and ".join(_COMPARABLE))
         )
     return str(tasks[0])
 
@@ -49,7 +43,4 @@ def mode_of(task: str, candidate: Rows, reference: Rows, parts: tuple[DumpPart, 
     if candidate.has_md5 == reference.has_md5:
         return "md5" if candidate.has_md5 else "statistics"
     with_md5, without = parts if candidate.has_md5 else parts[::-1]
-    raise TaskMismatchError(
-        f'"{with_md5.path}" was dumped with summary_mode md5 and "{without.path}" with statistics; '
-        "dump both with the same summary_mode."
-    )
+    raise TaskMismatchError(said("digests-on-one-side", with_md5.path, without.path))

@@ -22,6 +22,7 @@ from msprobe.compare.entry_names import read_name
 from msprobe.compare.measures_tensor import UNSUPPORTED, TensorMeasures, all_six, measure_tensors
 from msprobe.compare.problems import TaskMismatchError
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.messages import said
 from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.columns import is_tensor, leaves
 from msprobe.store.dtypes import Array
@@ -102,9 +103,7 @@ def compare_training(training: DumpPart, inference: DumpPart, backend: Backend) 
     for part in (training, inference):
         if part.header.get("task") != "tensor":
             found = part.header.get("task")
-            raise TaskMismatchError(
-                f'"{part.path}": training and inference are compared by tensors; the task is {found!r}.'
-            )
+            raise TaskMismatchError(said("inference-needs-tensors", part.path, found))
     names = _NAMES[backend]
     ours, theirs = collect(training, names), collect(inference, {})
     order = {module: number for number, module in enumerate(names)}
@@ -202,7 +201,7 @@ def _joined(place: Place, pieces: tuple[Piece, ...], part: DumpPart) -> Array:
     arrays = []
     for piece in pieces:
         if piece.data_name is None:
-            raise InvalidInputError(f"{piece.name} has no data file.")
+            raise InvalidInputError(said("tensor-without-file", piece.name))
         arrays.append(read_values(part.tensor_path(piece.data_name)).array.squeeze())
     if len(arrays) == 1:
         return arrays[0]

@@ -18,6 +18,7 @@ from msprobe.environment.configuration.pack import PackWriter, check_pack_path
 from msprobe.environment.hyperparameters.reading import NotAListError, UnknownSourceError, check_sources
 from msprobe.errors import InvalidInputError
 from msprobe.guard import answers_user, guarded
+from msprobe.messages import joined
 
 __all__ = ["CHECKERS", "ConfigChecker"]
 
@@ -187,7 +188,7 @@ def _checked(
     if problems:
         kinds = [kind for kind in (NotAListError, UnknownSourceError) if any(isinstance(one, kind) for one in problems)]
         kind = kinds[0] if kinds else InvalidInputError
-        raise kind(" ".join(problem.message for problem in problems)) from problems[0]
+        raise kind(joined(" ", (problem.message for problem in problems))) from problems[0]
     return one, models, paths
 
 

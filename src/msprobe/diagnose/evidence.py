@@ -19,6 +19,7 @@ Side = Literal["candidate", "reference"]
 Cause = Literal[
     "beyond",  # the step is further apart than rounding explains, and no call by itself is
     "between",  # calculated between two modules, where calls were not recorded
+    "cache_position",  # keys and values are at other positions of their cache, off by one
     "class",  # another class of optimizer
     "clipping",  # gradients are clipped by their norm on one side alone
     "frozen",  # parameters require no gradient on one side alone
@@ -56,14 +57,15 @@ class Seen:
 @dataclass(frozen=True)
 class Result:
     """How far a result is apart, and how much of that rounding and what came in explain; both relative. ``slot`` and
-    ``arrived`` (how far what came in is apart) are told of a call that is to blame by itself. ``by_statistics``: inputs
-    agree in their statistics, which is all that was recorded of them; another order of their elements does not show.
+    ``input_difference`` (how far the inputs are apart) are given for a call that is the origin itself.
+    ``by_statistics``: inputs agree in their statistics, which is all that was recorded of them; a different order of
+    their elements does not show.
     """
 
     difference: float
     explained: float
     slot: str | None = None
-    arrived: float | None = None
+    input_difference: float | None = None
     by_statistics: bool = False
 
     @property
@@ -73,7 +75,11 @@ class Result:
 
     def json(self) -> dict[str, Any]:
         """See :func:`as_json`."""
-        found: dict[str, Any] = {"slot": self.slot, "difference": self.difference, "inputs_differ_by": self.arrived}
+        found: dict[str, Any] = {
+            "slot": self.slot,
+            "difference": self.difference,
+            "inputs_differ_by": self.input_difference,
+        }
         found["inputs_agree_by"] = "statistics" if self.by_statistics else None
         return {key: value for key, value in found.items() if value is not None} | {"explained": self.explained}
 

@@ -18,6 +18,7 @@ from msprobe.coverage import Coverage, NotRead, write
 from msprobe.environment.checkpoint.contents import small_file
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import csv_cells, yaml_text
+from msprobe.messages import joined, said
 from msprobe.paths import make_folder, write_atomically
 
 _STARTS = ("{'actor_rollout_ref':", '{"actor_rollout_ref":')
@@ -97,16 +98,14 @@ def verify_log(files: list[str], output: str) -> LogsCompared:
     Writes ``tgt_config.json``, ``hyper_params_verify.csv`` and ``coverage.json``. Raises PathError, InvalidInputError.
     """
     if len(files) > 2:
-        raise InvalidInputError(
-            f"-vv takes one log, or a YAML file and a log, in this order; found {len(files)} files."
-        )
+        raise InvalidInputError(said("log-arguments", len(files)))
     if len(files) == 2 and not files[0].endswith((".yaml", ".yml")):
-        raise InvalidInputError(f'-vv takes a YAML file and then a log; "{files[0]}" is no .yaml file.')
+        raise InvalidInputError(said("log-arguments-order", files[0]))
     wanted = dict(_WANTED)
     if len(files) == 2:
         told = yaml_text.load(small_file(files[0]), files[0])
         if not isinstance(told, dict) or not told:
-            raise InvalidInputError(f'"{files[0]}" must hold names and wanted values.')
+            raise InvalidInputError(said("wanted-values-form", files[0]))
         wanted = flatten(told)
     found, *more = read_verl(files[-1])
     values = flatten(found)
@@ -125,7 +124,7 @@ def _both(read: Any, first: str, second: str) -> list[_Read]:
         except (InvalidInputError, PathError) as problem:
             problems.append(problem)
     if problems:
-        raise type(problems[0])(" ".join(problem.message for problem in problems)) from problems[0]
+        raise type(problems[0])(joined(" ", (problem.message for problem in problems))) from problems[0]
     return found
 
 
@@ -150,15 +149,13 @@ def _row(name: str, first: dict[str, Any], second: dict[str, Any]) -> tuple[str,
 
 def _text(path: str) -> str:
     if not path.endswith((".log", ".txt")):
-        raise InvalidInputError(f'"{path}" is no log; its name must end with .log or .txt.')
+        raise InvalidInputError(said("no-log-name", path))
     try:
         if os.path.getsize(path) > _MOST_LOG_BYTES:
-            raise InvalidInputError(
-                f'"{path}" has more than {_MOST_LOG_BYTES} bytes; cut out the part with the configuration.'
-            )
+            raise InvalidInputError(said("log-too-large", path, _MOST_LOG_BYTES))
         return Path(path).read_text("utf-8", "replace")
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from problem
 
 
 def read_verl(path: str) -> _Read:
@@ -166,7 +163,7 @@ def read_verl(path: str) -> _Read:
     text = _text(path)
     places = sorted(at.start() for start in _STARTS for at in re.finditer(re.escape(start), text))
     if not places:
-        raise InvalidInputError(f"\"{path}\" has no dict that starts with 'actor_rollout_ref'; is it a log of verl?")
+        raise InvalidInputError(said("log-without-configuration", path))
     notes = [f'"{path}" prints its configuration {len(places)} times; the last is used'] if len(places) > 1 else []
     begin = places[-1]
     line = text.rfind("\n", 0, begin) + 1
@@ -175,9 +172,9 @@ def read_verl(path: str) -> _Read:
     try:
         found = json.loads(block) if text.startswith(_STARTS[1], begin) else ast.literal_eval(block)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as problem:
-        raise InvalidInputError(f'"{path}": the printed configuration is no dict of plain values.') from problem
+        raise InvalidInputError(said("log-configuration-no-plain-dict", path)) from problem
     if not isinstance(found, dict):
-        raise InvalidInputError(f'"{path}": the printed configuration is no dict.')
+        raise InvalidInputError(said("log-configuration-no-dict", path))
     return found, notes, []
 
 
@@ -202,15 +199,13 @@ def _balanced(path: str, text: str, begin: int, prefix: str) -> str:
         elif letter in "{[(":
             depth += 1
             if depth > _MOST_DEPTH:
-                raise InvalidInputError(f'"{path}": the printed configuration is nested too deep.')
+                raise InvalidInputError(said("log-configuration-too-deep", path))
         elif letter in "}])":
             depth -= 1
             if depth == 0:
                 return "".join(pieces) + text[start : place + 1]
         place += 1
-    raise InvalidInputError(
-        f'"{path}": the brackets of the printed configuration are not closed; the log may be cut off.'
-    )
+    raise InvalidInputError(said("log-brackets-open", path))
 
 
 def read_slime(path: str) -> _Read:
@@ -228,9 +223,7 @@ def read_slime(path: str) -> _Read:
         elif current is not None and (match := _LINE.match(_without_prefix(line))):
             current[match[1]] = _value(match[2].strip())
     if not found:
-        raise InvalidInputError(
-            f'"{path}" has no list of arguments between the lines "arguments" and "end of arguments".'
-        )
+        raise InvalidInputError(said("log-without-arguments", path))
     cut = [NotRead(f'the last list of arguments in "{path}"', "it has no end; the one before it was read")]
     return found, [], cut if current is not None else []
 

@@ -26,6 +26,7 @@ from msprobe.grad_probe.comparison import RankComparison, compare_rank
 from msprobe.grad_probe.reading import RankFolder
 from msprobe.grad_probe.results import write_results
 from msprobe.grad_probe.verdict import DROP, FIRST, Problem, Thresholds, ranked
+from msprobe.messages import said
 
 #: Which plots are drawn: of each parameter and of all together, of all together, or none. None of these: "all" up to
 #: 50 parameters, "summary" above.
@@ -106,10 +107,7 @@ class GradComparator:
         ranks, others = layout.ranks_of(one), layout.ranks_of(other)
         common = [rank for rank in ranks if rank in others]
         if not common:
-            raise InvalidInputError(
-                f'no rank is in both runs: "{one}" has {_ranks(ranks)}, "{other}" has {_ranks(others)}; give the'
-                " dump_path of each run."
-            )
+            raise InvalidInputError(said("gradients-without-common-rank", one, _ranks(ranks), other, _ranks(others)))
         notes = [
             f"rank {rank}: not in the {'second' if rank in ranks else 'first'} run"
             for rank in sorted({*ranks, *others} - {*common})
@@ -161,7 +159,7 @@ def _paths(*given: tuple[Any, Any]) -> tuple[Path, Path, Path]:
     for folder in (one, other):
         if not folder.is_dir():
             what = "is not a folder" if folder.exists() else "does not exist"
-            raise PathError(f'folder "{folder}" {what}; give a folder that grad_probe wrote.')
+            raise PathError(said("no-gradients-folder", folder, what))
     return one, other, paths.check_output_folder(output)
 
 
@@ -172,7 +170,7 @@ def _partner(mapping: Mapped) -> Callable[[str], str]:
     if not isinstance(mapping, Mapping):
         mapping = _read_mapping(mapping)
     if any(not isinstance(word, str) for pair in mapping.items() for word in pair):
-        raise InvalidInputError("mapping: names and what they become must be texts.")
+        raise InvalidInputError(said("gradient-mapping-no-texts"))
     table = dict(mapping)
     try:
         patterns = [(compile_pattern(name, "mapping"), new) for name, new in table.items()]
@@ -195,7 +193,7 @@ def _read_mapping(path: str | Path) -> Mapping[str, str]:
     file = paths.check_readable_file(path, ".json", follow_symlink=True)
     found = read_json(file)
     if not isinstance(found, dict):
-        raise InvalidInputError(f'mapping: "{file}" must hold an object {{"name": "name in the second run"}}.')
+        raise InvalidInputError(said("gradient-mapping-is-no-object", file))
     return found
 
 
@@ -216,7 +214,9 @@ def _finish(
 ) -> GradientComparison:
     if not any(rank.parameters for rank in ranks):
         reasons = [f"rank {rank.rank}: {note}" for rank in ranks for note in rank.notes][:4]
-        raise InvalidInputError(f"nothing can be compared: {'; '.join([*notes, *reasons]) or 'no parameter is there'}.")
+        raise InvalidInputError(
+            said("no-gradients-to-compare", "; ".join([*notes, *reasons]) or "no parameter is there")
+        )
     result = GradientComparison(ranks, ranked([problem for rank in ranks for problem in rank.problems]))
     result.notes = [*notes, *(f"rank {rank.rank}: {note}" for rank in ranks for note in rank.notes)]
     result.written = write_results(ranks, result.problems, result.notes, output, folder, plot)

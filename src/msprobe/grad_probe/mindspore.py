@@ -19,6 +19,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.grad_probe.measure import Array, Gradient, measure
 from msprobe.grad_probe.probe import Probe
 from msprobe.grad_probe.writer import Entry
+from msprobe.messages import said
 
 
 class GradientProbe(Observer):
@@ -38,12 +39,12 @@ class GradientProbe(Observer):
     def watch(self, optimizer: Any) -> None:
         """Begin. Raises InvalidInputError for what is no optimizer, PathError for old files that are refused."""
         if self._listening is not None:
-            log.warning("monitor(): gradients are watched already; the second call is ignored.")
+            log.warning(said("gradients-watched-already"))
             return
         parameters = getattr(optimizer, "parameters", None)
         if not callable(optimizer) or not isinstance(parameters, (list, tuple, mindspore.ParameterTuple)):
             kind = type(optimizer).__name__
-            raise InvalidInputError(f"monitor(): pass the optimizer, mindspore.nn.Optimizer or the like; found {kind}.")
+            raise InvalidInputError(said("gradient-optimizer-wrong", kind))
         self.probe.check_folder(RANKS.current())
         tell_of_static_graph("monitor()")
         names = [str(parameter.name) for parameter in parameters]
@@ -53,7 +54,7 @@ class GradientProbe(Observer):
         self._listening.start()
         if not RANKS.current():
             level = self.probe.fields.grad_level
-            log.info(f"grad_probe {level}: the gradients of {len(self._wanted)} parameters are watched.")
+            log.info(said("gradients-watched", level, len(self._wanted)))
             log.debug(f"grad_probe: {', '.join(names)}")
 
     def end(self) -> None:
@@ -101,18 +102,14 @@ class GradientProbe(Observer):
             # Rows or elements of a sparse gradient.
             gradient = gradient.values
             local_shape = tuple(int(size) for size in gradient.shape)
-            log.once(
-                ("kind", name), "warning", f"grad_probe: {name}: its gradient is sparse; numbers are of what it stores"
-            )
+            log.once(("kind", name), "warning", said("gradient-sparse", name))
         if gradient.dtype == mindspore.bfloat16:
             gradient = gradient.astype(mindspore.float32)
         array: Array = np.ascontiguousarray(gradient.asnumpy())
         if array.dtype.kind == "c":
             array = array.view(array.real.dtype).reshape(*array.shape, 2)
             local_shape = array.shape
-            log.once(
-                ("kind", name), "warning", f"grad_probe: {name}: its gradient is complex; numbers are of its parts"
-            )
+            log.once(("kind", name), "warning", said("gradient-complex", name))
         norm = None
         if fields.compat_norm and array.size:
             norm = float(np.sqrt(np.square(array).sum(dtype=array.dtype)))

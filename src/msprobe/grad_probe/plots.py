@@ -10,6 +10,7 @@ from typing import Any
 from msprobe import log
 from msprobe.grad_probe import layout
 from msprobe.grad_probe.comparison import RankComparison
+from msprobe.messages import said
 from msprobe.paths import make_folder_in, write_atomically
 
 
@@ -22,7 +23,7 @@ def draw(rank: RankComparison, folder: Path, with_parameters: bool) -> None:
         log.once(
             "matplotlib",
             "info",
-            "grad_compare: no pictures without matplotlib (pip install matplotlib); gradients.html shows all curves.",
+            said("no-pictures-of-gradients"),
         )
         return
     make_folder_in(folder.parent, folder.name)

@@ -17,6 +17,7 @@ from msprobe.foreign.nearest import near_words
 from msprobe.grad_probe import layout
 from msprobe.grad_probe.rows import GradientRow
 from msprobe.grad_probe.writer import Entry, StepFiles, StepWriter
+from msprobe.messages import said
 from msprobe.paths import create_folder, write_atomically
 
 _MOST_NAMED = 5
@@ -66,7 +67,7 @@ class Probe:
                 log.once(
                     ("param_list", name),
                     "warning",
-                    f'grad_probe.param_list: the model has no parameter "{name}"{hint}.',
+                    said("param-list-unknown", name, hint),
                 )
         return frozenset(names) & frozenset(wanted)
 
@@ -76,10 +77,7 @@ class Probe:
         """Raise PathError if steps of an earlier run are there and the settings say to refuse that."""
         folder = self._rank_folder(rank)
         if self.settings.existing == "refuse" and self.settings.wants_rank(rank or 0) and _old_steps(folder):
-            raise PathError(
-                f'monitor(): "{folder}" holds gradients of an earlier run, and "existing" is "refuse"; choose another'
-                " dump_path, or remove them."
-            )
+            raise PathError(said("gradients-of-earlier-run", folder))
 
     def add(self, place: int, entry: Entry, nbytes: int) -> None:
         """What was found of the parameter at this place of the model, in the step that runs now."""
@@ -91,8 +89,7 @@ class Probe:
         log.once(
             ("gradient", name),
             "warning",
-            f"grad_probe: the gradient of {name} ({type(gradient).__name__}) cannot be read, its row has no numbers:"
-            f" {type(error).__name__}: {str(error)[:200]}",
+            said("gradient-unreadable", name, type(gradient).__name__, type(error).__name__, str(error)[:200]),
         )
         shares = (float("nan"),) * (len(self.fields.bounds) + 1)
         return GradientRow(name, tuple(getattr(gradient, "shape", ())), shares=shares), None
@@ -120,7 +117,7 @@ class Probe:
         self._writer.flush()
         if self._written:
             told = "step" if self._written == 1 else "steps"
-            log.info(f'grad_probe: gradients of {self._written} {told} are in "{self._folder}".')
+            log.info(said("gradients-written", self._written, told, self._folder))
             return
         settings = self.settings
         if self._rank is not None and not settings.wants_rank(self._rank):
@@ -164,10 +161,7 @@ class Probe:
         if not old:
             return
         if self.settings.existing == "overwrite":
-            log.warning(
-                f'grad_probe: "{folder}" holds {len(old)} steps of an earlier run; those that this run writes are'
-                ' replaced, the others stay ("existing": "overwrite").'
-            )
+            log.warning(said("earlier-gradients-replaced", folder, len(old)))
             return
         for step, directions in layout.directions_of(folder).items():
             if step in old:
@@ -177,7 +171,7 @@ class Probe:
                     directions.rmdir()
         for file in layout.summaries_of(folder).values():
             file.unlink(missing_ok=True)
-        log.info(f'grad_probe: {len(old)} steps of an earlier run removed from "{folder}" ("existing": "clean").')
+        log.info(said("earlier-gradients-removed", len(old), folder))
 
 
 def _old_steps(folder: Path) -> frozenset[int]:

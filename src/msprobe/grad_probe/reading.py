@@ -21,6 +21,7 @@ from msprobe.foreign.budget import Budget
 from msprobe.foreign.csv_cells import plain_text
 from msprobe.foreign.opening import open_regular, read_bounded
 from msprobe.grad_probe import layout
+from msprobe.messages import said
 from msprobe.store.values import npy_header
 
 Array = NDArray[Any]
@@ -38,20 +39,20 @@ class StepRows:
         self.rows: dict[str, dict[str, str]] = {}
         try:
             if file.stat().st_size > _LARGEST_CSV:
-                raise PathError(f'"{file}" has more than {_LARGEST_CSV} bytes; it is no summary of gradients.')
+                raise PathError(said("gradients-file-too-large", file, _LARGEST_CSV))
             text = read_bounded(file, Budget(file)).decode("utf-8-sig")
         except OSError as problem:
-            raise PathError(f'"{file}" cannot be read: {reason_of(problem)}.') from problem
+            raise PathError(said("file-unreadable", file, reason_of(problem))) from problem
         except UnicodeDecodeError:
-            raise InvalidInputError(f'"{file}" is not UTF-8; it is no summary of gradients.') from None
+            raise InvalidInputError(said("gradients-file-no-utf8", file)) from None
         try:
             lines = list(csv.reader(io.StringIO(text, newline="")))
         except csv.Error as problem:
-            raise InvalidInputError(f'"{file}" is no csv file: {problem}.') from None
+            raise InvalidInputError(said("csv-unreadable", file, problem)) from None
         header = [name.lower() for name in lines[0]] if lines else []
         if not header or header[0] != "param_name":
             found = lines[0][:3] if lines else "nothing"
-            raise InvalidInputError(f'"{file}": the first column must be param_name, found {found}.')
+            raise InvalidInputError(said("gradients-file-first-column", file, found))
         for line in lines[1:]:
             if line:
                 self.rows.setdefault(plain_text(line[0]), dict(zip(header[1:], line[1:], strict=False)))
@@ -110,11 +111,11 @@ def read_direction(file: Path) -> Array:
             offset = opened.tell()
             size = whole - offset
     except (OSError, ValueError, MemoryError) as problem:
-        raise InvalidInputError(f'"{file}" is no .npy file of a direction: {in_one_line(problem)}.') from None
+        raise InvalidInputError(said("direction-unreadable", file, in_one_line(problem))) from None
     if dtype not in (np.bool_, np.int8, np.uint8):
-        raise InvalidInputError(f'"{file}": a direction must be bool, int8 or uint8, found {dtype}.')
+        raise InvalidInputError(said("direction-type-wrong", file, dtype))
     if math.prod(shape) != size:
-        raise InvalidInputError(f'"{file}" has {size} elements, its header says {list(shape)}.')
+        raise InvalidInputError(said("direction-size-wrong", file, size, list(shape)))
     if not size:
         return np.zeros(shape, dtype)
     return np.memmap(file, dtype, "r", offset, shape, "F" if is_fortran else "C")

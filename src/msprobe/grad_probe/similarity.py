@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 Array = NDArray[Any]
 
@@ -59,10 +60,10 @@ def _positive(direction: Array, shape: tuple[int, ...] | None) -> Array:
     """Which elements are positive."""
     if direction.dtype == np.uint8:
         if shape is None:
-            raise InvalidInputError("a packed direction needs the shape of its gradient, which the csv does not have")
+            raise InvalidInputError(said("direction-needs-shape"))
         count = math.prod(shape)
         if direction.ndim != 1 or direction.size != (count + 7) // 8:
-            raise InvalidInputError(f"a packed direction of {direction.size} bytes is not one of shape {list(shape)}")
+            raise InvalidInputError(said("direction-shape-wrong", direction.size, list(shape)))
         return np.unpackbits(direction, count=count).view(np.bool_)
     if direction.dtype == np.int8:
         return np.equal(direction, 1)

@@ -33,6 +33,7 @@ from msprobe.grad_probe.probe import Probe
 from msprobe.grad_probe.torch_devices import DeviceStep
 from msprobe.grad_probe.turns import Turns
 from msprobe.grad_probe.writer import Entry
+from msprobe.messages import said
 
 _NUMPY: dict[torch.dtype, Any] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 
@@ -58,10 +59,10 @@ class GradientProbe(Observer):
     def watch(self, model: Any) -> None:
         """Begin. Raises InvalidInputError for what is no model, PathError where the settings refuse what is there."""
         if self._training is not None:
-            log.warning("monitor(): gradients are watched already; the second call is ignored.")
+            log.warning(said("gradients-watched-already"))
             return
         if isinstance(model, torch.optim.Optimizer):
-            raise InvalidInputError(f"monitor(): pass the model, found the optimizer {type(model).__name__}.")
+            raise InvalidInputError(said("gradient-model-wrong", type(model).__name__))
         try:
             check_model(model)
         except InvalidInputError as problem:
@@ -74,7 +75,7 @@ class GradientProbe(Observer):
         self._learn()
         if not RANKS.current():
             fields, count = self.probe.fields, len(self._parameters)
-            log.info(f"grad_probe {fields.grad_level}: the gradients of {count} parameters are watched.")
+            log.info(said("gradients-watched", fields.grad_level, count))
             log.debug(f"grad_probe: {', '.join(name for name, _ in self._parameters)}")
 
     def end(self) -> None:
@@ -205,7 +206,7 @@ class GradientProbe(Observer):
         if new:
             self._without.update(new)
             more = f" and {len(new) - 8} more" if len(new) > 8 else ""
-            log.info(f"grad is None: {', '.join(new[:8])}{more}; first at step {self.probe.step}, left out there.")
+            log.info(said("gradients-missing", ", ".join(new[:8]), more, self.probe.step))
 
     def _entry(self, name: str, gradient: torch.Tensor, devices: dict[torch.device, DeviceStep]) -> Entry:
         dtype = _NUMPY.get(gradient.dtype)

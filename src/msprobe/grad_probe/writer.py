@@ -24,6 +24,7 @@ from msprobe.errors import MsprobeError
 from msprobe.grad_probe import layout
 from msprobe.grad_probe.measure import Array
 from msprobe.grad_probe.rows import GradientRow, summary_csv
+from msprobe.messages import said
 from msprobe.paths import FILE_MODE, create_folder, write_atomically
 
 MOST_WAITING = 256 << 20
@@ -140,6 +141,5 @@ class StepWriter:
         log.once(
             ("gradient files", str(step.folder)),
             "error",
-            f"grad_probe: step {step.step} could not be written to {step.folder}: {reason} The training goes on;"
-            " further failures of this kind are not reported.",
+            said("gradients-not-written", step.step, step.folder, reason),
         )

@@ -20,6 +20,7 @@ from msprobe.graph.merge.together import check_ranks
 from msprobe.graph.request import Request
 from msprobe.graph.vis_db import id_of, write_vis_db
 from msprobe.graph.vis_file import with_partners
+from msprobe.messages import said
 from msprobe.paths import make_folder, make_folder_in
 
 Tell = Callable[[str], None]
@@ -119,7 +120,7 @@ def _additions(graphs: Sequence[Built]) -> list[list[Mapping[int, Any]]]:
         for place, one in zip(places, sides, strict=True):
             found[place] = one
         if lost:
-            log.warning(f"{lost} transfers between two ranks have no other end among the ranks of this step.")
+            log.warning(said("transfers-without-end", lost))
     return found
 
 
@@ -162,7 +163,7 @@ def _merged_steps(mine: DumpFolders, theirs: DumpFolders, request: Request) -> I
     else:
         common = [(step, step) for step in by_step[0] if step in by_step[1]]
         if not common:
-            raise InvalidInputError(f"no step is on both sides of {request.fields[0]} and {request.fields[1]}.")
+            raise InvalidInputError(said("no-common-step", request.fields[0], request.fields[1]))
     for left, right in common:
         ranks = [rank for rank in mine.ranks if rank.step == left]
         others = [rank for rank in theirs.ranks if rank.step == right]

@@ -16,6 +16,7 @@ from typing import Literal
 from msprobe import log
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 from msprobe.store import layout
 from msprobe.store.part import DumpPart
 from msprobe.store.whereabouts import where_instead
@@ -57,16 +58,16 @@ def find_folders(path: str, field: str) -> DumpFolders:
     Raises PathError if the folder is not there or holds none, InvalidInputError if its shape is none of the three.
     """
     if not os.fspath(path):
-        raise PathError(f"{field}: the path is empty; give the folder of a dump.")
+        raise PathError(said("graph-path-empty", field))
     folder = Path(path)
     if not folder.exists():
-        raise PathError(f"{field}: folder {path!r} does not exist. {where_instead(folder)}".rstrip())
+        raise PathError(said("graph-folder-missing", field, path, f" {where_instead(folder)}".rstrip()))
     if not folder.is_dir():
-        raise PathError(f"{field}: {path!r} is not a folder; give the folder of a dump.")
+        raise PathError(said("graph-path-is-no-folder", field, path))
     try:
         entries = sorted(entry.name for entry in folder.iterdir())
     except OSError as problem:
-        raise PathError(f"{field}: folder {path!r} cannot be read: {(problem.strerror or '').lower()}.") from problem
+        raise PathError(said("folder-of-field-unreadable", field, path, (problem.strerror or "").lower())) from problem
     if not entries:
         raise PathError(f"{field}: {path!r} is empty.")
     folders = [name for name in entries if (folder / name).is_dir()]
@@ -75,20 +76,14 @@ def find_folders(path: str, field: str) -> DumpFolders:
     steps = [name for name in folders if _STEP.fullmatch(name)]
     ranks = [name for name in folders if _RANK.fullmatch(name) or _PROCESS.fullmatch(name)]
     if steps and ranks:
-        raise InvalidInputError(
-            f"{field}: {path!r} holds ranks and steps side by side ({_listed([*ranks, *steps])}); give a folder of one "
-            "kind, or one of them."
-        )
+        raise InvalidInputError(said("ranks-beside-steps", field, path, _listed([*ranks, *steps])))
     if not folders or not (steps or ranks):
         others = [name for name in entries if name not in ranks and name not in steps]
-        raise InvalidInputError(
-            f"{field}: {path!r} must hold rank<N> folders, step<N> folders, or {layout.DUMP_FILE}; found: "
-            f"{_listed(others or folders)}."
-        )
+        raise InvalidInputError(said("not-ranks-nor-steps", field, path, layout.DUMP_FILE, _listed(others or folders)))
     kind: Kind = "steps" if steps else "ranks"
     unknown = [name for name in folders if name not in (steps or ranks)]
     if unknown:
-        log.warning(f"{field}: {path!r} also holds {_listed(unknown)}, which is left out.")
+        log.warning(said("also-in-graph-folder", field, path, _listed(unknown)))
     if steps:
         found = [rank for name in _by_number(steps) for rank in _ranks(folder / name, int(name[4:]), field)]
     else:
@@ -114,7 +109,7 @@ def _ranks(folder: Path, step: int | None, field: str) -> list[RankFolder]:
     # A process that came when its rank was taken stands for rank 0 where there is no other.
     known = known or [name for name in names if _PROCESS.fullmatch(name)][:1]
     if not known:
-        raise InvalidInputError(f'{field}: "{folder}" holds no rank<N> folder; found: {_listed(sorted(names))}.')
+        raise InvalidInputError(said("no-rank-folder", field, folder, _listed(sorted(names))))
     found = []
     for name in _by_number(known):
         _need_files(folder / name, field)
@@ -129,9 +124,9 @@ def _need_files(folder: Path, field: str) -> None:
         return
     for name in (layout.main_file(folder, "dump").name, layout.CONSTRUCT_FILE):
         if not os.path.lexists(folder / name):
-            raise PathError(f'{field}: "{folder}" has no {name}; a graph needs it.')
+            raise PathError(said("graph-needs-file", field, folder, name))
     if not os.path.lexists(folder / layout.STACK_FILE):
-        log.warning(f'{field}: "{folder}" has no {layout.STACK_FILE}; the graph has no stacks.')
+        log.warning(said("graph-without-stacks", field, folder, layout.STACK_FILE))
 
 
 def _by_number(names: Sequence[str]) -> list[str]:
@@ -150,10 +145,9 @@ def pair_folders(
     Raises InvalidInputError if the sides are of different kinds or have nothing in common.
     """
     if candidate.kind != reference.kind:
-        words = {"single": "a single dump", "ranks": "ranks", "steps": "steps"}
+        words = {"single": said("a-single-dump"), "ranks": "ranks", "steps": "steps"}
         raise InvalidInputError(
-            f"{fields[0]} holds {words[candidate.kind]}, {fields[1]} holds {words[reference.kind]}; "
-            "give two of one kind."
+            said("graph-folders-of-two-kinds", fields[0], words[candidate.kind], fields[1], words[reference.kind])
         )
     if candidate.kind == "single":
         return [(candidate.ranks[0], reference.ranks[0])]
@@ -165,8 +159,8 @@ def pair_folders(
             sides = " and ".join(
                 f"{field} has {_places(list(side))}" for field, side in zip(fields, (mine, theirs), strict=True)
             )
-            raise InvalidInputError(f"no step and rank is on both sides: {sides}.")
-        log.warning(f"compared are the {len(common)} steps and ranks of both sides alone.")
+            raise InvalidInputError(said("no-common-step-and-rank", sides))
+        log.warning(said("common-steps-only", len(common)))
     return [(mine[place], theirs[place]) for place in common]
 
 

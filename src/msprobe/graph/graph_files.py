@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 Fields = Mapping[str, Mapping[str, Any]]
 
@@ -87,13 +88,13 @@ def read_graph_file(path: Path) -> GraphFile:
         return read_vis_db(path)
     if path.name.endswith(".vis"):
         return read_vis(path)
-    raise InvalidInputError(f'"{path}" is no graph file: its name ends neither in .vis nor in .vis.db.')
+    raise InvalidInputError(said("no-graph-file-name", path))
 
 
 def names_of(found: object) -> tuple[str, ...]:
     """A list of names, or of lines, as texts; none for what is empty. Raises ValueError for what is no list."""
     if found and not isinstance(found, list):
-        raise ValueError(f"{str(found)[:40]!r} is no list of names")
+        raise ValueError(said("no-list-of-names", str(found)[:40]))
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
@@ -108,5 +109,5 @@ def _fields(found: Fields | str, name: str) -> Fields:
     try:
         read = json.loads(found) if found else {}
     except (ValueError, RecursionError) as problem:
-        raise InvalidInputError(f"node {name!r}: its data is no readable JSON: {problem}.") from problem
+        raise InvalidInputError(said("node-data-unreadable", name, problem)) from problem
     return read if isinstance(read, dict) else {}

@@ -27,6 +27,7 @@ from msprobe.graph.tree import Tree, read_tree
 from msprobe.graph.value_texts import Form
 from msprobe.graph.vis_db import DbPart, write_part
 from msprobe.graph.vis_file import Place, write_vis
+from msprobe.messages import said
 from msprobe.store.part import DumpPart
 
 Pair = tuple[RankFolder, RankFolder | None]
@@ -143,8 +144,7 @@ def _merged(job: Job, open_parts: ExitStack) -> list[tuple[Pair, Written]]:
     others = merge_ranks(other_ranks, request.layouts[1])
     if len(sides) != len(others):
         raise InvalidInputError(
-            f"the sides hold different numbers of copies of the model: {len(sides)} in {request.fields[0]}, "
-            f"{len(others)} in {request.fields[1]}."
+            said("copies-of-model-differ", len(sides), request.fields[0], len(others), request.fields[1])
         )
     found: list[tuple[Pair, Written]] = []
     for place, (side, other) in enumerate(zip(sides, others, strict=True)):

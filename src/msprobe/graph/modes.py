@@ -7,6 +7,7 @@ from typing import Literal
 from msprobe.compare.frameworks import crosses
 from msprobe.compare.problems import TaskMismatchError
 from msprobe.graph.side import Side
+from msprobe.messages import said
 
 #: The words are those of the graph files: ``all`` means tensors.
 Mode = Literal["summary", "md5", "all", "structure"]
@@ -19,15 +20,10 @@ def mode_of(candidate: Side, reference: Side, mapped: bool) -> Mode:
     """
     kinds = [_kind(side) for side in (candidate, reference)]
     if kinds[0] != kinds[1]:
-        raise TaskMismatchError(
-            f"cannot compare: the debug side is {kinds[0]}, the bench side is {kinds[1]}; dump both for the same task."
-        )
+        raise TaskMismatchError(said("graph-tasks-differ", kinds[0], kinds[1]))
     frameworks = candidate.framework, reference.framework
     if None not in frameworks and not mapped and crosses(frameworks[0] or "pytorch", frameworks[1] or "pytorch"):
-        raise TaskMismatchError(
-            f"the debug side is a dump of {frameworks[0]} and the bench side one of {frameworks[1]}: "
-            "different frameworks need --layer_mapping (-lm)."
-        )
+        raise TaskMismatchError(said("graph-frameworks-differ", frameworks[0], frameworks[1]))
     if candidate.task == "structure":
         return "structure"
     if candidate.task == "tensor":

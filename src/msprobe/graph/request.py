@@ -17,6 +17,7 @@ from msprobe.config.mistakes import Source, raise_in_one_line
 from msprobe.errors import InvalidInputError
 from msprobe.graph.matching import Mode
 from msprobe.graph.merge.layout import Layout
+from msprobe.messages import said
 from msprobe.paths import StrPath
 
 FileType = Literal["vis", "db", "json"]
@@ -80,13 +81,13 @@ def _layouts(given: Any, name: str, compares: bool) -> tuple[Layout, ...]:
     if not isinstance(given, Mapping) or not given.get("npu"):
         if given:
             needed = '{"npu": {"rank_size": ..., "tp": ..., "pp": ...}}'
-            log.warning(f'compare file "{name}": parallel_merge is no {needed}: ranks are not merged.')
+            log.warning(said("parallel-merge-wrong", name, needed))
         return ()
     found = []
     for side in ("npu", "bench")[: 2 if compares else 1]:
         fields = given.get(side)
         where = f'compare file "{name}": parallel_merge.{side}'
         if not isinstance(fields, Mapping):
-            raise InvalidInputError(f"{where} must be an object with rank_size, tp and pp.")
+            raise InvalidInputError(said("layout-is-no-object", where))
         found.append(Layout.of(fields, where))
     return tuple(found)

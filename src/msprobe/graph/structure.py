@@ -11,6 +11,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import read_name
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.store.layout import CONSTRUCT_FILE
 from msprobe.store.part import DumpPart
 
@@ -44,11 +45,11 @@ def read_structure(part: DumpPart) -> Structure:
         if isinstance(found, list) and len(found) == 2 and type(found[1]) is int:
             found, steps[name] = found
         if found is not None and not isinstance(found, str):
-            raise InvalidInputError(f'"{path}": the parent of {name!r} must be a name or null, found {_said(found)}.')
+            raise InvalidInputError(said("parent-is-no-name", path, name, _said(found)))
         parents[name] = found or None
     notices: list[str] = []
     if not part.complete:
-        notices.append("The dump was interrupted: what was still running has no record.")
+        notices.append(said("graph-of-interrupted"))
     is_flat = not any(parents.values())
     found_in_dump = part.names()
     # Those that construct.json itself has a place for stay there.
@@ -58,11 +59,9 @@ def read_structure(part: DumpPart) -> Structure:
     known = set(gradients)
     missing = [name for name in found_in_dump if name not in parents and name not in known]
     if is_flat and missing:
-        notices.append(
-            "No structure is recorded, so all calls stand side by side: dump with level L0 or mix to see modules."
-        )
+        notices.append(said("graph-without-modules"))
     elif missing:
-        notices.append(f"{len(missing)} records have no place in construct.json; shown at the top.")
+        notices.append(said("records-without-place", len(missing)))
     if missing and not parents:
         parents = dict.fromkeys(missing)
     else:

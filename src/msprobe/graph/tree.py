@@ -19,6 +19,7 @@ import numpy.typing as npt
 from msprobe.graph import micro_steps, recomputed
 from msprobe.graph.node_kinds import CALL, GROUP, GROUP_PREFIX, MODULE, ROOT, kind_of
 from msprobe.graph.structure import Structure, read_structure
+from msprobe.messages import said
 from msprobe.store.part import DumpPart
 
 Numbers = npt.NDArray[np.int32]
@@ -124,7 +125,7 @@ class _Growing:
             kinds[node] = MODULE if kind is None else kind
         self.kinds = [kinds[node] for node in range(len(self.names))]
         if unknown:
-            self.notices.append(f"{_counted(unknown)} of an unknown kind; shown as a module.")
+            self.notices.append(said("nodes-of-unknown-kind", _counted(unknown)))
 
     def _number(self, name: str) -> int:
         found = self._numbers.get(name)
@@ -152,7 +153,7 @@ class _Growing:
                 orphans.append(name)
             self._add(name, 0 if above is None else above, MODULE)
         if orphans and not self._structure.is_flat:
-            self.notices.append(f"{_counted(orphans)} of parameters without a backward pass; shown at the top.")
+            self.notices.append(said("gradients-without-backward", _counted(orphans)))
 
     def add_lost_passes(self) -> None:
         """Find a place for passes that only their calls name: an interruption ended them before their own record."""
@@ -165,7 +166,7 @@ class _Growing:
         # Optimizers and clipping never have one.
         passes = [self.names[node] for node in lost if self.names[node].startswith(("Module.", "Cell."))]
         if passes:
-            self.notices.append(f"{_counted(passes)} without a record: not finished.")
+            self.notices.append(said("passes-without-record", _counted(passes)))
 
     def _around(self, name: str, lost: list[int]) -> int:
         """The unfinished pass of the innermost module around a module, by its path; else the root."""
@@ -200,9 +201,7 @@ class _Growing:
             for one in way:
                 state[one] = 2
         if cut:
-            self.notices.append(
-                f"construct.json says of {_counted(cut)} that it runs inside itself; shown at the top: {_named(cut)}."
-            )
+            self.notices.append(said("modules-inside-themselves", _counted(cut), _named(cut)))
 
     def move(self, places: dict[int, int]) -> None:
         """Give nodes another parent."""

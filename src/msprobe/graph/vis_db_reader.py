@@ -11,6 +11,7 @@ from typing import Any
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.database import Database, open_database
 from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, names_of, without_prefixes
+from msprobe.messages import said
 from msprobe.paths import StrPath
 
 # What is read; is_distributed came with 26.2 and is not.
@@ -38,14 +39,14 @@ def read_vis_db(path: StrPath) -> GraphFile:
         with open_database(path) as database:
             return _read(Path(path), database)
     except sqlite3.Error as problem:
-        raise InvalidInputError(f'"{path}" is no graph database: {problem}.') from problem
+        raise InvalidInputError(said("no-graph-database", path, problem)) from problem
 
 
 def _read(path: Path, database: Database) -> GraphFile:
     _check_columns(path, database)
     config = next((dict(zip(_CONFIG, row, strict=True)) for row in database.rows(_CONFIG, "tb_config")), None)
     if config is None:
-        raise InvalidInputError(f'"{path}" is no whole graph database: its table tb_config is empty.')
+        raise InvalidInputError(said("graph-database-not-whole", path))
     stacks = dict(database.rows(_READ["tb_stack"], "tb_stack"))
     read_stacks: dict[Any, tuple[str, ...]] = {}
     graphs: dict[tuple[int, int, str], dict[str, FileNode]] = {}
@@ -58,7 +59,7 @@ def _read(path: Path, database: Database) -> GraphFile:
                 read_stacks[stack] = tuple(_list(stacks.get(stack)))
             node = _node(row, read_stacks[stack])
         except (ValueError, TypeError, RecursionError) as problem:
-            raise InvalidInputError(f'"{path}": the row of node {row[_NAME]!r} is broken: {problem}.') from problem
+            raise InvalidInputError(said("graph-row-broken", path, row[_NAME], problem)) from problem
         graphs.setdefault(place, {})[node.name] = node
         folders[place] = row[_FOLDER]
     try:
@@ -91,9 +92,7 @@ def _check_columns(path: Path, database: Database) -> None:
         elif columns:
             lacking.append(f"{', '.join(columns)} in {table}")
     if lacking:
-        raise InvalidInputError(
-            f'"{path}" is no graph database of mindstudio-probe 8.2 to 26.2: it lacks {"; ".join(lacking)}.'
-        )
+        raise InvalidInputError(said("graph-database-lacks", path, "; ".join(lacking)))
 
 
 def _node(row: tuple[Any, ...], stack: tuple[str, ...]) -> FileNode:

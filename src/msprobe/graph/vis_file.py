@@ -17,6 +17,7 @@ from msprobe.graph.colours import colours_of, shown_index, tool_tip_of
 from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, names_of, without_prefixes
 from msprobe.graph.node_kinds import ROOT
 from msprobe.graph.node_texts import NodeTexts, Source, Written, micro_steps_of
+from msprobe.messages import said
 from msprobe.paths import StrPath, write_atomically
 from msprobe.store.json_index import load_json
 
@@ -136,20 +137,20 @@ def read_vis(path: StrPath) -> GraphFile:
     place = Path(path)
     found = load_json(place)
     if not isinstance(found, dict) or not ("NPU" in found or "node" in found):
-        raise InvalidInputError(f'"{path}" is no graph file: it has neither "NPU" nor "node".')
+        raise InvalidInputError(said("no-graph-file", path))
     step, rank = step_and_rank(place.name)
     sides: dict[str, Any] = {name: found[name] for name in ("NPU", "Bench") if name in found} or {"NPU": found}
     graphs = []
     for source, side in sides.items():
         if not isinstance(side, dict) or not isinstance(side.get("node"), dict):
-            raise InvalidInputError(f'"{path}": "{source}" must hold an object "node".')
+            raise InvalidInputError(said("graph-file-lacks-node", path, source))
         graphs.append(_graph(place, source, side, step, rank))
     tips = found.get("ToolTip")
     try:
         tool_tip = parse_json(tips, path) if isinstance(tips, str) and tips else {}
         micro_steps = int(found.get("MicroSteps") or 0)
     except (ValueError, TypeError, OverflowError) as problem:
-        raise InvalidInputError(f'"{path}": ToolTip or MicroSteps is broken: {problem}.') from problem
+        raise InvalidInputError(said("graph-file-header-broken", path, problem)) from problem
     return GraphFile(
         path=place,
         is_comparison="NPU" in found,
@@ -181,11 +182,11 @@ def _graph(path: Path, source: str, side: dict[str, Any], step: int | None, rank
     nodes: dict[str, FileNode] = {}
     for name, one in side["node"].items():
         if not isinstance(one, dict):
-            raise InvalidInputError(f'"{path}": node {name!r} must be an object.')
+            raise InvalidInputError(said("graph-node-is-no-object", path, name))
         try:
             nodes[name] = _node(name, one)
         except (ValueError, TypeError, AttributeError) as problem:
-            raise InvalidInputError(f'"{path}": node {name!r} is broken: {problem}.') from problem
+            raise InvalidInputError(said("graph-node-broken", path, name, problem)) from problem
     folder = side.get("dump_data_dir")
     return FileGraph(source, step, rank, folder if isinstance(folder, str) else None, nodes)
 

@@ -181,11 +181,16 @@ def _takes_tensors(judged: Judged) -> bool:
 
 
 def _is_hidden(kind: str, judged: Judged | None) -> bool:
-    return kind == "argument" and judged is not None and bool(judged.changed_outputs) and math.isfinite(judged.left)
+    return (
+        kind == "argument"
+        and judged is not None
+        and bool(judged.changed_outputs)
+        and math.isfinite(judged.output_difference)
+    )
 
 
 def _stands_out(judged: Judged | None) -> bool:
-    return judged is not None and bool(judged.changed_outputs) and math.isfinite(judged.left)
+    return judged is not None and bool(judged.changed_outputs) and math.isfinite(judged.output_difference)
 
 
 def _forward(name: str) -> str:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from msprobe.messages import (
     checks,
+    errors_of_checkpoints,
     errors_of_commands,
+    errors_of_configurations,
+    errors_of_distributed_checkpoints,
     errors_of_dumps,
     errors_of_files,
+    errors_of_gradients,
+    errors_of_graphs,
+    errors_of_monitor,
+    errors_of_precheck,
+    errors_of_precheck_runs,
     errors_of_recording,
     errors_of_second_look,
+    errors_of_sheets,
     errors_of_usage,
     gradients,
     layouts,
@@ -33,11 +42,30 @@ _ALL: tuple[Message, ...] = (
     *errors_of_commands.MESSAGES,
     *errors_of_usage.MESSAGES,
     *errors_of_second_look.MESSAGES,
+    *errors_of_sheets.MESSAGES,
+    *errors_of_graphs.MESSAGES,
+    *errors_of_monitor.MESSAGES,
+    *errors_of_gradients.MESSAGES,
+    *errors_of_checkpoints.MESSAGES,
+    *errors_of_distributed_checkpoints.MESSAGES,
+    *errors_of_configurations.MESSAGES,
+    *errors_of_precheck.MESSAGES,
+    *errors_of_precheck_runs.MESSAGES,
 )
 #: Code -> message, in the order of the codes.
 MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lambda message: message.code)}
 #: What there is to say about a sort of messages: ``kind:argument``, ``cause:clipping``, ``check:softmax``, ``note``.
 TOPICS: dict[str, Topic] = {**topics_of_runs.TOPICS, **topics_of_checks.TOPICS, **topics_of_errors.TOPICS}
+_PIECES: tuple[Piece, ...] = (
+    *pieces.PIECES,
+    *errors_of_dumps.PIECES,
+    *errors_of_sheets.PIECES,
+    *errors_of_graphs.PIECES,
+    *errors_of_checkpoints.PIECES,
+    *errors_of_configurations.PIECES,
+    *errors_of_precheck.PIECES,
+    *errors_of_precheck_runs.PIECES,
+)
 #: What is said about a topic, as pieces: ``advice kind:argument``.
 _OF_TOPICS: tuple[Piece, ...] = tuple(
     Piece(f"{what} {name}", "", *getattr(topic, what))
@@ -47,7 +75,7 @@ _OF_TOPICS: tuple[Piece, ...] = tuple(
 #: Name -> message or piece.
 ENTRIES: dict[str, Entry] = {
     **{each.name: each for each in _ALL},
-    **{each.name: each for each in (*pieces.PIECES, *_OF_TOPICS)},
+    **{each.name: each for each in (*_PIECES, *_OF_TOPICS)},
 }
 
 

@@ -108,6 +108,11 @@ MESSAGES: tuple[Message, ...] = (
         "{call} 得到的批数据与 step {step} 相同：除非数据集就这么小，否则数据没有前进，或以相同顺序重新开始（shuffle、set_epoch）",
     ),
     Message(
+        "C207", "experts-unused", "check:routing", "call share tokens busiest experts",
+        "{call} sends {share} of {tokens} tokens to the same experts ({busiest}, of {experts}): the others learn nothing",
+        "{call} 把 {tokens} 个 token 的 {share} 都分给同样的专家（{busiest}，共 {experts} 个）：其他专家学不到任何内容",
+    ),
+    Message(
         "C301", "dropout-left-in-eval", "check:dropout", "module rate",
         'module "{module}" was left in eval mode while the modules around it train: its dropout with rate {rate:g} drops nothing',
         "模块 {module} 停留在 eval 模式，而周围的模块在训练：它的 dropout（比率 {rate:g}）不丢弃任何值",

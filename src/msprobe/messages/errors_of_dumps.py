@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msprobe.messages.entry import Message
+from msprobe.messages.entry import Message, Piece
 
 # fmt: off
 MESSAGES: tuple[Message, ...] = (
@@ -266,4 +266,24 @@ MESSAGES: tuple[Message, ...] = (
         'the journal in "{folder}" is gone: another process writes there, or removed it.',
         '"{folder}" 中的日志不见了：另一个进程在那里写入，或删除了它。', severity="error",
     ),
+    Message(
+        "S153", "dump-missing", "error:dump", "path",
+        '"{path}" does not exist.',
+        '"{path}" 不存在。', severity="error",
+    ),
+    Message(
+        "S154", "folder-holds-no-dump", "error:dump", "folder dump_file",
+        'folder "{folder}" holds no dump: no step* or rank* folder, and no {dump_file}.',
+        '文件夹 "{folder}" 中没有 dump：没有 step* 或 rank* 文件夹，也没有 {dump_file}。', severity="error",
+    ),
+    Message(
+        "S155", "dump-file-name-wrong", "error:dump", "path dump_file debug_file",
+        '"{path}" must be named {dump_file} or {debug_file}, or be a folder.',
+        '"{path}" 必须名为 {dump_file} 或 {debug_file}，或是文件夹。', severity="error",
+    ),
+)
+
+PIECES: tuple[Piece, ...] = (
+    Piece("give-folder-of-dump", "dump_file", "Give the folder of a dump or its {dump_file}.", "请给出 dump 文件夹或其 {dump_file}。"),
+    Piece("inner-folder-may-be-dump", "folder", 'Its folder "{folder}" may be the dump.', '其中的文件夹 "{folder}" 可能是 dump。'),
 )

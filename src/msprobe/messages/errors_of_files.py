@@ -266,4 +266,19 @@ MESSAGES: tuple[Message, ...] = (
         "{path} is {kind}, not a regular file.",
         "{path} 是 {kind}，不是普通文件。", severity="error",
     ),
+    Message(
+        "F153", "folder-unreadable", "error:files", "folder reason",
+        'folder "{folder}" cannot be read: {reason}.',
+        '无法读取文件夹 "{folder}"：{reason}。', severity="error",
+    ),
+    Message(
+        "F154", "folder-of-field-unreadable", "error:files", "field folder reason",
+        '{field}: folder "{folder}" cannot be read: {reason}.',
+        '{field}：无法读取文件夹 "{folder}"：{reason}。', severity="error",
+    ),
+    Message(
+        "F155", "csv-unreadable", "error:files", "path problem",
+        '"{path}" is no readable csv file: {problem}.',
+        '"{path}" 不是可读的 csv 文件：{problem}。', severity="error",
+    ),
 )

@@ -78,6 +78,14 @@ TOPICS: dict[str, Topic] = {
         advice=("Look at the mask: it must hide all positions after the current one.",
             "查看 mask：它必须遮住当前位置之后的所有位置。"),
     ),
+    "check:routing": Topic(
+        meaning=("the router of a mixture of experts sends nearly all tokens to the same experts",
+            "混合专家的路由把几乎所有 token 都分给同样的专家"),
+        cause=("The balancing loss is missing or too small, the router's bias or the scale of its input is too large, or its weights were loaded wrongly.",
+            "缺少均衡损失或其系数太小、路由的偏置或输入尺度过大，或路由权重加载有误。"),
+        advice=("Check the balancing loss and its factor, the norm before the router, and the router's weights; the scores of all experts should be of one size at the start.",
+            "请检查均衡损失及其系数、路由之前的归一化，以及路由权重；训练开始时各专家的得分应大小相近。"),
+    ),
     "check:labels": Topic(
         meaning=("the labels of a language model are not shifted, or shifted twice",
             "语言模型的标签没有移位，或移位了两次"),

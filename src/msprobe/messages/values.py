@@ -122,6 +122,11 @@ MESSAGES: tuple[Message, ...] = (
         "{call} 为下一个 step 保留的内容（相对差异 {difference:.2g}）与 {recorded} 的 {argument} 不同，后者是标杆侧在那里用到的最接近的张量：均值或状态",
     ),
     Message(
+        "D225", "cache-off-by-one", "cause:cache_position", "call argument candidate reference",
+        "{call}: the cache of keys and values is off by one position: {argument} is {candidate}, in the reference {reference}",
+        "{call}：键值缓存（KV cache）错开一个位置：{argument} 为 {candidate}，标杆侧为 {reference}",
+    ),
+    Message(
         "D301", "beyond-rounding", "cause:beyond", "what verb difference limit",
         "{what} {verb} by {difference} (relative); rounding explains {limit:.2g}. No single call differs by more than its inputs explain: the difference builds up",
         "{what}的相对差异为 {difference}，舍入误差能解释 {limit:.2g}。没有哪个调用的差异单独超出其输入所能解释的范围：差异是逐步累积的",

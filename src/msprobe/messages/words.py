@@ -346,6 +346,18 @@ WORDS: dict[str, str] = {
     "its end was not recorded: the recording was interrupted inside it": "没有采集到它的结束：采集在其内部中断",
     "it was matched by what it computes, not by its name": "按计算内容而不是名称匹配",
     "the recording": "该采集",
+    "is not a folder": "不是文件夹",
+    "does not exist": "不存在",
+    "the step of the alert": "告警的 step",
+    "the step after the alert": "告警之后的 step",
+    "each of several has a monitor of its own": "多个优化器须各有自己的监控",
+    "pass the optimizer of the training": "请传入训练的优化器",
+    ", unmonitored": "，不再监控",
+    "its value": "其值",
+    "the first": "最早",
+    "the last": "最晚",
+    "no folder rank0, ...": "没有 rank0 等文件夹",
+    "no parameter is there": "没有参数",
 } | {
     english.join(["{}"] * count): chinese.join(f"{{{number}}}" for number in range(count))
     for english, chinese in ((", ", "，"), ("; ", "；"))

@@ -30,6 +30,7 @@ from msprobe.config.jsonc import Document, parse
 from msprobe.config.mistakes import Mistake, Source, did_you_mean, raise_in_one_line, shown
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.patterns import PatternError, compile_pattern
+from msprobe.messages import said
 from msprobe.monitor.alerts.settings import AlertSettings, read_alert_settings
 from msprobe.monitor.operators import OPERATORS
 from msprobe.monitor.record_steps import KEPT_STEPS, MOST_KEPT_STEPS
@@ -75,7 +76,7 @@ def _targets(value: Any, info: ValidationInfo[list[str]]) -> tuple[str, ...]:
         if not isinstance(inner, dict):
             raise wrong(f"[{key!r}] must be an object, found {shown(inner)}")
         info.context.extend(
-            f"targets[{key!r}].{word} is not looked at: a target is a name and {{}}"
+            f"targets[{key!r}].{word} is ignored: a target is a name and {{}}"
             f"{did_you_mean(word, MonitorConfig.__dataclass_fields__)}"
             for word in inner.keys() - _IN_TARGETS
         )
@@ -149,7 +150,7 @@ def _alert(value: Any, info: ValidationInfo[list[str]]) -> Alerts:
         raise wrong(f"must be an object with rules, found {shown(value)}")
     known = ("rules", "dump", "record", "ring")
     info.context.extend(
-        f"alert.{key} is not known and is not looked at; known are {', '.join(known)}{did_you_mean(key, known)}"
+        f"alert.{key} is not known and is ignored; known are {', '.join(known)}{did_you_mean(key, known)}"
         for key in value.keys() - set(known)
     )
     mistakes = []
@@ -306,12 +307,10 @@ def read_file(path: str | os.PathLike[str]) -> Document:
             content = file.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
-        raise PathError(f'Monitor configuration "{where}" cannot be read: {reason}.') from None
+        raise PathError(said("monitor-config-unreadable", where, reason)) from None
     document = parse(content, where)
     if not isinstance(document.value, dict):
-        raise MonitorTypeError(
-            f'Monitor configuration "{where}" must be a JSON object, found {type(document.value).__name__}.'
-        )
+        raise MonitorTypeError(said("monitor-config-is-no-object", where, type(document.value).__name__))
     return document
 
 

@@ -16,6 +16,7 @@ from msprobe.errors import PathError, reason_of
 from msprobe.foreign.budget import Budget, Limits
 from msprobe.foreign.csv_cells import plain_text
 from msprobe.foreign.opening import read_bounded
+from msprobe.messages import said
 from msprobe.monitor.files import RunFolder, files_of
 from msprobe.paths import StrPath
 
@@ -118,7 +119,7 @@ def read_table(path: StrPath) -> Table:
         columns = _columns(path, header)
         kept, damaged = _rows(lines, header, columns)
     except csv.Error as problem:
-        raise PathError(f'file "{path}" cannot be read: {problem}.') from None
+        raise PathError(said("file-unreadable", path, problem)) from None
     quantity = name.quantity if name else path.stem
     try:
         table = _table(quantity, header, columns, kept)
@@ -127,7 +128,7 @@ def read_table(path: StrPath) -> Table:
         table = _table(quantity, header, columns, [row for row in kept if all(_is_whole(row[at]) for at in whole)])
     damaged += len(kept) - len(table)
     if damaged:
-        log.warning(f'file "{path}": {damaged} damaged lines are left out.')
+        log.warning(said("csv-lines-damaged", path, damaged))
     return replace(table, damaged=damaged)
 
 
@@ -195,19 +196,17 @@ def _read(path: Path) -> bytes:
     try:
         data = read_bounded(path, Budget(path, Limits(bytes=_MOST_BYTES)))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from None
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from None
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def _columns(path: Path, header: list[str]) -> dict[str, int]:
     if len(header) > _MOST_COLUMNS:
-        raise PathError(f'file "{path}" is no csv file of the monitor: it has {len(header)} columns.')
+        raise PathError(said("monitor-csv-columns", path, len(header)))
     columns = {name: at for at, name in enumerate(header)}
     missing = [name for name in _NEEDED if name not in columns]
     if missing and header:
-        raise PathError(
-            f'file "{path}" is no csv file of the monitor: its first line has no column {", ".join(missing)}.'
-        )
+        raise PathError(said("monitor-csv-column-missing", path, ", ".join(missing)))
     return columns
 
 

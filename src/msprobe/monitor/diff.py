@@ -12,6 +12,7 @@ import numpy as np
 
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.monitor.coverage import Pair, missing_parts, pairs_of, run_interval
 from msprobe.monitor.csv_files import Table, selected
 from msprobe.monitor.csv_text import SCALARS
@@ -64,15 +65,11 @@ def diff(first: StrPath, second: StrPath) -> Difference:
     """
     for path in (first, second):
         if not find_runs(path):
-            raise InvalidInputError(
-                f'"{path}" has no folders of runs, as Dec03_21-34-40-rank0-0123abcd; give one with them.'
-            )
+            raise InvalidInputError(said("no-monitor-runs", path))
     pairs, unread = pairs_of(first, second)
     if not pairs:
         sides = [sorted({run.rank for run in find_runs(path)}) for path in (first, second)]
-        raise InvalidInputError(
-            f'"{first}" has the ranks {sides[0]} and "{second}" {sides[1]}: there is none to compare.'
-        )
+        raise InvalidInputError(said("monitor-runs-without-common-rank", first, sides[0], second, sides[1]))
     steps: set[int] = set()
     lasts: set[tuple[int, int]] = set()
     results: list[tuple[Pair, FirstBadStep]] = []
@@ -103,7 +100,7 @@ def diff(first: StrPath, second: StrPath) -> Difference:
         if found is not None:
             results.append((pair, found))
     if not steps:
-        raise InvalidInputError(f'"{first}" and "{second}" have no step in common.')
+        raise InvalidInputError(said("monitor-runs-without-common-step", first, second))
     ranks = len({pair.rank for pair in pairs})
     ends = _ends(lasts)
     if not results:

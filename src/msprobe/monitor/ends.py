@@ -9,6 +9,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.monitor.files import find_runs
 from msprobe.monitor.outputs import Output
 from msprobe.monitor.whole_runs import recorded_steps
@@ -20,11 +21,7 @@ def warn_of_forgotten_start(output: Output, steps_taken: int) -> None:
     ``steps_taken``: by the optimizer.
     """
     if steps_taken:
-        log.warning(
-            f"set_monitor(): start_iteration is 0, and the optimizer has taken {steps_taken} steps already. If this"
-            f" training goes on with an earlier one, pass start_iteration={steps_taken}: else its steps are numbered"
-            " from 0, and it counts as a run of its own."
-        )
+        log.warning(said("training-goes-on", steps_taken))
         return
     if output.folder is None or not output.goes_on:
         return
@@ -34,10 +31,7 @@ def warn_of_forgotten_start(output: Output, steps_taken: int) -> None:
     except MsprobeError:
         return
     if steps is not None:
-        log.warning(
-            f"set_monitor(): start_iteration is 0, and the folder that append_output goes on with has steps {steps[0]}"
-            f" to {steps[1]}: they are replaced. Pass start_iteration, the number of the first step that is trained."
-        )
+        log.warning(said("appended-steps-replaced", steps[0], steps[1]))
 
 
 def end_at_exit(monitor: Any) -> Callable[[], None]:

@@ -16,6 +16,7 @@ from typing import Any
 from msprobe import __version__, log
 from msprobe.errors import InvalidInputError, MsprobeError, PathError, reason_of
 from msprobe.foreign.json_text import read_json
+from msprobe.messages import said
 from msprobe.monitor.measurements import Run
 from msprobe.paths import StrPath, check_path_form, make_folder, write_atomically
 
@@ -77,9 +78,7 @@ def stamp_of(text: object, where: str = "timestamp") -> Stamp:
             found = None
         else:
             return stamp
-    raise InvalidInputError(
-        f"illegal timestamp: {where} is {text!r}; write the beginning of a run's folder, as 'Dec03_21-34-40'."
-    )
+    raise InvalidInputError(said("timestamp-wrong", where, text))
 
 
 def folder_name(seconds: float, rank: int, mark: str | None = None) -> str:
@@ -132,14 +131,14 @@ def find_runs(base: StrPath) -> list[RunFolder]:
     folder = check_path_form(base, "folder")
     if not folder.is_dir():
         kind = "is not a folder" if os.path.lexists(folder) else "does not exist"
-        raise PathError(f'"{base}" {kind}; give the folder in which the monitor writes (MONITOR_OUTPUT_DIR).')
+        raise PathError(said("no-monitor-folder", base, kind))
     alone = _run_folder(Path(os.path.abspath(folder)))
     if alone is not None:
         return [replace(alone, path=folder)]
     try:
         names = sorted(os.listdir(folder))
     except OSError as problem:
-        raise PathError(f'folder "{base}" cannot be read: {reason_of(problem)}.') from None
+        raise PathError(said("folder-unreadable", base, reason_of(problem))) from None
     found = [run for name in names if (run := _run_folder(folder / name)) is not None]
     return sorted(found, key=lambda run: (run.rank, run.started))
 
@@ -154,7 +153,7 @@ def by_rank(runs: list[RunFolder]) -> dict[int, list[RunFolder]]:
     for rank, several in ranks.items():
         if len(several) > 1:
             names = ", ".join(run.path.name for run in several)
-            log.info(f"rank {rank}: {len(several)} runs are merged; of a step in several the newest counts: {names}.")
+            log.info(said("monitor-runs-merged", rank, len(several), names))
     return ranks
 
 
@@ -175,9 +174,7 @@ def _run_folder(path: Path) -> RunFolder | None:
 
 def _to_append_to(run: Run) -> RunFolder | None:
     if len(run.append_to) != 2:
-        raise InvalidInputError(
-            f"append_output has {len(run.append_to)} entries; give two timestamps, the first and the last to look for."
-        )
+        raise InvalidInputError(said("append-output-wrong", len(run.append_to)))
     first, last = (stamp_of(text, f"append_output[{at}]") for at, text in enumerate(run.append_to))
     found: list[RunFolder] = []
     if os.path.isdir(run.base):
@@ -188,10 +185,7 @@ def _to_append_to(run: Run) -> RunFolder | None:
         ]
     if found:
         return max(found, key=lambda folder: folder.started)
-    log.warning(
-        f'append_output: in "{run.base}" there is no folder of rank {run.rank} from {run.append_to[0]} to '
-        f"{run.append_to[1]}; a new one is made."
-    )
+    log.warning(said("append-output-finds-nothing", run.base, run.rank, run.append_to[0], run.append_to[1]))
     return None
 
 

@@ -9,6 +9,7 @@ from msprobe import log
 from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Cadence, Observer, Wants
 from msprobe.foreign.nearest import near_words
+from msprobe.messages import said
 from msprobe.monitor.activations import Activations
 from msprobe.monitor.alerts.needs import unmeasured
 from msprobe.monitor.communication import Collectives
@@ -158,7 +159,7 @@ class Watch:
                 self.collectives = Collectives(state)
                 found.append(self.collectives)
             else:
-                log.warning("Monitor: cc_distribution needs a process group; no collectives are measured.")
+                log.warning(said("collectives-need-process-group"))
         if config.recording_l2_features and config.l2_targets:
             found += self._new_features()
         return [*found, self._new_steps(unreduced)]
@@ -170,14 +171,11 @@ class Watch:
         missing = [f"{one}{_near(one, names)}" for one in watched.targets.unmatched()]
         if missing:
             there = f" (there are {', '.join(names[:_MOST_SHOWN])}, ...)" if names else ""
-            log.warning(
-                f"Monitor: {', '.join(missing)} in targets is no module or trained parameter of the model{there}."
-            )
+            log.warning(said("monitor-targets-unknown", ", ".join(missing), there))
         for target, begun in watched.targets.beginnings().items():
             more = ", ..." if len(begun) > _MOST_SHOWN else ""
             log.warning(
-                f"Monitor: {target} in targets is no whole name{_near(target, names)}: parameters are measured whose"
-                f" names begin with it, {', '.join(begun[:_MOST_SHOWN])}{more}, and no module."
+                said("monitor-target-is-prefix", target, _near(target, names), ", ".join(begun[:_MOST_SHOWN]), more)
             )
 
     def _tell_unmeasured(self) -> None:

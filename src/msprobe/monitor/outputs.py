@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msprobe import log
 from msprobe.foreign import csv_cells
+from msprobe.messages import said
 from msprobe.monitor import files
 from msprobe.monitor.alerts.alert import Alert
 from msprobe.monitor.alerts.attempts import Attempt
@@ -182,7 +183,7 @@ def _take_number(base: str, rank: int, owner: Output) -> int:
 
 def _write_ring(ring: SketchSink, alerts: Sequence[Alert]) -> None:
     path = ring.write_ring(alerts[0].step)
-    log.info(f'Monitor: sketches of the steps before the alert are in "{path}".')
+    log.info(said("sketches-written", path))
 
 
 def sink_of(name: str) -> Sink:

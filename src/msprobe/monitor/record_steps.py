@@ -17,6 +17,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.store import layout
 
 #: What is recorded where the configuration leaves it open; in the folder of the run unless it names another.
@@ -85,7 +86,7 @@ class RecordSteps:
         self._is_behind = bool(why) and self._times > 0
         if self._is_behind:
             self._times -= 1
-            log.warning(f"Monitor: step {next_step} is recorded, because: {why}")
+            log.warning(said("step-recorded-because", next_step, why))
         if self._is_behind or (self.keeps_steps and is_watched):
             self._begin(next_step)
 
@@ -160,7 +161,7 @@ class RecordSteps:
     def _tell(self, step: int, has_fired: bool) -> None:
         role = "the step of the alert" if has_fired else "the step after the alert"
         place = self._debugger.settings.dump_path
-        log.warning(f'Monitor: {role}, {step}, is recorded in "{place}"; next: msprobe check {shlex.quote(place)}')
+        log.warning(said("step-recorded-for-alert", role, step, place, shlex.quote(place)))
 
     def _drop(self) -> None:
         """What is recorded of this step is not wanted."""
@@ -179,7 +180,7 @@ class RecordSteps:
             debugger.start(list(self._models) if len(self._models) > 1 else self._models[0])
         except MsprobeError as error:
             self._times = 0
-            log.error(f"Monitor: step {step} could not be recorded for alerts, nor will others be. {error.message}")
+            log.error(said("step-not-recorded", step, error.message))
             return
         if debugger.recorder.session.recording:
             self._step = step
@@ -193,7 +194,7 @@ class RecordSteps:
         log.once(
             ("monitor", "recorded by the program", id(self)),
             "info",
-            f"Monitor: step {step} is recorded by the program itself; in such steps nothing is recorded for alerts.",
+            said("step-recorded-by-program", step),
         )
 
 
@@ -206,4 +207,4 @@ def _remove(folder: Path) -> None:
     try:
         layout.remove(folder)
     except MsprobeError as error:
-        log.once(("monitor", "kept step"), "warning", f"Monitor: a step that was kept stays. {error.message}")
+        log.once(("monitor", "kept step"), "warning", said("kept-step-stays", error.message))

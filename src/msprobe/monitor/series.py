@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from msprobe import log
+from msprobe.messages import said
 from msprobe.monitor.csv_files import Table
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.files import RunFolder
@@ -69,7 +70,7 @@ def tables_of(runs: Sequence[RunFolder]) -> dict[str, Table]:
         asked = {str(one["format"]) for one in configs if isinstance(one, dict) and "format" in one}
         asked -= {"csv", "sqlite"}
         hint = f": it was written as {', '.join(sorted(asked))}, and this reads csv and sqlite" if asked else ""
-        log.warning(f'"{runs[-1].path}" has no csv files and no database of the monitor{hint}.')
+        log.warning(said("no-files-of-monitor", runs[-1].path, hint))
     return {name: table for name, table in found.items() if table is not None and len(table)}
 
 

@@ -28,6 +28,7 @@ import numpy as np
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes, open_regular
+from msprobe.messages import said
 from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
 from msprobe.monitor.series import place_of
 from msprobe.paths import StrPath, create_file, write_atomically
@@ -218,7 +219,7 @@ class SketchSink:
             if os.write(self._descriptor, data) != len(data):
                 raise OSError("no space left on device")
         except OSError as problem:
-            raise PathError(f'cannot write file "{self._folder}/{FILE_NAME}": {problem}.') from problem
+            raise PathError(said("sketch-not-written", self._folder, FILE_NAME, problem)) from problem
 
     def flush(self) -> None:
         """Nothing waits here."""
@@ -251,7 +252,7 @@ def read_sketches(path: StrPath) -> list[Sketch]:
             # Python makes room at once for all that it is asked for.
             data = file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from None
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from None
     found: dict[int, Sketch] = {}
     groups: tuple[Group, ...] = ()
     try:
@@ -264,7 +265,7 @@ def read_sketches(path: StrPath) -> list[Sketch]:
                 found.pop(step, None)
                 found[step] = Sketch(step, loss, rate, norm, batch, groups, numbers)
     except (ValueError, TypeError, struct.error) as problem:
-        raise InvalidInputError(f'"{path}" is no file of sketches: {problem}.') from None
+        raise InvalidInputError(said("no-sketches-file", path, problem)) from None
     return list(found.values())
 
 
@@ -276,7 +277,7 @@ def unread_bytes(path: StrPath) -> int:
         with open_regular(path) as file:
             data = file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from None
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from None
     rest = data[_whole_length(data) :]
     if len(rest) < _FRAME.size:
         return 0

@@ -9,6 +9,7 @@ from msprobe import log
 from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep
+from msprobe.messages import said
 from msprobe.monitor.framework import Framework
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.gradients import UnreducedGradients
@@ -126,9 +127,7 @@ class OptimizerSteps(Observer):
                 self._add(quantity, one, found.moments.get(quantity))
         if not any(found.moments for _, found in owned) and step != self._first:
             name = type(self.optimizers.given).__name__
-            log.once(
-                ("moments", name), "warning", f"Monitor: {name} keeps no moments exp_avg and exp_avg_sq to be measured."
-            )
+            log.once(("moments", name), "warning", said("optimizer-without-moments", name))
 
     def after(self, event: Any, result: Any) -> None:
         """It has stepped."""

@@ -9,6 +9,7 @@ from typing import Any
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.foreign.json_text import read_json
+from msprobe.messages import said
 from msprobe.monitor.config import MonitorConfig, checked_operators, load
 from msprobe.paths import write_atomically
 
@@ -33,7 +34,7 @@ class Switch:
         try:
             config = load(self.path)
         except MsprobeError as error:
-            log.error(f"{error.message} The monitor goes on as it was.")
+            log.error(said("monitor-switch-failed", error.message))
             return None
         if not config.dynamic_on and not self._is_on:
             return None
@@ -48,7 +49,7 @@ class Switch:
             text["dynamic_on"] = False
             write_atomically(self.path, json.dumps(text, indent=2, ensure_ascii=False).encode())
         except (OSError, ValueError, TypeError, MsprobeError) as error:
-            log.warning(f'Monitor: dynamic_on could not be set to false in "{self.path}": {error}')
+            log.warning(said("dynamic-on-not-reset", self.path, error))
         self._seen = self._changed_at()
 
     @staticmethod

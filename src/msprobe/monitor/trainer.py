@@ -14,6 +14,7 @@ from msprobe.capture.training import TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
 from msprobe.guard import answers_user
+from msprobe.messages import said
 from msprobe.monitor.alerts.attempts import Attempt, Why
 from msprobe.monitor.alerts.needs import unnoted
 from msprobe.monitor.alerts.rules import SkippedSteps
@@ -108,7 +109,7 @@ class Monitor:
         models: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
         self._check(models, model, optimizer)
         if self._training is not None:
-            raise InvalidInputError("set_monitor(): the monitor watches a training already; call stop() first.")
+            raise InvalidInputError(said("monitor-watches-already"))
         self._models = models
         self._optimizers = self._new_optimizers(optimizer)
         self._micro_steps = _count(grad_acc_steps, 1, 1, "grad_acc_steps")
@@ -152,7 +153,7 @@ class Monitor:
         """
         if optimizer is None:
             if self._optimizers is None:
-                log.error("monitor_gnorm_with_ad(): no optimizer was given, so nothing is monitored.")
+                log.error(said("monitor-without-optimizer"))
                 return
             optimizer = self._optimizers.given
         self.set_monitor(model, optimizer, grad_acc_steps, tp_group, dp_group, start_iteration)
@@ -229,7 +230,7 @@ class Monitor:
 
     def reload_xy(self, xy_distribution: bool = False) -> None:
         """Measure activations from the next step on, or no more. Deprecated: change the configuration file."""
-        log.warning("reload_xy() is deprecated: set DYNAMIC_MONITOR and change the configuration file.")
+        log.warning(said("reload-xy-deprecated"))
         config = replace(self._next_config or self.config, xy_distribution=bool(xy_distribution))
         training, watch = self._training, self._watch
         if training is None:
@@ -250,9 +251,7 @@ class Monitor:
         nothing, which a line says.
         """
         if given:
-            log.once(
-                "given gradients", "warning", "generate_wgrad_metrics(): its arguments do nothing; leave them out."
-            )
+            log.once("given gradients", "warning", said("wgrad-arguments-have-no-effect"))
         return self._metrics_of("grad_reduced"), self._metrics_of("grad_unreduced")
 
     # ---------------------------------------------------------------- parts
@@ -324,7 +323,7 @@ class Monitor:
             if self._output.judges:
                 self._put_attempt("skipped", watch.attempt())
             elif SkippedSteps().against(self._skips, self._has_stepped) is not None:
-                log.warning(f"Monitor: {self._skips} steps in a row were skipped: their gradients are not finite.")
+                log.warning(said("steps-skipped", self._skips))
         watch.start_again(event)
 
     def _put_attempt(self, why: Why, make: Callable[[], StepMetrics | None]) -> None:
@@ -359,8 +358,7 @@ class Monitor:
                 log.once(
                     ("unreduced", *lacking),
                     "warning",
-                    f"Monitor: grad_unreduced lacks {', '.join(lacking[:5])}{', ...' * (len(lacking) > 5)}: no backward"
-                    " pass of the module that owns it was seen.",
+                    said("grad-unreduced-lacks", ", ".join(lacking[:5]), ", ..." * (len(lacking) > 5)),
                 )
         measured = watch.finish()
         stacks = watch.take_stacks()
@@ -390,7 +388,7 @@ class Monitor:
             self._switch.turn_off()
             self._output.flush()
             return
-        log.info(f"Monitor: {self._written} steps were measured as collect_times asks for; watching ends.")
+        log.info(said("collect-times-reached", self._written))
         self.stop()
 
     def _note_alerts(self, alerts: Sequence[Any]) -> None:
@@ -448,8 +446,7 @@ class Monitor:
             log.once(
                 ("monitor", id(self)),
                 "warning",
-                "Monitor: nothing was measured so far. Look at targets, and whether the configuration asks for anything"
-                " (xy_distribution, wg_distribution, mv_distribution, param_distribution, ...).",
+                said("nothing-measured"),
             )
 
     # ---------------------------------------------------------------- one look, then stop
@@ -472,17 +469,11 @@ class Monitor:
         if watch.structure is not None:
             path = self._output.write_structure(watch.structure.text())
             self.stop()
-            raise MonitorStop(
-                f'print_struct: the structure of the model is in "{path}"; the training is ended, as the monitor'
-                ' configuration asks for. Set print_struct to "continue" to go on training, or to false.'
-            )
+            raise MonitorStop(said("print-struct-ends-training", path))
         if watch.collectives is not None:
             say(watch.collectives.text(), flush=True)
             self.stop()
-            raise MonitorStop(
-                "cc_log_only: the call stacks of the collectives of one step are printed above; the training is ended,"
-                " as the monitor configuration asks for."
-            )
+            raise MonitorStop(said("cc-log-only-ends-training"))
 
     # ---------------------------------------------------------------- answers
 
@@ -491,7 +482,7 @@ class Monitor:
         if not ranks:
             return True
         if not self.framework.is_distributed():
-            log.warning(f"Monitor: module_ranks {list(ranks)} means nothing in a single process; this one is measured.")
+            log.warning(said("module-ranks-without-group", list(ranks)))
             return True
         return self._rank in ranks
 
@@ -512,5 +503,5 @@ class Monitor:
 def _count(value: Any, least: int, default: int, name: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
-    log.warning(f"set_monitor(): {name} must be a whole number from {least}, found {value!r}; {default} is used.")
+    log.warning(said("set-monitor-number-wrong", name, least, value, default))
     return default

@@ -15,6 +15,7 @@ from msprobe.errors import PathError
 from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.database import Database, DatabaseError, open_database
 from msprobe.foreign.opening import is_regular
+from msprobe.messages import said
 from msprobe.monitor.csv_files import Table, merged, read_csv_tables
 from msprobe.monitor.csv_files import quantities_of as csv_quantities_of
 from msprobe.monitor.files import RunFolder
@@ -108,7 +109,7 @@ def _open(run: RunFolder) -> Iterator[Database]:
         raise
     except (sqlite3.Error, DatabaseError, ValueError, TypeError, LookupError, OverflowError) as problem:
         reason = problem.message.rstrip(".") if isinstance(problem, DatabaseError) else problem
-        raise PathError(f'database "{path}" cannot be read: {reason}.') from None
+        raise PathError(said("trend-database-unreadable", path, reason)) from None
 
 
 def _metrics(base: Database) -> dict[int, str]:

@@ -16,6 +16,7 @@ from typing import Any
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.monitor.files import FIRST_STEP, MONITOR, RunFolder
 
 _LINE_BYTES = 64 << 10
@@ -75,12 +76,9 @@ def newest_of_ranks(folders: Sequence[RunFolder]) -> dict[int, list[RunFolder]]:
         found[rank] = list(chosen.folders)
         if len(several) > 1:
             others = "; ".join(str(run) for run in several if run is not chosen)
-            log.warning(
-                f"rank {rank} has {len(several)} runs of their own; {chosen} is read, and not {others}: give the "
-                "folder of such a run to read it."
-            )
+            log.warning(said("one-run-of-rank-read", rank, len(several), chosen, others))
         if len(chosen.folders) > 1:
-            log.info(f"rank {rank}: {chosen} go on with each other; of a step in several the newest counts.")
+            log.info(said("runs-go-on", rank, chosen))
     return found
 
 

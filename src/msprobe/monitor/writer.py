@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from msprobe import log
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.monitor.alerts.attempts import Attempt
 from msprobe.monitor.measurements import Run, StepMetrics
 from msprobe.monitor.sinks import Sink
@@ -168,10 +169,7 @@ class Writer:
         if thread is not None and thread is not threading.current_thread():
             thread.join(seconds)
             if thread.is_alive():
-                log.error(
-                    f"the monitor's files could not be ended within {seconds:.0f} seconds; "
-                    f"{len(self._queue)} steps may be missing."
-                )
+                log.error(said("monitor-files-not-ended", seconds, len(self._queue)))
 
     def _at_exit(self) -> None:
         with contextlib.suppress(Exception):
@@ -200,8 +198,7 @@ class Writer:
         log.once(
             ("monitor", "queue full", id(self)),
             "warning",
-            f"the monitor's files take longer than the training's steps: {len(self._queue)} steps wait, so the "
-            "training waits as well. Choose a larger step_interval, fewer targets, or a faster disk.",
+            said("monitor-files-slow", len(self._queue)),
         )
         began = time.monotonic()
         while self._is_full(rows) and self._thread is not None and self._thread.is_alive():
@@ -258,7 +255,7 @@ class Writer:
                 for sink in first if metrics is not None else ():
                     self._ask(sink, lambda sink=sink: sink.write(metrics))  # type: ignore[misc]
         except Exception as problem:
-            log.once(("monitor", "measured"), "error", f"a monitored step could not be read: {_told(problem)}")
+            log.once(("monitor", "measured"), "error", said("monitored-step-unreadable", _told(problem)))
             metrics = None
         with self._changed:
             self._settled += 1
@@ -277,8 +274,7 @@ class Writer:
             self._dropped += 1
             self._sinks = [other for other in self._sinks if other is not sink]
             log.error(
-                f"the monitor writes no more to {type(sink).__name__}: {_told(problem)} The training goes on"
-                f"{'' if self._sinks else ', unmonitored'}."
+                said("sink-given-up", type(sink).__name__, _told(problem), "" if self._sinks else ", unmonitored")
             )
             with contextlib.suppress(Exception):
                 sink.close()

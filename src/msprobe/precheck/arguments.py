@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from msprobe.messages import said
+
 TENSOR_TYPES = frozenset(
     ("torch.Tensor", "torch.nn.parameter.Parameter", "mindspore.Tensor", "mindspore.Parameter", "numpy.ndarray")
 )
@@ -80,7 +82,7 @@ class UnreadableArgumentError(ValueError):
 def argument_of(content: Any, depth: int = 0) -> Argument:
     """The tree of one argument. Raises UnreadableArgumentError."""
     if depth > _DEEPEST:
-        raise UnreadableArgumentError(f"lists are nested more than {_DEEPEST} deep")
+        raise UnreadableArgumentError(said("lists-too-deep", _DEEPEST))
     if content is None:
         return Plain("NoneType", None)
     if isinstance(content, list):
@@ -98,7 +100,7 @@ def argument_of(content: Any, depth: int = 0) -> Argument:
     if "unsupported" in content:
         # What a framework raised may go on for lines, of its C++ stack for one.
         why = next(iter(str(content["unsupported"]).splitlines()), "")
-        raise UnreadableArgumentError(f"the recorder could not describe it ({why.rstrip('. ')})")
+        raise UnreadableArgumentError(said("recorder-could-not-describe", why.rstrip(". ")))
     return Mapping({str(name): argument_of(item, depth + 1) for name, item in content.items()})
 
 
@@ -106,9 +108,9 @@ def _tensor_of(content: dict[str, Any], kind: str) -> TensorInfo:
     shape = content.get("shape")
     dtype = content.get("dtype")
     if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
-        raise UnreadableArgumentError(f"shape {shape!r:.200} is no list of lengths")
+        raise UnreadableArgumentError(said("shape-is-no-lengths", shape))
     if not isinstance(dtype, str):
-        raise UnreadableArgumentError(f"dtype {dtype!r:.200} is no text")
+        raise UnreadableArgumentError(said("dtype-is-no-text", dtype))
     stride = content.get("stride")
     if stride is not None and (
         not isinstance(stride, list) or len(stride) != len(shape) or not all(isinstance(n, int) for n in stride)

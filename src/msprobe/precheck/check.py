@@ -9,6 +9,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.messages import said
 from msprobe.precheck import cluster, mindspore_rows
 from msprobe.precheck.columns import BLANK, CANDIDATE, CONTROL, DETAILS_HEADER, RESULT_HEADER, SCALED, STATUS
 from msprobe.precheck.control_verdict import Control
@@ -59,10 +60,7 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
     """Check the calls of a dump and write the files. Raises MsprobeError."""
     requests = open_requests(request.dump, request.task.modules)
     if RECORDED in request.candidates and not requests.has_values:
-        raise InvalidInputError(
-            f'--candidate {RECORDED} judges the results that a dump has; "{request.dump}" has none of their values: '
-            "record it with task tensor."
-        )
+        raise InvalidInputError(said("recorded-results-missing", RECORDED, request.dump))
     if requests.framework == "mindspore":
         mindspore_rows.demand_known(request.candidates, request.task, request.save_errors)
     control = Control(request.task, made=not requests.has_values)
@@ -80,7 +78,7 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
         others = sorted({key.rpartition(".")[0] for key in keys if not mindspore_rows.is_checked(key)})
         if others:
             more = f" and {len(others) - 8} more" if len(others) > 8 else ""
-            log.info(f"not checked with MindSpore, and without a row: {', '.join(others[:8])}{more}.")
+            log.info(said("not-checked-with-mindspore", ", ".join(others[:8]), more))
         keys = [key for key in keys if mindspore_rows.is_checked(key)]
         writer = CheckWriter(files, mindspore_rows.RESULT_HEADER, mindspore_rows.DETAILS_HEADER)
     else:
@@ -135,9 +133,7 @@ def _answers(request: CheckRequest, task: Task, requests: Requests, keys: Sequen
             if not warned and request.candidates[0].startswith(("auto", "inject")):
                 warned = True
                 if task.kind == "torch" and answer.details and answer.details[0][CANDIDATE].startswith("cpu"):
-                    log.warning(
-                        "there is no accelerator: the candidate is the CPU. Choose another with --candidate or -d."
-                    )
+                    log.warning(said("no-accelerator"))
             yield answer
 
 
@@ -159,11 +155,9 @@ def _demand_same_control(control: Control, task: Task, writer: CheckWriter) -> N
     kinds = {is_details_file(one) for one in had}
     if kinds != ({is_details_file(task.control)} if control else set()):
         was = f"with the control {', '.join(had)}" if had else "without a control"
-        raise InvalidInputError(f"-csv_path: this check was made {was}; continue it so, or make a new one.")
+        raise InvalidInputError(said("check-continued-differently", was))
     if control.runs and not writer.kept_control:
-        raise InvalidInputError(
-            f'-csv_path: "{writer.files.control}" is missing, which has what the control gave; make a new check.'
-        )
+        raise InvalidInputError(said("control-file-missing", writer.files.control))
 
 
 def _done_before(writer: CheckWriter) -> Iterator[Answer]:
@@ -199,7 +193,7 @@ def _warn_of_other_choices(earlier: dict[str, set[str]], later: dict[str, set[st
         if name in earlier and not values <= earlier[name]
     ]
     if others:
-        log.warning(f"-csv_path: calls are appended that have another {', another '.join(others)}.")
+        log.warning(said("appended-with-other-choices", ", ".join(others)))
 
 
 def _number(text: str) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from msprobe import engine, log
+from msprobe.messages import said
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.pool import Worker, answer_to, skip_lost
 
@@ -53,9 +54,7 @@ def answers(
                     yield from found
             except engine.WorkerLostError as problem:
                 lost, shares = shares[0], shares[1:]
-                log.warning(
-                    f"the process of a node that checked {lost.calls[0][0]} and {len(lost.calls) - 1} more is lost."
-                )
+                log.warning(said("node-process-lost", lost.calls[0][0], len(lost.calls) - 1))
                 yield from (skip_lost(lost.task, key, problem.message, backward) for key, backward in lost.calls)
     finally:
         for worker in _workers.values():

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.precheck import precision_compare
 from msprobe.precheck.columns import BLANK, DETAILS_HEADER, STATUS
 from msprobe.precheck.details_table import Table
@@ -39,10 +40,7 @@ class Control:
         self._table.demand_standard(PROFILES[task.standard])
         seeds = {row.get(DETAILS_HEADER[_SEED], "").strip() for row in self._table.rows} - {""}
         if made and seeds - {str(task.seed)}:
-            raise InvalidInputError(
-                f'--control "{task.control}" was made with --seed {", ".join(sorted(seeds))}, and this check has '
-                f"{task.seed}: their arguments differ. Check both with the same seed."
-            )
+            raise InvalidInputError(said("control-seed-differs", task.control, ", ".join(sorted(seeds)), task.seed))
 
     def __bool__(self) -> bool:
         return bool(self.name)
@@ -60,18 +58,12 @@ class Control:
             return
         shared = {name for name in self._table.by_name if call_of(name) in keys}
         if not shared:
-            raise InvalidInputError(
-                f'--control "{self._task.control}" has no row of the calls that are checked; give the details file of '
-                "a check of the same calls."
-            )
+            raise InvalidInputError(said("control-without-calls", self._task.control))
         self._table.demand_single(shared)
         told = {call_of(name): row.get(ARGUMENTS, "").strip() for name, row in self._table.by_name.items()}
         known = [key for key in keys if told.get(key)][:_FIRST_CALLS]
         if known and not any(arguments_of(key) in ("", told[key]) for key in known):
-            raise InvalidInputError(
-                f'--control "{self._task.control}" was made of another dump: its calls have other arguments. Check the '
-                "same dump on both sides."
-            )
+            raise InvalidInputError(said("control-of-different-dump", self._task.control))
 
     def judge(self, answer: Answer) -> Answer:
         """The answer beside this control; as it is without one."""

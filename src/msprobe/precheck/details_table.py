@@ -11,6 +11,7 @@ from pathlib import Path
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.csv_cells import plain_text
 from msprobe.foreign.opening import file_bytes
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_readable_file
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.standards import Profile
@@ -34,19 +35,14 @@ class Table:
             text = file_bytes(self.path).removeprefix(BOM).decode("utf-8")
             rows = [[plain_text(cell) for cell in row] for row in csv.reader(io.StringIO(text, newline=""))]
         except (OSError, UnicodeDecodeError, csv.Error) as problem:
-            raise PathError(f'{option} "{path}" is no readable csv file: {problem}.') from None
+            raise PathError(said("details-unreadable", option, path, problem)) from None
         header = rows[0] if rows else []
         missing = [name for name in REQUIRED if name not in header]
         if missing:
-            raise InvalidInputError(
-                f'{option} "{path}" lacks the columns {", ".join(missing)}; give an accuracy_checking_details_*.csv.'
-            )
+            raise InvalidInputError(said("details-lack-columns", option, path, ", ".join(missing)))
         short = next((number for number, row in enumerate(rows[1:], 2) if row and len(row) < len(header)), None)
         if short is not None:
-            raise InvalidInputError(
-                f'{option} "{path}": row {short} has {len(rows[short - 1])} cells of {len(header)}; '
-                "the file is incomplete."
-            )
+            raise InvalidInputError(said("details-row-short", option, path, short, len(rows[short - 1]), len(header)))
         self.rows = [dict(zip(header, row, strict=False)) for row in rows[1:] if row]
         self.option = option
         self.counts = Counter(row["API Name"] for row in self.rows)
@@ -57,8 +53,13 @@ class Table:
         twice = [name for name, count in self.counts.items() if count > 1 and name in names]
         if twice:
             raise InvalidInputError(
-                f'{self.option} "{self.path}" has several rows of {", ".join(twice[:5])}'
-                f"{' and others' if len(twice) > 5 else ''}; each API may be in it once."
+                said(
+                    "details-rows-twice",
+                    self.option,
+                    self.path,
+                    ", ".join(twice[:5]),
+                    " and others" if len(twice) > 5 else "",
+                )
             )
 
     def demand_standard(self, profile: Profile) -> None:
@@ -68,6 +69,12 @@ class Table:
         if others:
             words = f"--standard {profile.name}{' --control cpu' if profile.by_control else ''}"
             raise InvalidInputError(
-                f'{self.option} "{self.path}" was made by the standard {", ".join(sorted(others))}; for the standard '
-                f"{profile.name} make it with {words}."
+                said(
+                    "details-of-different-standard",
+                    self.option,
+                    self.path,
+                    ", ".join(sorted(others)),
+                    profile.name,
+                    words,
+                )
             )

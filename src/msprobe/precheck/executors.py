@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.precheck.side.words import Executor, FaultError, read_words
 
 DEVICES = ("cpu", "cuda", "npu", "xpu", "mps", "auto")
@@ -38,9 +39,9 @@ def executor_of(text: str, option: str = "--candidate") -> Executor:
     try:
         plan = read_words(text)
         if plan.device.partition(":")[0] not in DEVICES:
-            raise ValueError(f"{plan.device!r} is no device")
+            raise ValueError(said("no-device", plan.device))
     except FaultError as problem:
-        raise InvalidInputError(f"{option} {text!r}: {problem}, each behind inject:.") from None
+        raise InvalidInputError(said("executor-fault-wrong", option, text, problem)) from None
     except ValueError as problem:
         raise InvalidInputError(f"{option} {text!r}: {problem}; {_allowed(option)}.") from None
     return plan
@@ -70,18 +71,13 @@ def script_words(text: str, option: str = "--device") -> ScriptWords:
     if not text:
         return ScriptWords()
     if text.startswith("python:"):
-        raise InvalidInputError(
-            f"{option} {text!r}: a script runs in the Python that it is started with; leave {option} out and start "
-            f"the script with {text.removeprefix('python:')}."
-        )
+        raise InvalidInputError(said("script-has-one-python", option, text, text.removeprefix("python:")))
     plan = executor_of(text, option)
     if plan.plugin is not None:
         return ScriptWords(text)
     fault = plan.fault
     if fault is not None and fault.kind in ("abort", "hang"):
-        raise InvalidInputError(
-            f"{option} {text!r}: {fault.kind} ends a worker of run_ut, and is no fault of a script."
-        )
+        raise InvalidInputError(said("fault-ends-worker", option, text, fault.kind))
     words = [word for word in text.split("+")[1:] if not word.startswith(("inject:", "dtype="))]
     device = "" if plan.device == "auto" and not words else "+".join([plan.device, *words])
     return ScriptWords(device, "" if fault is None else fault.text, plan.dtype or "")

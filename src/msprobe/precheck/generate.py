@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.precheck.arguments import TensorInfo
 from msprobe.precheck.domains import Domain
 from msprobe.precheck.metrics import Array
@@ -54,12 +55,12 @@ def values_for(info: TensorInfo, random: np.random.Generator, domain: Domain = _
     if info.dtype == "bool":
         return _truth(info, random)
     if info.low is None or info.high is None:
-        raise CannotGenerateError("no Max and Min are recorded")
+        raise CannotGenerateError(said("no-extremes-recorded"))
     if info.dtype.startswith(("int", "uint")):
         return domain.adjusted(_whole(info, random).reshape(info.shape), random)
     if info.dtype.startswith(("float", "bfloat")):
         return _floats(info, random, domain).reshape(info.shape)
-    raise CannotGenerateError(f"values of type {info.dtype} cannot be made")
+    raise CannotGenerateError(said("values-cannot-be-made", info.dtype))
 
 
 def _complex(info: TensorInfo, random: np.random.Generator) -> Array:
@@ -84,13 +85,13 @@ def _whole(info: TensorInfo, random: np.random.Generator) -> Array:
     assert info.low is not None
     assert info.high is not None
     if not (math.isfinite(info.low) and math.isfinite(info.high)):
-        raise CannotGenerateError("the recorded extremes of whole numbers are not finite")
+        raise CannotGenerateError(said("extremes-not-finite"))
     low, high = int(info.low), int(info.high)
     kind: Any = np.uint64 if info.dtype == "uint64" else np.int64
     limits = np.iinfo(kind)
     low, high = max(low, int(limits.min)), min(high, int(limits.max))
     if low > high:
-        raise CannotGenerateError(f"the recorded Min {low} is above Max {high}")
+        raise CannotGenerateError(said("min-above-max", low, high))
     values = random.integers(low, high, info.numel, dtype=kind, endpoint=True)
     values[0], values[-1] = low, high
     return values
@@ -102,7 +103,7 @@ def _floats(info: TensorInfo, random: np.random.Generator, domain: Domain) -> Ar
     limit = _LARGEST.get(info.dtype, float(np.finfo(np.float64).max))
     low, high = _finite_bounds(info, limit)
     if low > high:
-        raise CannotGenerateError(f"the recorded Min {low:g} is above Max {high:g}")
+        raise CannotGenerateError(said("min-above-max-of-floats", low, high))
     nan = infinite = np.arange(0)
     if info.nan or info.infinite:
         nan, infinite = _special_places(info, random)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from msprobe.messages import said
 from msprobe.precheck.arguments import Argument, UnreadableArgumentError, tensors_of
 from msprobe.precheck.requests import ApiCall
 
@@ -20,9 +21,7 @@ def check_memory(call: ApiCall) -> None:
     )
     free = available_bytes()
     if free is not None and needed > free:
-        raise UnreadableArgumentError(
-            f"to check it takes about {needed / 2**30:.3g} GiB of memory, and {free / 2**30:.3g} GiB are free here"
-        )
+        raise UnreadableArgumentError(said("memory-too-small", needed / 2**30, free / 2**30))
 
 
 def _groups(call: ApiCall) -> Iterable[Iterable[Argument]]:

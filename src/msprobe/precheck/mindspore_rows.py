@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import MINDSPORE_ATOL, Answer, Task
@@ -61,7 +62,7 @@ def demand_known(candidates: Sequence[str], task: Task, save_errors: bool) -> No
     }
     mistakes += [name for name, value in given.items() if value]
     if mistakes:
-        raise InvalidInputError(f"not for a MindSpore dump, leave it out: {'; '.join(mistakes)}.")
+        raise InvalidInputError(said("not-for-mindspore", "; ".join(mistakes)))
 
 
 def _is_known(plan: Executor) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from msprobe.messages import said
 from msprobe.precheck.arguments import Argument, Items, Plain, TensorInfo, UnreadableArgumentError
 
 _PASS = re.compile(r"(Module\..+)\.(forward|backward)\.(\d+)")
@@ -78,9 +79,9 @@ def function_of(key: str, given: ModulePass) -> Function:
     word = class_of(key)
     make = _CLASSES.get(word)
     if make is None:
-        raise UnreadableArgumentError(f"{word} is no module that can be made from its record")
+        raise UnreadableArgumentError(said("module-cannot-be-made", word))
     if not given.args and not given.kwargs:
-        raise UnreadableArgumentError(f"the pass of {word} has no argument")
+        raise UnreadableArgumentError(said("pass-without-argument", word))
     return make(given)
 
 
@@ -131,10 +132,10 @@ def _conv(given: ModulePass) -> Function:
     """Stride, padding and dilation that give the recorded shape, the most usual first; groups follow from shapes."""
     weight, (value,), result = _weight(given), given.args[:1], given.outputs[0] if given.outputs else None
     if not isinstance(value, TensorInfo) or not isinstance(result, TensorInfo) or value.shape[-2:] == ():
-        raise UnreadableArgumentError("a convolution needs the shapes of its argument and result")
+        raise UnreadableArgumentError(said("convolution-needs-shapes"))
     places = len(weight.shape) - 2
     if len(value.shape) < places + 1 or len(result.shape) < places:
-        raise UnreadableArgumentError(f"a convolution of {places} dimensions cannot have an argument {value.shape}")
+        raise UnreadableArgumentError(said("convolution-argument-shape", places, value.shape))
     channels = value.shape[-places - 1]
     found = [
         _fitting(value.shape[-places + at], result.shape[-places + at], weight.shape[2 + at]) for at in range(places)
@@ -155,7 +156,7 @@ def _fitting(length: int, result: int, kernel: int) -> tuple[int, int, int]:
     for dilation, stride, padding in product((1, 2, 4), (*range(1, _MOST_STRIDE + 1), kernel), range(kernel + 1)):
         if (length + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1 == result:
             return stride, padding, dilation
-    raise UnreadableArgumentError(f"no usual stride and padding make {result} of {length} with a kernel of {kernel}")
+    raise UnreadableArgumentError(said("convolution-does-not-fit", result, length, kernel))
 
 
 def _group_norm(given: ModulePass) -> Function:
@@ -182,7 +183,7 @@ def _recurrent(name: str, states: int) -> Callable[[ModulePass], Function]:
         value, *rest = (*given.args, *given.kwargs.values())
         first = given.parameters.get("weight_hh_l0")
         if not isinstance(value, TensorInfo) or not isinstance(first, TensorInfo) or "weight_hr_l0" in given.parameters:
-            raise UnreadableArgumentError("a recurrent module needs a tensor, its weights and no projection")
+            raise UnreadableArgumentError(said("recurrent-needs-weights"))
         layers = sum(1 for word in given.parameters if re.fullmatch(r"weight_hh_l\d+", word))
         endings = ["", "_reverse"] if "weight_hh_l0_reverse" in given.parameters else [""]
         kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if "bias_ih_l0" in given.parameters else [])]
@@ -194,7 +195,7 @@ def _recurrent(name: str, states: int) -> Callable[[ModulePass], Function]:
         ]
         state, batch_first = rest[0] if rest and not _is_none(rest[0]) else None, False
         if len(value.shape) != 3:
-            raise UnreadableArgumentError("a recurrent module without a batch is not made from its record")
+            raise UnreadableArgumentError(said("recurrent-without-batch"))
         one = state.items[0] if isinstance(state, Items) else state
         for known in (one, *_tensors(given.outputs[1:])):
             if isinstance(known, TensorInfo) and len(known.shape) == 3:
@@ -230,7 +231,7 @@ def _weights(given: ModulePass) -> tuple[Argument, ...]:
 def _weight(given: ModulePass) -> TensorInfo:
     weight = given.parameters.get("weight")
     if not isinstance(weight, TensorInfo):
-        raise UnreadableArgumentError("the record has no parameter weight")
+        raise UnreadableArgumentError(said("record-without-weight"))
     return weight
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from msprobe import log
 from msprobe.children import starting
 from msprobe.errors import MsprobeError, NotAvailableError, reason_of
+from msprobe.messages import said
 from msprobe.precheck import mindspore_rows
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import READY, Answer, Task, answer_of, skipped
@@ -74,7 +75,7 @@ class Worker:
         try:
             self._hear_ready()
         except WorkerFailedError as problem:
-            raise NotAvailableError(f"a worker did not start: {problem}") from None
+            raise NotAvailableError(said("worker-did-not-start", problem)) from None
         self._is_ready = True
 
     def _hear_ready(self) -> None:
@@ -98,14 +99,13 @@ class Worker:
             self._process = starting.start_module("msprobe.precheck.worker", python=self._python)
         except OSError as problem:
             raise NotAvailableError(
-                f'"{self._python or sys.executable}" cannot be run: {reason_of(problem)}; '
-                "python:PATH is the python of an environment, as /venv/bin/python."
+                said("python-cannot-be-run", self._python or sys.executable, reason_of(problem))
             ) from None
         self._rest, self._is_ready = b"", False
         try:
             self._write(self._task.to_json())
         except WorkerFailedError as problem:
-            raise NotAvailableError(f"a worker did not start: {problem}") from None
+            raise NotAvailableError(said("worker-did-not-start", problem)) from None
 
     def _line(self, timeout: float) -> bytes:
         """The next line. Raises WorkerFailedError."""
@@ -119,7 +119,7 @@ class Worker:
                 left = end - time.monotonic()
                 if left <= 0 or not selector.select(left):
                     self.stop(kill=True)
-                    raise WorkerFailedError(f"no answer within {timeout:g} s; the worker was ended.")
+                    raise WorkerFailedError(said("worker-timed-out", timeout))
                 data = os.read(descriptor, 1 << 20)
                 if not data:
                     raise self._obituary()
@@ -267,7 +267,7 @@ class _Batch:
         self._jobs.end()
         if self._is_done and self._not_started:
             count = f"{len(self._not_started)} of {self._count} workers"
-            log.warning(f"{count} could not be used, and the others did their calls: {self._not_started[0].message}")
+            log.warning(said("workers-not-usable", count, self._not_started[0].message))
         return self._is_done or not self._calls
 
     def work(self, worker: Worker, task: Task, is_other: bool) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from msprobe.coverage import Coverage, NotRead
+from msprobe.messages import said
 from msprobe.paths import StrPath, make_folder, write_atomically
 from msprobe.precheck.columns import BLANK, DIRECTED, METRIC_COLUMNS, SCALED, lines_of
 from msprobe.precheck.columns import DETAILS_HEADER as CHECK_HEADER
@@ -395,7 +396,7 @@ class _Sides:
         except ValueError:
             side = "control" if control else "candidate"
             what = f"is {text!r}" if text else "is blank"
-            raise _MissingNumberError(f"{column} of the {side} {what}.") from None
+            raise _MissingNumberError(said("number-missing", column, side, what)) from None
 
     def measured(self, standard: Standard) -> Standard:
         """The standard; another one where only that was measured: 26.2 does so, and samples have names of their own."""

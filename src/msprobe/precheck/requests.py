@@ -11,6 +11,7 @@ from typing import Any
 import xxhash
 
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_path_form, like
 from msprobe.precheck.arguments import Argument, Items, UnreadableArgumentError, argument_of, form_of
 from msprobe.precheck.modules import ModulePass, function_of, passes_of
@@ -80,10 +81,7 @@ class Requests:
             elif name.endswith(BACKWARD):
                 self._backward.add(name.removesuffix(BACKWARD))
             elif not name.endswith((".parameters_grad", ".debug")) and "." in name:
-                raise InvalidInputError(
-                    f'"{part.path}": the key {name!r} ends in neither {FORWARD} nor {BACKWARD}; '
-                    "a dump of level L1 or mix is needed."
-                )
+                raise InvalidInputError(said("key-without-direction", part.path, name, FORWARD, BACKWARD))
 
     @property
     def has_values(self) -> bool:
@@ -99,12 +97,12 @@ class Requests:
         """The call of one key. Raises UnreadableArgumentError, or what the reader raises."""
         record = self.part.record(self.entry(key))
         if not isinstance(record, dict):
-            raise UnreadableArgumentError(f"the record of {self.entry(key)} is no object")
+            raise UnreadableArgumentError(said("record-of-entry-is-no-object", self.entry(key)))
         args, kwargs = record.get("input_args"), record.get("input_kwargs") or {}
         if args is None:
             args = record.get("input", [])
         if not isinstance(args, list) or not isinstance(kwargs, dict):
-            raise UnreadableArgumentError("input_args must be a list and input_kwargs an object")
+            raise UnreadableArgumentError(said("arguments-form"))
         gradients: tuple[Argument, ...] | None = None
         if self.has_backward(key):
             backward = self.part.record(self.entry(key, BACKWARD))
@@ -200,7 +198,7 @@ def api_name(key: str) -> ApiName:
         return ApiName(*parts)
     if len(parts) == 4:
         return ApiName(parts[0], f"{parts[1]}.{parts[2]}", parts[3])
-    raise UnreadableArgumentError(f"the name {key!r} has not the form Type.name.number")
+    raise UnreadableArgumentError(said("name-form", key))
 
 
 def open_requests(path: StrPath, modules: bool = False) -> Requests:
@@ -212,12 +210,12 @@ def open_requests(path: StrPath, modules: bool = False) -> Requests:
     if not os.path.lexists(given):
         near = like(given)
         hint = "give the dump.json of a step and rank." if near is None else f'did you mean "{near}"?'
-        raise PathError(f'api_info_file "{given}" does not exist; {hint}')
+        raise PathError(said("api-info-file-missing", given, hint))
     if given.is_file() and given.suffix != ".json" and layout.kind_of(given.name) is None:
-        raise PathError(f'api_info_file "{given}" must end in .json; give the dump.json of a step and rank.')
+        raise PathError(said("api-info-ending", given))
     part = _json_part(given) if given.is_file() else open_dump(given).part()
     if not part.header and not len(part):
-        raise InvalidInputError(f'"{part.path}" has no key "data"; it is no dump.')
+        raise InvalidInputError(said("dump-without-data", part.path))
     return Requests(part, modules)
 
 

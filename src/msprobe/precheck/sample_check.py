@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 from msprobe.precheck.columns import CANDIDATE
 from msprobe.precheck.control_verdict import Control
 from msprobe.precheck.job import Task
@@ -29,7 +30,7 @@ def check_samples(
     try:
         listed = asked.ask(LIST, START_SECONDS)
     except WorkerFailedError as problem:
-        raise NotAvailableError(f"the samples cannot be listed: {problem}") from None
+        raise NotAvailableError(said("samples-not-listed", problem)) from None
     finally:
         asked.stop()
     keys, (warning, *without) = listed["notes"], listed["result"]
@@ -45,7 +46,7 @@ def check_samples(
             tell(f"samples, {number + 1} of {len(keys)}")
             is_first = not number and task.candidate.startswith(("auto", "inject"))
             if is_first and answer.details[0][CANDIDATE].startswith("cpu"):
-                log.warning("there is no accelerator: the candidate is the CPU. Choose another with --candidate.")
+                log.warning(said("no-accelerator"))
             answer = control.settled(answer)
             writer.add(answer.result, answer.details, answer.control)
             ranking.add(control.judge(answer))

@@ -17,6 +17,7 @@ from msprobe.config.sections import Section, read_section, unknown_field_warning
 from msprobe.config.settings import Online
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.nearest import near_words
+from msprobe.messages import said
 from msprobe.precheck.selection import Selection
 
 _GROUPS = ("functional", "tensor", "torch", "torch_npu")
@@ -46,7 +47,7 @@ def load_settings(path: str | None) -> Settings:
     title = next((one for one in _SECTIONS if one in document.value), _SECTIONS[0])
     raw = document.value.get(title)
     if raw is None:
-        log.warning(f'{name}: it has no section "{title}", and nothing else of it is used here.')
+        log.warning(said("config-without-section", name, title))
     for line in unknown_field_warnings(raw, (title,), known_names(RunUtFields), {}, source):
         log.warning(line)
     section = read_section(RunUtFields, raw, (title,), source)

@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_readable_file
 from msprobe.precheck.modules import pass_of
 from msprobe.precheck.requests import BACKWARD, FORWARD, Requests
@@ -22,17 +23,14 @@ def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tupl
     content = _read(check_readable_file(path, ".json"))
     findings = content.get("findings")
     if not isinstance(findings, list) or not findings:
-        raise InvalidInputError(f'"{path}" has no findings: there is nothing to reproduce.')
+        raise InvalidInputError(said("verdict-has-no-findings", path))
     if not 1 <= number <= len(findings):
-        raise InvalidInputError(f'--finding {number}: "{path}" has the findings 1 to {len(findings)}.')
+        raise InvalidInputError(said("finding-number-out-of-range", number, path, len(findings)))
     finding = findings[number - 1]
     entry = finding.get("entry") if isinstance(finding, dict) else None
     named = key_of(entry) if isinstance(entry, str) else None
     if named is None:
-        raise InvalidInputError(
-            f'finding {number} of "{path}" names {entry!r}, which is no call of an API and no pass of a module; '
-            "choose another with --finding."
-        )
+        raise InvalidInputError(said("finding-names-no-api", number, path, entry))
     key, direction = named
     side = "reference" if finding.get("evidence", {}).get("side") == "reference" else "candidate"
     where = dump if dump is not None else _place(content.get(side), path)
@@ -46,16 +44,12 @@ def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tupl
         rank = ranks[0]
     if rank not in ranks:
         raise InvalidInputError(
-            f'finding {number} of "{path}" is in {place_in_words(step, rank if rank is not None else "rank")}, which '
-            f'"{where}" has not (any more); name the dump that has it with --dump.'
+            said("finding-not-in-dump", number, path, place_in_words(step, rank if rank is not None else "rank"), where)
         )
     part = opened.part(step, rank)
     requests = Requests(part, modules=True)
     if key not in requests.keys and key.startswith("Module."):
-        raise InvalidInputError(
-            f'finding {number} of "{path}" names {entry!r}, which is no leaf module; choose another with --finding, or '
-            "record level mix, where the calls in it have records of their own."
-        )
+        raise InvalidInputError(said("finding-names-no-leaf", number, path, entry))
     return requests, key, direction, str(finding.get("kind"))
 
 
@@ -75,13 +69,13 @@ def key_of(entry: str) -> tuple[str, str] | None:
 def _read(path: Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
-        raise InvalidInputError(f'"{path}" is no verdict: it must hold a JSON object.')
+        raise InvalidInputError(said("verdict-is-no-object", path))
     return content
 
 
 def _place(given: Any, path: Path) -> Path:
     """Where the dump is: as the verdict says, from here or from the folder of the verdict."""
     if not isinstance(given, str) or not given:
-        raise InvalidInputError(f'"{path}" does not say where its dumps are; name one with --dump.')
+        raise InvalidInputError(said("verdict-without-dumps", path))
     beside = path.parent / given
     return beside if not Path(given).exists() and beside.exists() else Path(given)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.csv_cells import plain_text
+from msprobe.messages import said
 from msprobe.paths import FILE_MODE, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER, lines_of
 
@@ -56,13 +57,11 @@ class CheckFiles:
         path = Path(result)
         match = _RESULT_NAME.fullmatch(path.name)
         if match is None:
-            raise InvalidInputError(f'-csv_path "{result}": the name must be accuracy_checking_result_<14 digits>.csv.')
+            raise InvalidInputError(said("result-name-wrong", result))
         check_readable_file(path, ".csv", _MOST_BYTES)
         files = cls(path, path.with_name(f"accuracy_checking_details_{match.group(1)}.csv"), match.group(1))
         if not files.details.is_file():
-            raise PathError(
-                f'"{files.details}" does not exist; it belongs to "{path}", and both are continued together.'
-            )
+            raise PathError(said("details-missing", files.details, path))
         return files
 
     @property
@@ -150,10 +149,7 @@ def _demand_header(path: Path, found: Sequence[str], known: Sequence[str]) -> No
     """Raises InvalidInputError for another header than ours, or than its part that ends in ``Message``."""
     least = known.index("Message") + 1
     if len(found) < least or [word.lower() for word in found] != [word.lower() for word in known[: len(found)]]:
-        raise InvalidInputError(
-            f'-csv_path: "{path}" has not the header of such a check, so nothing is appended to it; '
-            "give the file of a check of this dump, or leave -csv_path out."
-        )
+        raise InvalidInputError(said("result-header-wrong", path))
 
 
 def call_of(name: str) -> str:
@@ -174,7 +170,7 @@ def _append(path: Path, data: bytes) -> None:
         finally:
             os.close(descriptor)
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be written: {reason_of(problem)}.') from problem
+        raise PathError(said("file-not-written", path, reason_of(problem))) from problem
 
 
 def _whole_rows(path: Path) -> list[list[str]]:
@@ -182,10 +178,10 @@ def _whole_rows(path: Path) -> list[list[str]]:
     try:
         data = path.read_bytes()
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from problem
     whole = data[: data.rfind(b"\n") + 1].removeprefix(BOM)
     try:
         rows = csv.reader(io.StringIO(whole.decode("utf-8"), newline=""))
         return [[plain_text(cell) for cell in row] for row in rows]
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise InvalidInputError(f'"{path}" is no csv file of a check: {problem}.') from problem
+        raise InvalidInputError(said("csv-unreadable", path, problem)) from problem

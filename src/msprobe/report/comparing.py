@@ -27,6 +27,7 @@ from msprobe.compare.stacks import StackOf, read_stacks
 from msprobe.compare.table import Table, table_of
 from msprobe.coverage import Coverage, NotRead, together, write
 from msprobe.engine import ALONE, Workers, run
+from msprobe.messages import joined
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.report.advisor import unmatched_lines
 from msprobe.report.formats import always, sheet_format
@@ -122,7 +123,7 @@ def compare_folders(
         outcomes += found
         problems += failed
     if problems and not outcomes:
-        raise DamagedDataError(" ".join(problem.why for problem in problems))
+        raise DamagedDataError(joined(" ", (problem.why for problem in problems)))
     not_read = (*(NotRead(name, f"only in {side}") for name, side in lone), *problems)
     return [*outcomes, Outcome((), 0, 0, not_read)] if not_read else outcomes
 

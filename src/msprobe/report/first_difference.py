@@ -21,6 +21,7 @@ from msprobe.compare.rows import DEBUG, INPUT, STATES, STATISTICS
 from msprobe.compare.sides import cut_short, files_of, is_folder_pair, open_pair, pair_ranks
 from msprobe.compare.table import table_of
 from msprobe.coverage import Coverage, NotRead, write
+from msprobe.messages import joined
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 
 _WHAT_IT_IS = (
@@ -102,7 +103,7 @@ def _compare_ranks(
             missing.append(NotRead(pair.name, problem.message))
             log.error(f"{pair.name} is not compared: {problem.message}")
     if not done:
-        raise DamagedDataError(" ".join(problems))
+        raise DamagedDataError(joined(" ", problems))
 
 
 def _compare(candidate: StrPath, reference: StrPath) -> Comparison:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import links
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store import layout
 from msprobe.store.part import DumpPart
@@ -147,23 +147,23 @@ def open_dump(path: StrPath) -> Dump:
     if given.is_file():
         kind = layout.kind_of(given.name)
         if kind is None:
-            raise _no_dump(given, f'"{given}" must be named {layout.DUMP_FILE} or {layout.DEBUG_FILE}, or be a folder.')
+            raise _no_dump(given, said("dump-file-name-wrong", given, layout.DUMP_FILE, layout.DEBUG_FILE))
         return Dump(given, [_rank_folder(given.parent)], kind, given=os.fspath(path))
     if given.exists() and not given.is_dir():
         raise PathError(said("dump-path-is-special", given))
     if not given.is_dir():
-        raise _no_dump(given, f'"{given}" does not exist.', f"Give the folder of a dump or its {layout.DUMP_FILE}.")
+        raise _no_dump(given, said("dump-missing", given), said("give-folder-of-dump", layout.DUMP_FILE))
     try:
         folders, hollow = _folders(given)
         _check_links(given, folders)
     except OSError as problem:
         raise PathError(said("dump-folder-unreadable", given, reason_of(problem))) from problem
     if not folders:
-        message = f'folder "{given}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.'
+        message = said("folder-holds-no-dump", given, layout.DUMP_FILE)
         inner = [given / name for name in (layout.STEP_BY_STEP, layout.COMPILED) if (given / name).is_dir()]
         if len(inner) > 1:
             raise PathError(said("two-dumps-in-folder", message, inner[0], inner[1]))
-        raise _no_dump(given, message, f'Its folder "{inner[0]}" may be the dump.' if inner else "")
+        raise _no_dump(given, message, said("inner-folder-may-be-dump", inner[0]) if inner else "")
     return Dump(given, folders, None, hollow, os.fspath(path))
 
 
@@ -176,9 +176,9 @@ def open_dumps(paths: Sequence[StrPath]) -> list[Dump]:
             found.append(open_dump(path))
         except PathError as problem:
             text = problem.message
-            problems.append(f"{text[0].upper()}{text[1:]}" if problems else text)
+            problems.append(f"{text[0].upper()}{text[1:]}" if problems and text[0].islower() else text)
     if problems:
-        raise PathError(" ".join(dict.fromkeys(problems)))
+        raise PathError(joined(" ", dict.fromkeys(problems)))
     return found
 
 
@@ -186,7 +186,7 @@ def _no_dump(given: Path, message: str, otherwise: str = "") -> PathError:
     """The error for a path that leads to no dump: where one is, or what to do ``otherwise``."""
     from msprobe.store.whereabouts import where_instead
 
-    return PathError(f"{message} {where_instead(given) or otherwise}".rstrip())
+    return PathError(joined(" ", [text for text in (message, where_instead(given) or otherwise) if text]))
 
 
 def _folders(given: Path) -> tuple[list[_Folder], list[_Folder]]:

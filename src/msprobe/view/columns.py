@@ -47,9 +47,9 @@ def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
             left.append(None)
             allowed.append(None)
         else:
-            arrived.append(rounded(judged.arrived))
-            left.append(rounded(judged.left))
-            allowed.append(rounded(judged.allowed) if judged.left or judged.allowed else None)
+            arrived.append(rounded(judged.input_difference))
+            left.append(rounded(judged.output_difference))
+            allowed.append(rounded(judged.allowed) if judged.output_difference or judged.allowed else None)
     first = _first(rows, statuses, flags)
     return {
         "names": [row.name for row in rows],

@@ -49,6 +49,19 @@ class Block(nn.Module):''',
         "        return loss / total + 0.01 * balance / self.settings.micro_batches\n",
     ),
 )
+#: Keys and values are taken from a cache that they are written to, of one position more than there are tokens.
+CACHED = (
+    Edit(
+        "        v = v.repeat_interleave(groups, dim=1)\n",
+        "        v = v.repeat_interleave(groups, dim=1)\n"
+        "        begin, end = 0, length\n"
+        "        keys = torch.zeros(batch, self.heads, length + 1, self.head_width, dtype=k.dtype)\n"
+        "        values = torch.zeros(batch, self.heads, length + 1, self.head_width, dtype=v.dtype)\n"
+        "        keys[:, :, begin:end] = k\n"
+        "        values[:, :, begin:end] = v\n"
+        "        k, v = keys[:, :, :length], values[:, :, :length]\n",
+    ),
+)
 #: A small image in front of the tokens: convolution and batch normalisation.
 _PICTURE = (
     Edit(
@@ -448,6 +461,19 @@ class Training:''',
         plant=(Edit(", padding_idx=0)", ")"),),
         truth=(answer("argument", "x = self.embedding(tokens)", api="embedding"),),
         same=frozenset({"loss"}),
+    ),
+    _more(
+        "X39",
+        "keys and values one position later in their cache",
+        bed=CACHED,
+        plant=(
+            Edit(
+                "        begin, end = 0, length\n",
+                "        begin = 1 if self.index == @layer else 0\n        end = begin + length\n",
+            ),
+        ),
+        truth=(answer("argument", "keys[:, :, begin:end] = k", until="values[:, :, begin:end] = v", api="setitem"),),
+        differs=frozenset({"loss"}),
     ),
     _more(
         "X37",

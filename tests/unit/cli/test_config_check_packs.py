@@ -143,7 +143,7 @@ def test_bad_input_is_told_in_one_line_with_status_2(files: Path) -> None:
         ("-c", "train1.sh", "b.zip"): "give two packs, or two checkpoints",
         ("-d", "-o", "out.tar"): "ends with .zip, found 'out.tar'",
         ("-d", "nope.sh", "a1.yaml", "gone.sh"): '"nope.sh", "gone.sh" do not exist',
-        ("-d", "-o", "bad.zip"): "left as it is",
+        ("-d", "-o", "bad.zip"): "The file is unchanged",
         ("-c", "b.zip", "b.zip", "--tolerance", "2"): "tolerance must be",
         ("-c", "b.zip", "b.zip", "--variables", "no.yaml"): "no.yaml",
         ("-d", "-c", "b.zip", "b.zip"): "not allowed with",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import mentions
 from command_line import call
 from graph_models import Renamed, compare_file, nodes_of, recording, scaled
 
@@ -356,6 +357,6 @@ def test_wrong_sizes_of_a_layout_are_named_all_at_once(tmp_path: Path, recorded:
     assert "tp must be a whole number above 0, found 0; pp must be" in said(
         "--rank_size", "2", "--tp", "0", "--pp", "0"
     )
-    assert "rank_size 3 but 1 rank folders" in said("--rank_size", "3", "--tp", "1", "--pp", "1")
+    assert mentions(said("--rank_size", "3", "--tp", "1", "--pp", "1"), "rank-size-wrong", rank_size=3, ranks=1)
     assert "must have one value" in said("--rank_size", "3", "3", "--tp", "1", "--pp", "1", status=2)
     assert "json" in said("--file_type", "json", "-gp", str(recorded("good")), status=2)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from coded_texts import raising
 
 from msprobe.cli.output_folder import usable_output
 from msprobe.errors import PathError
@@ -18,12 +19,12 @@ def test_a_folder_that_can_be_written_is_left_as_it_is(tmp_path: Path, name: str
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that is not to be written to")
 def test_a_folder_in_which_nothing_can_be_made_is_refused_though_permissions_allow_it() -> None:
     assert os.access("/proc", os.R_OK)
-    with pytest.raises(PathError, match='folder "/proc/out" cannot be written'):
+    with raising(PathError, "place-holds-no-files", shown='"/proc/out"'):
         usable_output("/proc/out")
 
 
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").mkdir()
     assert usable_output(tmp_path, ["verdict.html"]) == tmp_path
-    with pytest.raises(PathError, match=r"verdict\.json.* is a folder"):
+    with raising(PathError, "output-file-is-folder"):
         usable_output(tmp_path, ["verdict.html", "verdict.json"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import mentions, raising
 
 from msprobe.cli import main
 from msprobe.compare.array_files import compare_array_files
@@ -24,6 +25,7 @@ from msprobe.compare.kernels import (
 from msprobe.compare.problems import InvalidArgumentError, InvalidPathError
 from msprobe.compare.single_points import pair_points, point_name
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.report.graph_sheets import KERNEL_COLUMNS, POINT_COLUMNS, compare_kernels, compare_points
 
 calamine = pytest.importorskip("python_calamine")
@@ -118,7 +120,7 @@ def test_arrays_go_before_statistics_and_both_sides_must_have_the_same(tmp_path:
     kernel(a, "Add.Add-op1.6.0.9.output.0.0.ND")
     statistics(a, row("x", 1, 1, 1, 1))
     statistics(b, row("x", 1, 1, 1, 1))
-    with pytest.raises(InvalidPathError, match=r'holds .npy files and ".*" a statistic.csv; both must hold the same'):
+    with raising(InvalidPathError, "kinds-of-files-differ", KINDS=".npy files", KINDS2="a statistic.csv"):
         compare_kernels(a, b, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -182,14 +184,14 @@ def test_only_ranks_and_steps_that_both_have_are_compared(tmp_path: Path, capsys
     names = [path.name.rsplit("_", 1)[0] for path in compare_kernels(a, b, tmp_path / "out")]
     assert names == ["compare_result_0_0", "compare_result_10_0"]
     told = capsys.readouterr().out
-    assert "only the target has rank 0 step 1" in told
-    assert "only the bench has rank 2 step 0" in told
+    assert str(said("places-of-one-side", "candidate", "rank 0 step 1")) in told
+    assert str(said("places-of-one-side", "reference", "rank 2 step 0")) in told
 
 
 def test_nothing_in_common_is_an_error() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"no rank and step in common among ranks \[3\] and steps all"):
+    with raising(InvalidArgumentError, "no-common-place", ranks="[3]", steps="all"):
         common_places([(0, 0)], [(0, 0)], [3], [])
-    with pytest.raises(InvalidArgumentError, match=r"no rank and step in common\.$"):
+    with raising(InvalidArgumentError, "no-common-place"):
         common_places([(0, 0)], [(1, 0)], [], [])
 
 
@@ -199,7 +201,7 @@ def test_nothing_in_common_is_an_error() -> None:
         ("", "has no column Op Name, Task ID"),
         ("a,b\n", "has no column Op Name"),
         ("Op Name,Task ID,Timestamp,IO,Slot,Data Type,Shape\n", "has 7 columns; .* has 13 or more"),
-        (f"{HEADER}\n1,2\n", r'statistic.csv":2: 2 cells, the first line has 15'),
+        (f"{HEADER}\n1,2\n", r'statistic.csv":2: the row has 2 cells, the header 15'),
     ],
 )
 def test_a_broken_statistics_file_is_named(tmp_path: Path, content: str, told: str) -> None:
@@ -219,12 +221,12 @@ def test_a_broken_rank_does_not_stop_the_others(tmp_path: Path, capsys: pytest.C
 
 
 def test_folders_that_are_no_kernel_dumps_are_told(tmp_path: Path) -> None:
-    with pytest.raises(InvalidPathError, match=r"npu_path: folder .* does not exist"):
+    with raising(InvalidPathError, "kernel-dump-folder-missing", field="npu_path"):
         find_steps(tmp_path / "none", "npu_path")
-    with pytest.raises(InvalidPathError, match=r"bench_path: folder .* holds no kernel dump"):
+    with raising(InvalidPathError, "no-kernel-dump-below", field="bench_path"):
         find_steps(tmp_path, "bench_path")
     (tmp_path / "rank_0/Net/1/0").mkdir(parents=True)
-    with pytest.raises(InvalidPathError, match=r"holds neither .npy files of kernels nor rows"):
+    with raising(InvalidPathError, "kernels-missing"):
         read_kernels([tmp_path / "rank_0/Net/1/0"])
 
 
@@ -294,8 +296,8 @@ def test_what_only_the_bench_has_is_told(tmp_path: Path, capsys: pytest.CaptureF
     pairs = pair_points(tmp_path / "a", tmp_path / "b", {})
     assert [pair.reference for pair in pairs[Path()]] == [None]
     told = capsys.readouterr().out
-    assert "only the bench has y." in told
-    assert 'only the bench has the sub-folder "more"' in told
+    assert mentions(told, "points-of-bench", alone="y")
+    assert mentions(told, "folder-of-bench", folder="more")
 
 
 @pytest.mark.parametrize(
@@ -307,9 +309,9 @@ def test_the_name_of_a_point_is_the_file_without_its_last_two_parts(file: str, n
 
 
 def test_points_of_folders_that_are_none_are_told(tmp_path: Path) -> None:
-    with pytest.raises(InvalidPathError, match=r"bench_path: folder .* does not exist"):
+    with raising(InvalidPathError, "point-folder-missing", field="bench_path"):
         pair_points(tmp_path, tmp_path / "none", {})
-    with pytest.raises(InvalidPathError, match=r"npu_path: folder .* holds no .npy file"):
+    with raising(InvalidPathError, "no-npy-files"):
         pair_points(tmp_path, tmp_path, {})
 
 

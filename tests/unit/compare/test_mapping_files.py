@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,7 +68,7 @@ def test_a_bare_text_is_refused(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", LOADERS)
 @pytest.mark.parametrize("given", [3, 1.5, None, b"x"])
 def test_a_mapping_of_another_type_is_refused(kind: str, given: object) -> None:
-    with pytest.raises(InvalidInputError, match=rf"argument {kind}_mapping: must be the path"):
+    with raising(InvalidInputError, "mapping-argument-wrong"):
         LOADERS[kind](given)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import raising
 from hand_made import TOY, call, tensor, write_part
 
 from msprobe.cli import main
@@ -164,6 +165,6 @@ def test_wrong_types_are_type_errors(tmp_path: Path) -> None:
     for arguments in (([], tmp_path), (PATHS, 3)):
         with pytest.raises(TypeError):
             ms_compare(*arguments)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="argument api_mapping"):
+    with raising(InvalidInputError, "mapping-argument-wrong", argument="api_mapping"):
         ms_compare(PATHS, tmp_path / "o", api_mapping=3)
     assert issubclass(ComparisonError, InvalidInputError)

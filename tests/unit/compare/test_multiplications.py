@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import raising
 from hand_made import tensor, write_part
 
 from msprobe.cli import main
@@ -56,7 +57,14 @@ def test_tensors_are_multiplied_on_the_side_that_is_named(matrices: Path, text: 
 
 def test_shapes_that_do_not_fit_are_told(matrices: Path) -> None:
     found = read_multiplications(written(matrices, "left_matmul: {target_tensor_map: {right.npy: [x.npy]}}"))
-    with pytest.raises(InvalidInputError, match=r'x.npy cannot be multiplied by "right.npy": .* \[3, 3\] and \[2, 3\]'):
+    with raising(
+        InvalidInputError,
+        "multiplication-shapes",
+        tensor="x.npy",
+        path="right.npy",
+        left_shape="[3, 3]",
+        right_shape="[2, 3]",
+    ):
         found.apply(TARGET, "x.npy", X)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import raising
 
 from msprobe.compare.problems import DamagedDataError, TooDeepError
 from msprobe.compare.rows import (
@@ -169,11 +170,11 @@ def nested(depth: int) -> Any:
 def test_ten_levels_are_read_and_eleven_refused(tmp_path: Path) -> None:
     call = {"input_args": nested(10), "input_kwargs": {}, "output": []}
     assert len(rows_of(tmp_path, {"Torch.f.0.forward": call})) == 1
-    with pytest.raises(TooDeepError, match=r"Torch\.f\.0\.forward"):
+    with raising(TooDeepError, "record-too-deep", name="Torch.f.0.forward"):
         rows_of(tmp_path, {"Torch.f.0.forward": {**call, "input_args": nested(11)}})
 
 
 @pytest.mark.parametrize("record", [None, 5, "text", [1]])
 def test_a_record_that_is_no_object_is_named(record: Any, tmp_path: Path) -> None:
-    with pytest.raises(DamagedDataError, match=r"Torch\.f\.0\.forward.*must be an object"):
+    with raising(DamagedDataError, "record-is-no-object", name="Torch.f.0.forward"):
         rows_of(tmp_path, {"Torch.f.0.forward": record})

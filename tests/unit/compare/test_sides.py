@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from coded_texts import raising
 
 from msprobe.compare.problems import FileAndFolderError, InvalidPathError
 from msprobe.compare.sides import MissingDumpError, files_of, is_folder_pair, open_pair, pair_ranks
@@ -69,21 +70,21 @@ def test_kinds_of_paths(tmp_path: Path) -> None:
     file.write_text("{}")
     assert is_folder_pair(tmp_path, tmp_path, FIELDS)
     assert not is_folder_pair(file, str(file), FIELDS)
-    with pytest.raises(FileAndFolderError, match=r"dump\.json.* is a file"):
+    with raising(FileAndFolderError, "file-against-folder", kind="a file"):
         is_folder_pair(file, tmp_path, FIELDS)
-    with pytest.raises(MissingDumpError, match="bench_path"):
+    with raising(MissingDumpError, "path-of-field-missing", field="bench_path"):
         is_folder_pair(file, tmp_path / "none", FIELDS)
     for wrong in (None, 5, ""):
-        with pytest.raises(InvalidPathError, match="npu_path"):
+        with raising(InvalidPathError, "field-is-no-path", field="npu_path"):
             is_folder_pair(wrong, file, FIELDS)  # type: ignore[arg-type]
 
 
 def test_files_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
     for name in ("dump.json", "debug.json", "other.json"):
         (tmp_path / name).write_text('{"task": "statistics", "data": {}}')
-    with pytest.raises(InvalidPathError, match="different things"):
+    with raising(InvalidPathError, "files-of-two-kinds"):
         open_pair(tmp_path / "dump.json", tmp_path / "debug.json")
-    with pytest.raises(InvalidPathError, match=r"other\.json"):
+    with raising(InvalidPathError, "file-of-dump-named"):
         open_pair(tmp_path / "dump.json", tmp_path / "other.json")
     assert set(files_of(tmp_path)) == {"dump", "debug"}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -14,6 +15,7 @@ from hypothesis.extra import numpy as arrays
 from msprobe.compare.single_results import Place, compare_arrays, saved_arrays
 from msprobe.core import SingleComparator
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 from msprobe.report.single_sheet import COLUMNS
 
 calamine = pytest.importorskip("python_calamine")
@@ -82,8 +84,8 @@ def test_what_only_one_side_has_is_told_and_left_out(tmp_path: Path, capsys: pyt
     (path,) = SingleComparator.compare(tmp_path / "a", tmp_path / "b", tmp_path / "out", num_processes=1)
     assert len(sheet(path)) == 2
     told = capsys.readouterr().out
-    assert "1 arrays are in the first folder only and are left out; they are of: only." in told
-    assert "1 arrays are in the second folder only and are left out; they are of: k." in told
+    assert said("arrays-of-one-folder", "1", "first", "only") in told
+    assert said("arrays-of-one-folder", "1", "second", "k") in told
 
 
 def test_a_broken_file_is_told_and_the_others_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,12 +102,12 @@ def test_bad_input_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     put(tmp_path / "a", "k", [1.0])
     put(tmp_path / "b", "other", [1.0])
     out = tmp_path / "out"
-    with pytest.raises(PathError, match="does not exist"):
+    with raising(PathError, "single-save-missing"):
         SingleComparator.compare(tmp_path / "a", tmp_path / "none", out)
-    with pytest.raises(InvalidInputError, match="no array in common"):
+    with raising(InvalidInputError, "no-common-array"):
         SingleComparator.compare(tmp_path / "a", tmp_path / "b", out)
     for number in (0, -1, True, 1.5, "8"):
-        with pytest.raises(InvalidInputError, match="num_processes must be"):
+        with raising(InvalidInputError, "num-processes-wrong"):
             SingleComparator.compare(tmp_path / "a", tmp_path / "a", out, num_processes=number)  # type: ignore[arg-type]
     assert not out.exists()
 

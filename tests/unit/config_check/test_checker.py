@@ -314,7 +314,7 @@ def test_files_of_hyper_parameters_are_read(tmp_path: Path, capsys: pytest.Captu
     [
         ((3,), MsprobeError, "ConfigChecker: model must be a torch.nn.Module, or a list or tuple of them, found int."),
         ((None, "x.sh"), TypeError, "must be a list of file paths, found 'x.sh'."),
-        ((None, ["a.docx"]), ValueError, '"a.docx" cannot be read as a source of hyper-parameters'),
+        ((None, ["a.docx"]), ValueError, '"a.docx" cannot be read for hyper-parameters'),
         ((None, None, "a.tar"), MsprobeError, "ends with .zip, found 'a.tar'."),
         ((None, None, "a.zip", "jax"), MsprobeError, "fmk must be one of pytorch, mindspore, found 'jax'."),
         ((None, None, "a.zip", "pytorch", 0), MsprobeError, "steps must be a whole number from 1 on, found 0."),

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
+from coded_texts import mentions, raising
 from recorded import ModelT, loss_of, record_steps
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from msprobe.errors import InvalidInputError
 from msprobe.graph.node_kinds import CALL, GROUP, MODULE
 from msprobe.graph.tree import Tree, read_tree
+from msprobe.messages import said
 from msprobe.store.reader import open_dump
 
 
@@ -125,7 +126,7 @@ def test_gradients_of_parameters_belong_to_the_last_backward_pass_or_the_one_the
     parent = {name: tree.names[tree.parents[tree.numbers[name]]] for name in gradients}
     assert list(parent.values()) == ["Module.f.F.backward.1", "Module.f.F.backward.0", "DefaultModel"]
     assert tree.kinds[tree.numbers[gradients[0]]] == MODULE
-    assert tree.notices == ("one node of parameters without a backward pass; shown at the top.",)
+    assert tree.notices == (said("gradients-without-backward", "one node"),)
 
 
 def test_gradients_that_construct_json_lists_too_are_one_node_each(tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_records_that_construct_json_does_not_know_are_shown_and_said(tmp_path: 
     construct = {"Module.f.F.forward.0": None, "Functional.x.0.forward": "Module.f.F.forward.0"}
     tree = tree_of(dump_of(tmp_path, construct, ("Functional.y.0.forward",)))
     assert tree.parents[tree.numbers["Functional.y.0.forward"]] == 0
-    assert "no place in construct.json" in tree.notices[0]
+    assert mentions(tree.notices[0], "records-without-place")
 
 
 def test_passes_that_never_ended_stand_in_the_module_around_them(tmp_path: Path) -> None:
@@ -195,7 +196,7 @@ def test_passes_that_never_ended_stand_in_the_module_around_them(tmp_path: Path)
 
 
 def test_a_parent_that_is_no_name_is_an_error_that_names_the_entry(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"construct.json.*parent of 'Tensor.a.0.forward'.*found 7"):
+    with raising(InvalidInputError, "parent-is-no-name", name="Tensor.a.0.forward"):
         tree_of(dump_of(tmp_path, {"Tensor.a.0.forward": 7}))
 
 
@@ -273,7 +274,7 @@ def test_an_interrupted_recording_shows_what_is_there(tmp_path: Path) -> None:
     (whole / "dump.json").write_text(json.dumps({**text, "msprobe": {"complete": False}}, indent=1))
     tree = tree_of(whole)
     assert tree.parents[tree.numbers["Functional.x.0.forward"]] == tree.numbers["Module.f.F.forward.0"]
-    assert tree.notices[0].startswith("The dump was interrupted")
+    assert mentions(tree.notices[0], "graph-of-interrupted")
 
 
 def test_calls_of_families_that_published_builders_do_not_know_are_calls(tmp_path: Path) -> None:

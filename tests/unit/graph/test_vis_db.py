@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 
 from msprobe.errors import InvalidInputError
 from msprobe.graph.graph_files import read_graph_file
@@ -91,7 +92,7 @@ def test_what_a_database_lacks_is_told(tmp_path: Path, change: str, words: str) 
 
 @pytest.mark.parametrize("changes", [{"node_type": "x"}, {"sub_nodes": "["}, {"matched_node_link": "[" * 100_000}])
 def test_a_broken_row_is_named(tmp_path: Path, changes: dict[str, str]) -> None:
-    with pytest.raises(InvalidInputError, match=rf"node '{_CALL}' is broken"):
+    with raising(InvalidInputError, "graph-row-broken", node=_CALL):
         read_graph_file(database(tmp_path / "x.vis.db", **changes))
 
 
@@ -99,5 +100,5 @@ def test_a_broken_row_is_named(tmp_path: Path, changes: dict[str, str]) -> None:
 def test_a_broken_node_of_a_vis_file_is_named(tmp_path: Path, changes: dict[str, Any]) -> None:
     node = {"node_type": 1, "micro_step_id": 1, **changes}
     (tmp_path / "x.vis").write_text(json.dumps({"root": _ROOT, "node": {_CALL: node}}))
-    with pytest.raises(InvalidInputError, match=rf"x\.vis.*node '{_CALL}' is broken"):
+    with raising(InvalidInputError, "graph-node-broken", name=_CALL):
         read_graph_file(tmp_path / "x.vis")

@@ -15,8 +15,7 @@ import msprobe
 from msprobe.diagnose.check import CHECKS
 from msprobe.diagnose.findings import KINDS
 from msprobe.messages import ENTRIES, MESSAGES, TOPICS, find
-from msprobe.messages.catalogue import _ALL, _OF_TOPICS, topic_of
-from msprobe.messages.pieces import PIECES
+from msprobe.messages.catalogue import _ALL, _OF_TOPICS, _PIECES, topic_of
 from msprobe.messages.words import WORDS
 
 SOURCE = Path(msprobe.__file__).parent
@@ -35,11 +34,11 @@ def values_of(template: str) -> dict[str, str]:
 
 
 def test_no_code_and_no_name_is_there_twice() -> None:
-    names = Counter(each.name for each in (*_ALL, *PIECES, *_OF_TOPICS))
+    names = Counter(each.name for each in (*_ALL, *_PIECES, *_OF_TOPICS))
     assert [name for name, count in names.items() if count > 1] == []
     assert len(MESSAGES) == len(_ALL)
     assert [each.code for each in _ALL if not _CODE.fullmatch(each.code)] == []
-    assert [each.name for each in (*_ALL, *PIECES) if not _NAME.fullmatch(each.name)] == []
+    assert [each.name for each in (*_ALL, *_PIECES) if not _NAME.fullmatch(each.name)] == []
 
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.name)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 from unit.monitor.runs import STARTED, begun, metrics, row, write_run
 from unit.monitor.test_sinks import scalars_in
 
@@ -64,7 +65,7 @@ def test_only_runs_between_the_two_times_are_converted(base: Path, tmp_path: Pat
     csv2tensorboard_by_step(base, at, at, output_dirpath=tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["rank0"]
     assert scalars_in(tmp_path / "out/rank0/grad_reduced")["vp0:fc1.weight/norm"] == [(7, 7.5)]
-    with pytest.raises(InvalidInputError, match="no folders of runs between Jan01_00-00-00 and Jan01_00-00-01"):
+    with raising(InvalidInputError, "no-monitor-runs-between", time_start="Jan01_00-00-00", time_end="Jan01_00-00-01"):
         csv2tensorboard_by_step(base, "Jan01_00-00-00", "Jan01_00-00-01")
 
 
@@ -101,7 +102,7 @@ def test_a_bad_argument_is_named(base: Path, arguments: dict[str, Any], said: st
 
 
 def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PathError, match="does not exist"):
+    with raising(PathError, "no-monitor-folder", kind="does not exist"):
         csv2tensorboard_by_step(tmp_path / "nothing")
 
 
@@ -176,7 +177,7 @@ def test_an_existing_database_is_replaced_and_kept_when_it_fails(base: Path, tmp
     written = csv_to_database(base, tmp_path / "db")
     written.path.write_bytes(b"old")
     (next(base.iterdir()) / "actv_5-5.csv").write_text("a,b\n")
-    with pytest.raises(PathError, match="no csv file of the monitor"):
+    with raising(PathError, "monitor-csv-column-missing"):
         csv_to_database(base, tmp_path / "db")
     assert written.path.read_bytes() == b"old"
     (next(base.iterdir()) / "actv_5-5.csv").unlink()
@@ -197,5 +198,5 @@ def test_a_bad_mapping_is_named(base: Path, tmp_path: Path, text: str, said: str
 def test_bad_arguments_of_the_database_are_named(base: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"process_num\(129\)"):
         csv_to_database(base, tmp_path / "db", process_num=129)
-    with pytest.raises(InvalidInputError, match="no folders of runs"):
+    with raising(InvalidInputError, "no-monitor-runs"):
         csv_to_database(tmp_path, tmp_path / "db")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
 from mounted import small_disk_of
@@ -251,7 +252,7 @@ def test_damaged_lines_are_counted_and_left_out(tmp_path: Path, capsys: pytest.C
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "grad_reduced_0-0.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(PathError, match="no column vpp_stage, name, step"):
+    with raising(PathError, "monitor-csv-column-missing", missing="vpp_stage, name, step"):
         read_table(path)
 
 
@@ -267,7 +268,7 @@ def test_a_full_disk_leaves_nothing_half_written(small_disk: Path) -> None:
     run = begun(small_disk, steps_per_file=10_000)
     sink = CsvSink()
     sink.open(run)
-    with pytest.raises(PathError, match="no space left"):
+    with raising(PathError, "file-not-written"):
         for step in range(10_000):
             sink.write(gradients(step))
     sink.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 from command_line import call as commanded
 from hand_made import backward, call, tensor, write_part
 
@@ -88,12 +89,12 @@ def test_the_command_knows_a_dump_and_says_what_it_wrote(dump: Path, tmp_path: P
 def test_what_has_no_statistics_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     whole = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "md5": "0a0b0c0d"}
     write_part(tmp_path / "dump" / "step0" / "rank0", {"Torch.exp.0.forward": call(whole, out=whole)}).close()
-    with pytest.raises(InvalidInputError, match="no statistics"):
+    with raising(InvalidInputError, "dump-without-float-statistics"):
         dump_to_database(tmp_path / "dump", tmp_path / "out")
     with pytest.raises(MsprobeError):
         dump_to_database(tmp_path / "nothing", tmp_path / "out")
     for name in ("proc1", "proc2"):
         write_part(tmp_path / "many" / "step0" / name, {"Torch.exp.0.forward": call()}).close()
-    with pytest.raises(InvalidInputError, match="2 folders of ranks without a number"):
+    with raising(InvalidInputError, "rank-folders-without-number", count=2):
         dump_to_database(tmp_path / "many", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from coded_texts import mentions, raising
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.monitor.runs import STARTED, begun, run_of
@@ -39,7 +40,7 @@ def test_a_folder_of_8_1_1_is_known() -> None:
 
 @pytest.mark.parametrize("text", ["xx", "Feb30_00-00-00", "Nov24_24-00-00", None, 3, "Nov24_00-37-06-rank0-7bd17023"])
 def test_a_bad_timestamp_is_named(text: object) -> None:
-    with pytest.raises(InvalidInputError, match="illegal timestamp") as problem:
+    with raising(InvalidInputError, "timestamp-wrong", where="timestamp") as problem:
         files.stamp_of(text)
     assert repr(text) in str(problem.value)
 
@@ -100,11 +101,11 @@ def test_a_rank_without_a_folder_to_go_on_in_gets_a_new_one(tmp_path: Path, caps
     assert "-rank1-" in run.folder
     said = capsys.readouterr().out
     assert "[WARNING]" in said
-    assert "no folder of rank 1" in said
+    assert mentions(said, "append-output-finds-nothing")
 
 
 def test_one_timestamp_is_too_few_to_append(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="1 entries"):
+    with raising(InvalidInputError, "append-output-wrong", count=1):
         begun(tmp_path, append_to=("Nov24_00-37-06",))
 
 
@@ -130,7 +131,7 @@ def test_runs_are_found_by_rank_and_age_also_those_of_other_tools(tmp_path: Path
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PathError, match="does not exist"):
+    with raising(PathError, "no-monitor-folder", kind="does not exist"):
         files.find_runs(tmp_path / "nothing")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import raising
 from unit.monitor.runs import begun, gradients, metrics, row, write_run
 
 from msprobe import log
@@ -236,7 +237,7 @@ def test_a_database_is_read_in_parts_and_from_its_end(tmp_path: Path, monkeypatc
 def test_a_damaged_database_is_told(tmp_path: Path) -> None:
     folder = write_run(begun(tmp_path), [gradients(0)], SqliteSink())
     (folder / FILE_NAME).write_bytes(b"no database at all")
-    with pytest.raises(PathError, match="cannot be read"):
+    with raising(PathError, "trend-database-unreadable"):
         tables_of(find_runs(folder))
 
 

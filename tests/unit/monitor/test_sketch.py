@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import raising
 from command_line import call
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,7 +101,7 @@ def test_another_file_is_refused_or_empty(tmp_path: Path) -> None:
     data = (folder / FILE_NAME).read_bytes()
     end = data.index(b"S", data.index(b"]]"))
     (folder / FILE_NAME).write_bytes(data[end:])
-    with pytest.raises(InvalidInputError, match="no file of sketches"):
+    with raising(InvalidInputError, "no-sketches-file"):
         read_sketches(folder / FILE_NAME)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.monitor.v2.settings import OPS, load_v2
@@ -62,5 +63,5 @@ def test_kinds_of_errors_are_those_that_programs_catch(tmp_path: Path) -> None:
         settings(tmp_path, output_dir=1)
     with pytest.raises(ValueError, match="must be above start_step 4, found 4"):
         settings(tmp_path, start_step=4, stop_step=4)
-    with pytest.raises(PathError, match="cannot be read"):
+    with raising(PathError, "monitor-config-unreadable"):
         load_v2(tmp_path / "nowhere.json")

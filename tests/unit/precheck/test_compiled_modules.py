@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from coded_texts import raising
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -173,7 +174,7 @@ def test_passes_without_a_backward_are_compared_forward() -> None:
     assert found == [("loss", "SKIP"), ("fwd_output", "FAIL"), ("fwd_output", "FAIL"), ("note", "SKIP")]
     assert rows[2].note.startswith("pass 2: ")
     assert rows[3].note.startswith("pass 2: its backward was not compared: no gradient came")
-    with pytest.raises(InvalidInputError, match="nothing is watched"):
+    with raising(InvalidInputError, "nothing-installed"):
         checker.collect()
 
 
@@ -506,13 +507,13 @@ def test_mistakes_are_told_at_once() -> None:
         PrecisionChecker(backend="nosuch", threshold=-1, cast_dtype=torch.int32)
     assert all(word in str(told.value) for word in ("'nosuch' is none of", "threshold", "cast_dtype"))
     one = model()
-    with pytest.raises(InvalidInputError, match="call wrap"):
+    with raising(InvalidInputError, "no-module-wrapped"):
         PrecisionChecker().install(one)
-    with pytest.raises(InvalidInputError, match="single_pass=False"):
+    with raising(InvalidInputError, "compare-runs-twice"):
         PrecisionChecker().compare(lambda: None, one)
-    with pytest.raises(InvalidInputError, match="single_pass=True"):
+    with raising(InvalidInputError, "install-is-for-single-pass"):
         PrecisionChecker(single_pass=False).install(one)
-    with pytest.raises(InvalidInputError, match="wrap takes a module"):
+    with raising(InvalidInputError, "wrap-wants-module"):
         PrecisionChecker().wrap("head")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="classes of modules"):
+    with raising(InvalidInputError, "types-are-no-modules"):
         PrecisionChecker().wrap_by_policy(one, ())

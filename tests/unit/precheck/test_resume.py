@@ -42,9 +42,9 @@ def cut(files: CheckFiles) -> str:
 
 
 CHOICES: dict[str, dict[str, Any]] = {
-    "another seed 7 (before: 1234).": {"seed": 7},
-    "another standard 8.1.1 (before: strict).": {"standard": "8.1.1"},
-    "another candidate cpu+threads=1 (before: cpu).": {"candidate": "cpu+threads=1"},
+    "different seed 7 (before: 1234).": {"seed": 7},
+    "different standard 8.1.1 (before: strict).": {"standard": "8.1.1"},
+    "different candidate cpu+threads=1 (before: cpu).": {"candidate": "cpu+threads=1"},
 }
 
 

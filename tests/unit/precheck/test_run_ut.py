@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from coded_texts import mentions
 from command_line import call
 from prechecked import TENSOR, InThisProcess, forward, own_threads, rows, watch, write_dump
 
@@ -179,9 +180,9 @@ def test_a_details_file_that_is_no_control_of_this_check_is_refused(tmp_path: Pa
     words = ("run_ut", "-api_info", dump, "-o", tmp_path / "none", "--candidate", "cpu")
     for further, why in (
         (("--control", theirs), "has no row of the calls that are checked"),
-        (("--control", other_values), "was made of another dump: its calls have other arguments"),
+        (("--control", other_values), "was made from a different dump: its calls have other arguments"),
         (("--control", ours, "--seed", 3), "was made with --seed 1234, and this check has 3"),
-        (("--control", ours, "--standard", "compiler"), "was made by the standard strict"),
+        (("--control", ours, "--standard", "compiler"), "was made with the standard strict"),
         (("--control", tmp_path / "no.csv"), "does not exist"),
         (("--standard", "compiler"), "give --control cpu, or another"),
     ):
@@ -219,7 +220,7 @@ def test_a_check_is_continued_with_the_control_that_it_had(tmp_path: Path) -> No
         assert why in found.stderr, found.stderr
     next((tmp_path / "with").glob("*_checking_control_*.csv")).unlink()
     found = call(*words, "-csv_path", results["with"], "--control", "cpu")
-    assert (found.returncode, "is missing, which has what the control gave" in found.stderr) == (2, True)
+    assert (found.returncode, mentions(found.stderr, "control-file-missing")) == (2, True)
 
 
 def test_files_of_a_standard_that_judges_beside_the_control_say_what_the_console_says(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from coded_texts import mentions
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.arguments import Argument, Plain, TensorInfo
@@ -165,7 +166,7 @@ def test_a_call_that_takes_more_memory_than_there_is_is_not_begun(
     monkeypatch.setattr("msprobe.precheck.memory.available_bytes", lambda: 1 << 34)
     found = check(tmp_path, "Torch.sin", [{**TENSOR, "shape": shape}])
     assert found.result[1] == "SKIP"
-    assert "16 GiB are free here" in found.result[3]
+    assert mentions(found.result[3], "memory-too-small", free=16.0)
 
 
 @pytest.mark.parametrize("standard", ["strict", "26.2", "assert_close"])

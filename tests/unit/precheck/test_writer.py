@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from coded_texts import raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER
@@ -83,7 +84,7 @@ def test_the_columns_of_the_files_are_those_of_8_1_1_and_ours_behind_them() -> N
 )
 def test_only_a_file_of_the_right_name_is_continued(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(InvalidInputError, match="accuracy_checking_result_<14 digits>"):
+    with raising(InvalidInputError, "result-name-wrong"):
         CheckFiles.existing(str(tmp_path / name))
 
 
@@ -93,7 +94,7 @@ def test_a_file_with_another_header_is_refused_and_stays_as_it_is(tmp_path: Path
     files = written(tmp_path, 2)
     path = getattr(files, kind)
     path.write_bytes(before := BOM + header.encode() + b"\r\n" + path.read_bytes().partition(b"\n")[2])
-    with pytest.raises(InvalidInputError, match=f"{path.name}.* has not the header of such a check"):
+    with raising(InvalidInputError, "result-header-wrong"):
         CheckWriter(CheckFiles.existing(str(files.result)))
     assert path.read_bytes() == before
 
@@ -111,5 +112,5 @@ def test_a_details_file_of_8_1_1_is_continued_with_its_own_columns(tmp_path: Pat
 def test_a_result_without_its_details_is_not_continued(tmp_path: Path) -> None:
     files = written(tmp_path, 1)
     files.details.unlink()
-    with pytest.raises(PathError, match="accuracy_checking_details_"):
+    with raising(PathError, "details-missing"):
         CheckFiles.existing(str(files.result))

@@ -9,6 +9,7 @@ import pytest
 
 from msprobe.cli import main
 from msprobe.errors import PathError
+from msprobe.messages import code_of
 from msprobe.store import whereabouts
 from msprobe.store.reader import open_dump
 from msprobe.store.writer import DumpWriter
@@ -72,7 +73,7 @@ def test_a_wrong_path_is_answered_with_the_right_one(
     assert caught.value.message.endswith(f" {told}" if told else "no dump.json.")
     for command in ("summary", "check"):
         assert main([command, given]) == 2
-        assert capsys.readouterr().err == f"msprobe: {caught.value.message}\n"
+        assert capsys.readouterr().err == f"msprobe: {caught.value.message} [{code_of(caught.value.message)[0]}]\n"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_both_sides_of_a_comparison_are_told_at_once(runs: Path, capsys: pytest.
     assert main(["compare", "run/good", "runs"]) == 2
     assert capsys.readouterr().err == (
         'msprobe: "run/good" does not exist. Did you mean "runs/good"? Folder "runs" holds no dump: no step* or rank*'
-        f" folder, and no dump.json. {ALL}\n"
+        f" folder, and no dump.json. {ALL} [S153]\n"
     )
     assert main(["compare", "-tp", "run/good/step0", "-gp", "runs/bad/step0", "-o", "out"]) == 2
     assert 'Did you mean "runs/good/step0"?' in capsys.readouterr().err
@@ -106,7 +107,7 @@ def test_both_sides_of_a_comparison_are_told_at_once(runs: Path, capsys: pytest.
 
 def test_the_noise_of_a_comparison_is_looked_for_as_well(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "runs/good", "runs/bad", "--noise", "runs/agood"]) == 2
-    assert capsys.readouterr().err == 'msprobe: "runs/agood" does not exist. Did you mean "runs/good"?\n'
+    assert capsys.readouterr().err == 'msprobe: "runs/agood" does not exist. Did you mean "runs/good"? [S153]\n'
 
 
 def test_two_dumps_of_one_program_are_told_apart(runs: Path) -> None:

@@ -30,7 +30,8 @@ def compared(*runs: Path, **flags: Any) -> Judged:
     def keep(facts: StepFacts, notes: tuple[str, ...]) -> bool:
         timeline = facts.pairing.candidate
         found[timeline.step, timeline.rank] = {
-            event.name: (_shown_status(one), one.arrived, one.left, one.allowed) for event, one in facts.judged.items()
+            event.name: (_shown_status(one), one.input_difference, one.output_difference, one.allowed)
+            for event, one in facts.judged.items()
         }
         return False
 

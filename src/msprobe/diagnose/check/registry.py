@@ -24,6 +24,7 @@ from msprobe.diagnose.check.raised import check as raised
 from msprobe.diagnose.check.recompute import check as recompute
 from msprobe.diagnose.check.repeated import check as repeated
 from msprobe.diagnose.check.replicas import check as replicas
+from msprobe.diagnose.check.routing import check as routing
 from msprobe.diagnose.check.scale import check as scale
 from msprobe.diagnose.check.sequence import check as sequence
 from msprobe.diagnose.check.siblings import check as siblings
@@ -85,6 +86,7 @@ CHECKS: tuple[Check, ...] = (
         needs=("calls", "modules", "optimizer"),
     ),
     Check("attention", attention, needs=("calls", "statistics")),
+    Check("routing", routing, True, needs=("calls", "modules", "statistics")),
     Check("labels", labels, needs=("calls",)),
     Check("ignored", ignored, needs=("calls",)),
     Check("repeated", repeated, True, needs=("modules", "optimizer")),

@@ -29,7 +29,7 @@ from msprobe.store.damage import in_words, lost_parts, missing_ranks, place_in_w
 from msprobe.store.reader import Dump, open_dump
 
 VERSION = 1
-_MOST = 100
+_MOST_FINDINGS = 100
 #: The place of each check in the list.
 _NUMBERS = {check.name: number for number, check in enumerate(CHECKS)}
 
@@ -200,8 +200,8 @@ class _Running:
         self._harmless &= found.harmless
         number = _NUMBERS.get(check, len(_NUMBERS))
         self._findings.append((number, replace(found, evidence={"check": check, **found.evidence})))
-        if len(self._findings) >= 2 * _MOST:
-            self._findings = sorted(self._findings, key=_place)[:_MOST]
+        if len(self._findings) >= 2 * _MOST_FINDINGS:
+            self._findings = sorted(self._findings, key=_place)[:_MOST_FINDINGS]
 
     def result(self, path: StrPath) -> CheckResult:
         """The answer. Raises what the first broken part raised if nothing could be read."""
@@ -216,7 +216,7 @@ class _Running:
         return CheckResult(
             status="clean" if not self._count else "harmless" if self._harmless else "found",
             dump=str(path),
-            findings=tuple(found for _, found in sorted(self._findings, key=_place)[:_MOST]),
+            findings=tuple(found for _, found in sorted(self._findings, key=_place)[:_MOST_FINDINGS]),
             notes=tuple(dict.fromkeys(self._notes.lines())),
             unread=tuple(unread),
             summary={

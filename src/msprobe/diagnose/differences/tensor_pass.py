@@ -15,7 +15,7 @@ _PIECE = 1 << 16
 #: No library starts threads for an inner product of so many, which cost more than they save.
 _ROW = 1 << 13
 #: Sums of squares in single precision within these are right to some 1e-6.
-_LEAST, _MOST = 1e-20, 1e30
+_LEAST, _GREATEST = 1e-20, 1e30
 #: Sums of squares of the same elements in another order, and the square of the distance of what is apart by rounding.
 _SAME_SIZE, _ROUNDING = 1e-4, 1e-10
 
@@ -161,7 +161,7 @@ class _Sums:
         """A piece of both, and their difference."""
         squares = [_square(piece) for piece in (a, b, apart)]
         if all(
-            _LEAST < one < _MOST or (not one and not piece.any())
+            _LEAST < one < _GREATEST or (not one and not piece.any())
             for one, piece in zip(squares, (a, b, apart), strict=True)
         ):
             self.largest = max(self.largest, float(apart.max()), -float(apart.min()))
@@ -173,7 +173,7 @@ class _Sums:
     def add_equal(self, a: Any) -> None:
         """A piece that is the same on both sides."""
         square = _square(a)
-        if not (_LEAST < square < _MOST or (not square and not a.any())):
+        if not (_LEAST < square < _GREATEST or (not square and not a.any())):
             square = self._in_double(a, a)[0]
         self.squares[0] += square
         self.squares[1] += square

@@ -72,10 +72,12 @@ def reach_of(
                 chosen.update(parameter_name(one.event, slot) for slot, _ in one.event.outputs())
             else:
                 gradients += [
-                    found._replace(delta=min(found.delta, one.left)) if found.slot in one.vanishing else found
+                    found._replace(delta=min(found.delta, one.output_difference))
+                    if found.slot in one.vanishing
+                    else found
                     for found in one.changed_outputs
                 ]
-                measured = max(measured, one.left)
+                measured = max(measured, one.output_difference)
             for difference in one.changed_outputs:
                 name = parameter_name(one.event, difference.slot)
                 apart[name] = max(apart.get(name, 0.0), difference.delta)

@@ -44,7 +44,7 @@ _NEAR = 0.01
 
 
 @dataclass(frozen=True)
-class Way:
+class TensorSpread:
     """One way to put a tensor together: ranks on a mesh, a placement for each axis; several passes of a module before
     (``passes_first``) or after that.
     """
@@ -116,7 +116,7 @@ class Fit:
 
     left: Block
     right: Block
-    ways: tuple[Way, Way]
+    ways: tuple[TensorSpread, TensorSpread]
     apart: float
     how: str
     copies: tuple[tuple[Rank, Rank, float], ...] = ()
@@ -136,7 +136,7 @@ class Guesses:
     def __init__(self, in_pieces: bool | None = None) -> None:
         self.in_pieces = in_pieces
         self.settled = False
-        self._remembered: dict[Hashable, tuple[Way, Way]] = {}
+        self._remembered: dict[Hashable, tuple[TensorSpread, TensorSpread]] = {}
 
     def fit(
         self,
@@ -198,14 +198,14 @@ def _all(sort: Sort, left: Held, right: Held, accepted: float, factor: float) ->
     """
     mine = [(way, way.shape(left.passes)) for way in _ways(sort, left)]
     theirs = [(way, way.shape(right.passes)) for way in _ways(sort, right)]
-    wholes: dict[tuple[int, Way], Block | None] = {}
+    wholes: dict[tuple[int, TensorSpread], Block | None] = {}
 
-    def whole(side: int, way: Way) -> Block | None:
+    def whole(side: int, way: TensorSpread) -> Block | None:
         if (side, way) not in wholes:
             wholes[side, way] = way.apply((left, right)[side].passes)
         return wholes[side, way]
 
-    found: list[tuple[float, tuple[Way, Way]]] = []
+    found: list[tuple[float, tuple[TensorSpread, TensorSpread]]] = []
     for (way, shape), (other_way, other_shape) in product(mine, theirs):
         if shape != other_shape or shape is None:
             continue
@@ -250,11 +250,13 @@ def _are_copies(block: Block) -> bool:
     return any(map(_are_copies, block.parts))
 
 
-def _only_copies(way: Way) -> bool:
+def _only_copies(way: TensorSpread) -> bool:
     return all(one == REPLICATE for one in way.placements)
 
 
-def _fit(ways: tuple[Way, Way], left: Held, right: Held, accepted: float, factor: float) -> Fit | None:
+def _fit(
+    ways: tuple[TensorSpread, TensorSpread], left: Held, right: Held, accepted: float, factor: float
+) -> Fit | None:
     if any((way.over_passes is None) != (len(held.passes) == 1) for way, held in zip(ways, (left, right), strict=True)):
         return None
     mine, theirs = ways[0].apply(left.passes), ways[1].apply(right.passes)
@@ -267,7 +269,7 @@ def _fit(ways: tuple[Way, Way], left: Held, right: Held, accepted: float, factor
     return Fit(scaled, theirs, ways, apart, how, copies, torn)
 
 
-def _ways(sort: Sort, held: Held) -> list[Way]:
+def _ways(sort: Sort, held: Held) -> list[TensorSpread]:
     count, dimensions = len(held.passes[0]), len(held.shape)
     if held.sizes is not None:
         found = _on_mesh(held.sizes, held.fixed, sort, dimensions)
@@ -277,13 +279,13 @@ def _ways(sort: Sort, held: Held) -> list[Way]:
         return found
     over = _SUM if sort == "parameter_gradient" else Placement("shard", 0) if dimensions else _MEAN
     both = (False, True) if count > 1 else (False,)
-    return [Way(way.sizes, way.placements, over, first) for way in found for first in both]
+    return [TensorSpread(way.sizes, way.placements, over, first) for way in found for first in both]
 
 
 @lru_cache(1024)
-def _free(count: int, sort: Sort, dimensions: int) -> tuple[Way, ...]:
+def _free(count: int, sort: Sort, dimensions: int) -> tuple[TensorSpread, ...]:
     """All ways on all meshes of so many ranks, the simplest first."""
-    found: list[Way] = []
+    found: list[TensorSpread] = []
     for sizes in _meshes(count):
         found += _on_mesh(sizes, (None,) * len(sizes), sort, dimensions)
     return tuple(sorted(found, key=lambda way: (any(one.way == "sum" for one in way.placements), len(way.sizes))))
@@ -302,14 +304,16 @@ def _meshes(count: int) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def _on_mesh(sizes: Sequence[int], fixed: Sequence[Placement | None], sort: Sort, dimensions: int) -> list[Way]:
+def _on_mesh(
+    sizes: Sequence[int], fixed: Sequence[Placement | None], sort: Sort, dimensions: int
+) -> list[TensorSpread]:
     choices = [(one,) if one is not None else _choices(sort, dimensions) for one in fixed]
     known = any(one is not None for one in fixed)
     found = []
     for placements in product(*choices):
         if not known and any(a == b for a, b in pairwise(placements)):
             continue  # the same as one axis of the product
-        found.append(Way(tuple(sizes), tuple(placements)))
+        found.append(TensorSpread(tuple(sizes), tuple(placements)))
     return found
 
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Way = Literal["replicate", "shard", "interleave", "sum", "mean", "max", "min"]
+PlacementKind = Literal["replicate", "shard", "interleave", "sum", "mean", "max", "min"]
 
-_WORDS: dict[str, Way] = {
+_WORDS: dict[str, PlacementKind] = {
     "replicate": "replicate",
     "replicated": "replicate",
     "partial": "sum",
@@ -21,7 +21,7 @@ _WORDS: dict[str, Way] = {
     "partial(min)": "min",
 }
 _WITH_DIM = re.compile(r"(shard|interleave)\(\s*(?:dim\s*=\s*)?(-?\d+)\s*\)")
-_REDUCTIONS: dict[str, Way] = {"sum": "sum", "avg": "mean", "max": "max", "min": "min"}
+_REDUCTIONS: dict[str, PlacementKind] = {"sum": "sum", "avg": "mean", "max": "max", "min": "min"}
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Placement:
     that of what the ranks have. ``strided``: a part of what an axis further right has parts of.
     """
 
-    way: Way
+    way: PlacementKind
     dim: int = 0
     strided: bool = False
 

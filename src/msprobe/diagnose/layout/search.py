@@ -15,18 +15,18 @@ from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.beginnings import Beginnings
+from msprobe.diagnose.layout.findings_so_far import AboutParameter, FindingsSoFar, limit, limit_of
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.rounded import Rounded
 from msprobe.diagnose.layout.sides import Side
-from msprobe.diagnose.layout.told import About, Told, limit, limit_of
 from msprobe.diagnose.tolerance import layouts, units
 from msprobe.messages import Wording, said
 
 _DIGITS = re.compile(r"\d+")
 
 
-class Search(Told):
+class Search(FindingsSoFar):
     """Goes through one step."""
 
     def __init__(self, candidate: Side, reference: Side, pairs: Pairs, first: bool, drifted: dict[str, float]) -> None:
@@ -111,7 +111,7 @@ class Search(Told):
                     self.say(
                         ("gradient", one.name),
                         "parameter_gradient",
-                        About("the gradient of ", one.name).then(
+                        AboutParameter("the gradient of ", one.name).then(
                             said(
                                 "parameter-gradient-differs-in-layout",
                                 words,
@@ -135,7 +135,7 @@ class Search(Told):
             return
         if one.copies:
             self.say_copies(
-                pair.events, one, About("parameter ", one.name), one.name, group="weight", parameter=one.name
+                pair.events, one, AboutParameter("parameter ", one.name), one.name, group="weight", parameter=one.name
             )
             return
         usual = layouts.of_stored_weight(one.unit) if self.first else self.limit(one)
@@ -147,7 +147,7 @@ class Search(Told):
         when = "before the first step" if self.first else "at the beginning of this step"
         ranks = statements.at_fault(one, allowed)
         words = statements.how(one.fit.left, one.fit.right, one.apart)
-        text = About(
+        text = AboutParameter(
             "parameter ", one.name, said("parameter-differs-in-layout", when, statements.on_ranks(ranks), words)
         )
         if doubled is not None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Leaf, Rank
+from msprobe.diagnose.layout.findings_so_far import AboutParameter
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.search import Search
 from msprobe.diagnose.layout.sides import Place, Side, Step
-from msprobe.diagnose.layout.told import About
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import layouts
@@ -111,7 +111,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
         why = ""
         if terms:
             why = said("own-gradient-mean-agrees", terms)
-        what = About("the gradient of ", name, " at the optimizer")
+        what = AboutParameter("the gradient of ", name, " at the optimizer")
         since = search.first_terms
         search.say_copies(events, one, what, name, why=why, group="gradient", parameter=name, terms_since=since)
         return False
@@ -128,7 +128,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
     places = statements.on_ranks(ranks)
     search.say(
         ("optimizer gradient", name), "parameter_gradient",
-        About("the gradient of ", name, said("gradient-at-optimizer-differs-in-layout", places, words, why)),
+        AboutParameter("the gradient of ", name, said("gradient-at-optimizer-differs-in-layout", places, words, why)),
         name, events, ranks, one, allowed, "gradient", relation=words, parameter=name,
     )  # fmt: skip
     return False

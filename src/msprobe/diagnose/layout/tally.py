@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msprobe.diagnose.layout.blocks import Block
-from msprobe.diagnose.layout.guess import Held, Way
+from msprobe.diagnose.layout.guess import Held, TensorSpread
 from msprobe.diagnose.layout.measured import Measured
 from msprobe.messages import joined, said
 
@@ -70,7 +70,7 @@ class Tally:
         return votes.most_common(1)[0][0] if votes else 1
 
 
-def _in_words(way: Way, blocks: Sequence[Block]) -> str:
+def _in_words(way: TensorSpread, blocks: Sequence[Block]) -> str:
     """How a tensor lies on the ranks: ``2 parts along 0, each as 2 copies``."""
     words = []
     for placement, size in zip(way.placements, way.sizes, strict=True):

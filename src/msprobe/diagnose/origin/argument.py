@@ -47,15 +47,22 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
         text,
         where=f"{event.name}, {argument_name(event, judged.arguments[0].slot)}",
         clear=clear,
-        # Clipping and the optimizer may hide what is done to gradients, or show it later.
-        matters=judged.left > judged.allowed
-        and (scene.is_blind or (in_update(scene, judged) and not is_swallowed(scene, judged))),
+        matters=matters(scene, judged),
         facts=(
             OtherArguments(tuple(judged.arguments), tuple(argument_word(event, one.slot) for one in judged.arguments)),
-            Result(judged.left, judged.allowed),
+            Result(judged.output_difference, judged.allowed),
         ),
         shows_later=said("arguments-in-module", event.stem, event.module) if shows_later else "",
     )
+
+
+def matters(scene: Scene, judged: Judged) -> bool:
+    """True if the result counts though its effect is not seen: clipping and the optimizer may hide what is done to
+    gradients, or show it later.
+    """
+    if judged.output_difference <= judged.allowed:
+        return False
+    return scene.is_blind or (in_update(scene, judged) and not is_swallowed(scene, judged))
 
 
 def in_update(scene: Scene, judged: Judged) -> bool:

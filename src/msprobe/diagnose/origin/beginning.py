@@ -66,7 +66,7 @@ def _is_measured_noise(scene: Scene, judged: Judged, difference: Difference | No
     measured = max(
         scene.comparer.measured_noise(judged.partner.name), scene.comparer.measured_inputs(judged.partner.name)
     )
-    return 0.0 < (difference.delta if difference is not None else judged.left) <= measured
+    return 0.0 < (difference.delta if difference is not None else judged.output_difference) <= measured
 
 
 def _is_meant(argument: Difference) -> bool:
@@ -89,10 +89,10 @@ def _is_taken_back(scene: Scene, judged: Judged) -> bool:
     """True if another argument changes the result of its call, and hardly that of the module around it: a loop that
     runs the other way, a convolution whose result is cut out later.
     """
-    if judged.event.module is None or judged.left <= _of_roundings(scene, [judged.event, judged.partner]):
+    if judged.event.module is None or judged.output_difference <= _of_roundings(scene, [judged.event, judged.partner]):
         return False
     outer = _changed_module(scene, judged.event)
-    return outer is None or outer.left <= _of_roundings(scene, [outer.event, outer.partner])
+    return outer is None or outer.output_difference <= _of_roundings(scene, [outer.event, outer.partner])
 
 
 def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
@@ -110,7 +110,9 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
         return suspect.difference.delta > allowed
     outer = next((found for one in (*lone, judged.event) if (found := _changed_module(scene, one)) is not None), None)
     if outer is not None:
-        return math.isfinite(outer.left) and outer.left > _of_roundings(scene, [outer.event, outer.partner])
+        return math.isfinite(outer.output_difference) and outer.output_difference > _of_roundings(
+            scene, [outer.event, outer.partner]
+        )
     if lone and _is_answered(scene, suspect, judged) and _is_whole(suspect.difference):
         return True  # whole numbers and truth values have no rounding
     if joined:

@@ -19,7 +19,11 @@ def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | Non
     """
     if reach.size <= allowed or not scene.judged:
         return None
-    found = [one for one in scene.judged.values() if one.changed_outputs and math.isfinite(one.left) and not one.behind]
+    found = [
+        one
+        for one in scene.judged.values()
+        if one.changed_outputs and math.isfinite(one.output_difference) and not one.behind
+    ]
     worst = max(found or scene.judged.values(), key=_growth)
     event = worst.event
     size = f"{reach.size:.2g}" if math.isfinite(reach.size) else "more than any number"
@@ -33,7 +37,7 @@ def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | Non
     )
     facts: tuple[Fact, ...] = (Because("beyond"), Result(reach.size, allowed))
     if worst.changed_outputs:
-        text += said("grows-most-in", event.name, worst.arrived, worst.left)
+        text += said("grows-most-in", event.name, worst.input_difference, worst.output_difference)
         facts = (*facts, Seen(worst.changed_outputs[0]))
     finding = scene.finding(event, "computation", text, where=event.name, facts=facts)
     return Suspect(finding, event.index, clear=True, matters=True)
@@ -45,4 +49,4 @@ def _growth(judged: Judged) -> float:
     if not judged.changed_outputs or not event.is_call or event.direction == "gradient":
         return 0.0
     unit = units.unit(event.outputs(), judged.partner.outputs()) or 1.0
-    return judged.left / max(judged.arrived, unit)
+    return judged.output_difference / max(judged.input_difference, unit)

@@ -45,7 +45,9 @@ def _follows(scene: Scene, difference: Difference) -> bool:
     if "forward" not in scene.tainted:
         return False
     forward = (one for one in scene.judged.values() if one.event.direction == "forward")
-    return not scene.towers(difference, max((max(one.arrived, one.left) for one in forward), default=0.0))
+    return not scene.towers(
+        difference, max((max(one.input_difference, one.output_difference) for one in forward), default=0.0)
+    )
 
 
 def _look_at_what_comes_back(scene: Scene) -> None:

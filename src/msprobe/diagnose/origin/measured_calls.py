@@ -89,9 +89,9 @@ def _by_rows(judged: Judged, found: Unexplained, worst: Result) -> Judged:
     return replace(
         judged,
         status="guilty",
-        arrived=worst.given,
+        input_difference=worst.given,
         hidden=max(judged.hidden, worst.given),
-        left=worst.distance,
+        output_difference=worst.distance,
         allowed=worst.distance / 2.0**found.beyond,
         outputs=[first, *(one for one in judged.outputs if one is not seen)],
         is_measured=True,

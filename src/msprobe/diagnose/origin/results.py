@@ -75,7 +75,7 @@ def behind_equal_statistics(scene: Scene, judged: Judged) -> Judged | None:
         for difference in one.changed_inputs:
             maker = scene.makers.of(difference.left, one.event) if difference.delta == 0.0 else None
             found = scene.judged.get(maker) if maker is not None else None
-            if maker is None or found is None or found.left or found.arguments:
+            if maker is None or found is None or found.output_difference or found.arguments:
                 return None
             if maker not in seen:
                 seen.add(maker)
@@ -132,9 +132,9 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     first = judged.changed_outputs[0]
     # Between two frameworks inputs agree if they are apart by rounding.
     agree = not (judged.changed_inputs or judged.hidden) or (
-        scene.comparer.crossing and not scene.taints_by(judged, judged.arrived)
+        scene.comparer.crossing and not scene.taints_by(judged, judged.input_difference)
     )
-    clear = clear and (agree or judged.is_measured or noise.is_clear(judged.left, judged.allowed))
+    clear = clear and (agree or judged.is_measured or noise.is_clear(judged.output_difference, judged.allowed))
     if event.direction in ("backward", "gradient") and first.what == "missing":
         return  # told with all others that are missing
     kind: Kind = "computation"
@@ -187,7 +187,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         clear=clear,
         matters=clear and (matters or scene.is_blind),
         facts=(
-            Result(judged.left, judged.allowed, first.slot, judged.arrived, by_statistics),
+            Result(judged.output_difference, judged.allowed, first.slot, judged.input_difference, by_statistics),
             *because(cause),
             Seen(first),
         ),

@@ -63,7 +63,7 @@ class Scene(StepFacts):
             if self.taints(judged):
                 self.tainted.add(judged.event.direction)
             self.touch(judged)
-        self.most_apart = max(self.most_apart, judged.arrived, judged.left)
+        self.most_apart = max(self.most_apart, judged.input_difference, judged.output_difference)
 
     def touch(self, judged: Judged) -> None:
         """Note whether anything differs at a pair. The results of a module come after the calls inside it."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from msprobe.diagnose.origin.argument import blame_argument, look_at_silent_arguments, tells_something
 from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
 from msprobe.diagnose.origin.broadcast import look_at_broadcast
+from msprobe.diagnose.origin.cache_position import blame_cache_position
 from msprobe.diagnose.origin.choices import look_for_tokens
 from msprobe.diagnose.origin.detached import look_for_detached
 from msprobe.diagnose.origin.ends_alone import look_for_lone_ends
@@ -112,7 +113,8 @@ def look_at(scene: Scene, judged: Judged) -> None:
     # Where each call gets what the reference's has, another shape begins here.
     shapes = scene.isolated and any(one.what == "shape" for one in judged.outputs)
     if judged.arguments and (changed or types or shapes or not scene.has_values):
-        if not (event.is_module and not event.layer and scene.has_calls):
+        inside = event.is_module and not event.layer and scene.has_calls
+        if not inside and not blame_cache_position(scene, judged):
             blame_argument(scene, judged)
         return
     if judged.arguments:
@@ -133,7 +135,7 @@ def look_at(scene: Scene, judged: Judged) -> None:
         mark_corrupted(judged, scene.comparer)
     if judged.status == "guilty":
         ordered = behind_equal_statistics(scene, judged) if judged.changed_inputs else None
-        if layouts and not judged.changed_inputs and (is_random(event) or judged.left > 1e-3):
+        if layouts and not judged.changed_inputs and (is_random(event) or judged.output_difference > 1e-3):
             blame_layout(scene, judged, layouts[0])
         elif ordered is not None:
             scene.ledger.take_back(("result", ordered.event))

@@ -162,7 +162,11 @@ class StepFacts:
 
     def apart(self, found: Judged) -> float:
         """How far apart a pair of calls is known to be: what came in, what came out, and what weights are."""
-        return math.inf if found.chosen else max(found.left, found.arrived, self.comparer.weights_apart)
+        return (
+            math.inf
+            if found.chosen
+            else max(found.output_difference, found.input_difference, self.comparer.weights_apart)
+        )
 
     def is_rounding(self, difference: Difference) -> bool:
         """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
@@ -172,7 +176,7 @@ class StepFacts:
         """True if a pair differs so that what comes later may only follow."""
         if not self.comparer.crossing or judged.status in ("same", "guilty"):
             return judged.status != "same"
-        return self.taints_by(judged, max(judged.left, judged.arrived))
+        return self.taints_by(judged, max(judged.output_difference, judged.input_difference))
 
     def taints_by(self, judged: Judged, delta: float) -> bool:
         """True if so large a difference is more than the rounding of two frameworks."""
@@ -271,7 +275,7 @@ class StepFacts:
             is_tensor(one.left) and units.is_coarse(one.left) for one in judged.outputs
         ):
             return False  # another kernel gives the same bits nearly everywhere
-        if 0.0 < judged.left <= self.comparer.measured_noise(judged.partner.name):
+        if 0.0 < judged.output_difference <= self.comparer.measured_noise(judged.partner.name):
             return False  # a healthy run does not reproduce it either
         if any(one.what == "dtype" for one in (*judged.inputs, *judged.outputs)):
             return False  # the same value in another type: its result is rounded otherwise

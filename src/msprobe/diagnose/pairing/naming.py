@@ -25,7 +25,7 @@ from msprobe.messages import said
 _ALIKE = 0.05
 _SPELT = {word: [own for own, meant in PARAMETER_NAMES.items() if meant == word] for word in PARAMETER_NAMES.values()}
 #: So many of the weights that are left must be alike to answer to each other in their order.
-_MOST = 0.75
+_ENOUGH_ALIKE = 0.75
 
 
 @dataclass
@@ -284,7 +284,7 @@ def _mostly_alike(one: _Side, other: _Side, mine: Sequence[str], theirs: Sequenc
         marks = fingerprint(left), fingerprint(right)
         if None not in marks:
             votes.append(marks[0] == marks[1] or (left.get("Max") is not None and of_statistics(left, right) < _ALIKE))
-    return bool(votes) and sum(votes) >= _MOST * len(votes)
+    return bool(votes) and sum(votes) >= _ENOUGH_ALIKE * len(votes)
 
 
 def _by_value(one: _Side, other: _Side, mine: Sequence[str], theirs: Sequence[str]) -> Iterable[tuple[str, str]]:

@@ -90,8 +90,8 @@ def calibrate(healthy: DumpPart, reference: DumpPart) -> Calibration:
         pairing = pair(*timelines)
         comparer = Comparer(healthy, reference)
         judged = judge_all(pairing, comparer, Producers(pairing.candidate))
-        measured = {one.partner.name: one.left for one in judged.values() if one.left}
-        arrived = {one.partner.name: one.arrived for one in judged.values() if one.arrived}
+        measured = {one.partner.name: one.output_difference for one in judged.values() if one.output_difference}
+        arrived = {one.partner.name: one.input_difference for one in judged.values() if one.input_difference}
         reach = reach_of(pairing, judged, comparer).size
         # A run of which nothing differs says nothing of what may.
         compared = frozenset(one.partner.name for one in judged.values()) if measured or reach else frozenset()

@@ -19,7 +19,7 @@ from msprobe.diagnose.tolerance.judge import Judged
 _UNITS = 256.0
 _UNITS_OF_COARSE = 64.0
 #: Nothing that large is rounding, in any type.
-_MOST = 0.3
+_LARGEST_LIMIT = 0.3
 #: Of types with few digits so many units would be more than the numbers themselves. There: what results may be apart
 #: by whose sum or product cancels (healthy runs in bfloat16: up to 0.08), and the growth with the calls that round:
 #: each adds a unit in a direction of its own, so that n of them make the square root of n, there and back.
@@ -83,24 +83,24 @@ def of_step(judged: Iterable[Judged]) -> float:
         and one.unit_of_results >= unit
         for one in every
     )
-    return max(of_types(rounding, unit), min(effective.of_step(_units_of_products(every)), _MOST))
+    return max(of_types(rounding, unit), min(effective.of_step(_units_of_products(every)), _LARGEST_LIMIT))
 
 
 def of_types(count: int, unit: float) -> float:
     """What gradients may be apart by, if so many calls of the forward pass round to this unit."""
     factor = _UNITS if unit <= units.FINE else _UNITS_OF_COARSE
-    return min(factor * unit, max(_COARSE, _OF_CALLS * math.sqrt(count) * unit), _MOST)
+    return min(factor * unit, max(_COARSE, _OF_CALLS * math.sqrt(count) * unit), _LARGEST_LIMIT)
 
 
 def of_frameworks(judged: Iterable[Judged], weights_apart: float) -> float:
     """The same between two frameworks."""
     every = list(judged)
-    return max(of_step(every), frameworks.of_step(_unit_of_types(every), weights_apart, _MOST))
+    return max(of_step(every), frameworks.of_step(_unit_of_types(every), weights_apart, _LARGEST_LIMIT))
 
 
 def later(tolerance: float) -> float:
     """What a step may be apart by whose weights are apart by rounding: that grows, up to an end."""
-    return max(tolerance, min(_GROWTH * tolerance, _MOST))
+    return max(tolerance, min(_GROWTH * tolerance, _LARGEST_LIMIT))
 
 
 def hides_arguments(tolerance: float) -> bool:
@@ -153,5 +153,5 @@ def of_state(came: float, unit: float, sized: bool, agreed: bool = False) -> flo
     if agreed and sized:
         return max(_UNITS_OF_WEIGHTS * units.FINE, _UNITS_UNSEEN * unit)
     rounding = _UNITS_OF_WEIGHTS * unit
-    most = min(rounding * _UNKNOWN_SIZE, _MOST)
-    return max(min(rounding, _MOST), min(_FOLLOWS * came, most)) if sized else most
+    most = min(rounding * _UNKNOWN_SIZE, _LARGEST_LIMIT)
+    return max(min(rounding, _LARGEST_LIMIT), min(_FOLLOWS * came, most)) if sized else most

@@ -49,7 +49,7 @@ _OF_MODULE, _MOST_INSIDE = 4.0, 64.0
 #: Gradients, loss: each product adds a unit in a direction of its own, there and back, which batch norms and sums that
 #: cancel enlarge (measured: at most 4.4 units of 66 products in Q01, 38 of 94 before batch norms in Q02, three modes).
 _THERE_AND_BACK = 8.0
-_MOST = 64.0
+_MOST_UNITS = 64.0
 
 
 @lru_cache(4096)
@@ -195,7 +195,7 @@ def of_step(units: Iterable[float]) -> float:
     """
     found = [one for one in units if one]
     unit = max(found, default=0.0)
-    return min(_THERE_AND_BACK * math.sqrt(len(found)), _MOST) * unit
+    return min(_THERE_AND_BACK * math.sqrt(len(found)), _MOST_UNITS) * unit
 
 
 def kind_of(event: Event) -> Kind | None:

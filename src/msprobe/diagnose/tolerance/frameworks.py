@@ -25,7 +25,7 @@ _MOST_OF_WEIGHTS = 0.01
 #: So many times more may loss and gradients be apart where all calls agree, but not more than this: half of what there
 #: is has a cause.
 _AGREEING = 10.0
-_MOST = 0.5
+_LARGEST_LIMIT = 0.5
 #: The difference of two steps of a weight is made of four numbers, each rounded.
 _OF_MOVEMENT = 64.0
 #: So much of what a step moves a weight by may be apart: an epsilon in another place, elements whose gradient is
@@ -97,7 +97,7 @@ def of_step(unit: float, weights_apart: float, most: float) -> float:
 
 def where_all_agree(allowed: float) -> float:
     """What loss and gradients may be apart by where every call agrees: all differ a little."""
-    return max(allowed, min(allowed * _AGREEING, _MOST))
+    return max(allowed, min(allowed * _AGREEING, _LARGEST_LIMIT))
 
 
 def of_movement(sizes: Iterable[float], leaves: Iterable[Any]) -> float:

@@ -48,12 +48,12 @@ Expected = Callable[[dict[str, Any]], float]
 class Judged:
     """A pair and what differs in it.
 
-    ``arrived`` is the largest relative difference among the tensors that went in (and, of a backward call, of
-    its forward call), ``left`` that of the results, ``allowed`` how much of it the model explains. ``chosen``: it
-    follows from a choice that rounding may decide otherwise, so that results tell nothing. ``product_unit``: the unit
-    to which the inputs of the products in it are rounded, if that is coarser than their type. ``hidden``: how far apart
-    inputs are that look alike only because infinities hide what stands beside them. ``behind``: it follows from a token
-    that rounding may have chosen otherwise.
+    ``input_difference`` is the largest relative difference among the inputs (and, of a backward call, of those of its
+    forward call), ``output_difference`` that of the results, ``allowed`` how much of it the model explains.
+    ``chosen``: it follows from a choice that rounding may decide otherwise, so that results show nothing.
+    ``product_unit``: the unit to which the inputs of the products in it are rounded, if that is coarser than their
+    type. ``hidden``: how far apart inputs are that look alike only because infinities hide what is beside them.
+    ``behind``: it follows from a token that rounding may have chosen otherwise.
     """
 
     event: Event
@@ -62,8 +62,8 @@ class Judged:
     inputs: list[Difference] = field(default_factory=list)
     parameters: list[Difference] = field(default_factory=list)
     outputs: list[Difference] = field(default_factory=list)
-    arrived: float = 0.0
-    left: float = 0.0
+    input_difference: float = 0.0
+    output_difference: float = 0.0
     allowed: float = 0.0
     chosen: bool = False
     product_unit: float = 0.0
@@ -103,7 +103,7 @@ class Judged:
         """How many times more the results differ than is explained."""
         if not self.changed_outputs:
             return 0.0
-        return self.left / self.allowed if self.allowed else math.inf
+        return self.output_difference / self.allowed if self.allowed else math.inf
 
 
 def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
@@ -126,7 +126,7 @@ def _levels(judged: Iterable[Judged], comparer: Comparer) -> dict[Event, Level]:
         if kind_of(one.event) is not None:
             given = [*one.event.inputs(), *one.event.parameters()]
             factor = noise.amplification(one.event, given, one.event.outputs(), comparer.crossing)
-            level = level_of(one.event, one.left, one.arrived, factor)
+            level = level_of(one.event, one.output_difference, one.input_difference, factor)
             if level is not None:
                 found[one.event] = level
     return found
@@ -150,7 +150,7 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
         forward = _forward_of(pairing, event, found)
         of_maker = partial(_of_maker, event, found, producers, furthest, comparer.unit_of_run)
         one = judge(event, partner, comparer, forward_delta(forward), of_maker)
-        for size in (one.arrived, one.left):
+        for size in (one.input_difference, one.output_difference):
             if furthest < size < math.inf:
                 furthest = size
         if event.direction == "backward" and is_of_another_node(pairing, event, partner):
@@ -222,7 +222,11 @@ def _of_users(pairing: Pairing, event: Event, judged: dict[Event, Judged], produ
         backward = pairing.candidate.backward_of(user)
         if backward is not None:
             found = judged.get(backward)
-            largest = max(largest, math.inf if found is None else found.arrived, 0.0 if found is None else found.left)
+            largest = max(
+                largest,
+                math.inf if found is None else found.input_difference,
+                0.0 if found is None else found.output_difference,
+            )
         partner = pairing.partner.get(user)
         if partner is not None and backward is None and pairing.reference.backward_of(partner) is not None:
             largest = math.inf
@@ -295,7 +299,7 @@ def judge(
     hiding = _hiding(event, partner)
     judged.hidden = max(map(of_maker, hiding)) if hiding else 0.0
     if _same_record(event, partner) and inherited == 0.0 and not _is_reordered(event, comparer):
-        judged.arrived = judged.hidden
+        judged.input_difference = judged.hidden
         return judged
     (inputs, others), (outputs, results) = answering_slots(event, partner, comparer.crossing)
     judged.inputs = comparer.between(inputs, others)
@@ -309,27 +313,27 @@ def judge(
         rounding = max(rounding, comparer.unit_of_run)
     arriving, changed = judged.changed_inputs, judged.changed_outputs
     # What is known to differ, but looks alike, differs by rounding at least.
-    judged.arrived = max(_largest(arriving), rounding if arriving else 0.0, inherited, judged.hidden)
+    judged.input_difference = max(_largest(arriving), rounding if arriving else 0.0, inherited, judged.hidden)
     for one in arriving:
         if not_finite(one.left) and math.isfinite(one.delta):
             # A mask of infinities hides the statistics of what is beside them; what it was made from tells more.
-            judged.arrived = max(judged.arrived, of_maker(one.left))
-    judged.left = _largest(changed)
+            judged.input_difference = max(judged.input_difference, of_maker(one.left))
+    judged.output_difference = _largest(changed)
     if arriving and operation(event.stem) in operators.CHOOSES:
         # Which of several that are about as large is chosen, rounding decides.
-        judged.left = _largest([one for one in changed if not is_integer(one.left)])
+        judged.output_difference = _largest([one for one in changed if not is_integer(one.left)])
     if comparer.crossing and event.direction in ("gradient", "backward"):
         least = noise.SMALL_GRADIENT * (largest or max((rms(leaf) for _, leaf in _tensors(results)), default=0.0))
         weigh = partial(delta_of_gradient, least=least, expected=expected)
         judged.outputs.sort(key=weigh, reverse=True)
-        judged.left = max(map(weigh, changed), default=0.0)
+        judged.output_difference = max(map(weigh, changed), default=0.0)
     elif event.direction in ("gradient", "backward") and changed:
         expected = expected or _of_bias(inputs)
         shares = [_share_of_terms(one, expected, rounding) for one in changed]
-        judged.left = _largest(changed)
+        judged.output_difference = _largest(changed)
         if min(shares) < 1.0:
             judged.vanishing = frozenset(one.slot for one, share in zip(changed, shares, strict=True) if share < 1.0)
-            judged.left = max(
+            judged.output_difference = max(
                 one.delta * share if share < 1.0 else one.delta for one, share in zip(changed, shares, strict=True)
             )
     factor = noise.amplification_of(event, given, made if outputs else in_results, comparer.crossing)
@@ -340,20 +344,22 @@ def judge(
         # Inputs that look alike may be apart by rounding.
         own = max(own, rounding)
     # Statistics of what arrives may be nearer than the elements are.
-    arrived = max(judged.arrived, comparer.weights_apart)
-    modelled = noise.explained(own, factor, arrived, noise.safety_of(judged.arrived, rounding))
+    arrived = max(judged.input_difference, comparer.weights_apart)
+    modelled = noise.explained(own, factor, arrived, noise.safety_of(judged.input_difference, rounding))
     if comparer.products is not None:
         judged.product_unit, _ = comparer.products.of(event)
         modelled += comparer.products.added(event, factor)
     if arriving and operation(event.stem) in operators.MOVES:
         # A part of a tensor may be further apart than the whole, whose elements were rounded in the type of the run.
         modelled = max(modelled, comparer.unit_of_run)
-    judged.allowed = comparer.measured_limit(partner.name, modelled, judged.arrived, max(rounding, judged.product_unit))
+    judged.allowed = comparer.measured_limit(
+        partner.name, modelled, judged.input_difference, max(rounding, judged.product_unit)
+    )
     judged.status = _status(judged)
     if judged.status == "guilty" and (reads_unwritten(event) or reads_unwritten(partner)):
         # What stood in memory explains everything.
-        judged.status, judged.allowed = "victim", max(judged.allowed, judged.left)
-    if comparer.crossing and judged.left <= judged.allowed and any(map(_is_valued, outputs)):
+        judged.status, judged.allowed = "victim", max(judged.allowed, judged.output_difference)
+    if comparer.crossing and judged.output_difference <= judged.allowed and any(map(_is_valued, outputs)):
         # Arguments of one name may mean other things, and the result tells that these do not.
         judged.inputs = [one for one in judged.inputs if one.what != "argument"]
     return judged
@@ -399,7 +405,7 @@ def _is_valued(slot: Slot) -> bool:
 
 def forward_delta(forward: Judged | None) -> float:
     """How much the forward call differed, which its backward call inherits."""
-    return max(forward.arrived, forward.left) if forward is not None else 0.0
+    return max(forward.input_difference, forward.output_difference) if forward is not None else 0.0
 
 
 def _status(judged: Judged) -> Status:
@@ -407,9 +413,9 @@ def _status(judged: Judged) -> Status:
         return "victim" if judged.changed_inputs else "same"
     if any(one.what == "not_finite" for one in judged.outputs):
         return "victim" if any(one.what == "not_finite" for one in judged.changed_inputs) else "guilty"
-    if judged.left > judged.allowed:
+    if judged.output_difference > judged.allowed:
         return "guilty"
-    if judged.arrived == 0.0 and not judged.changed_inputs:
+    if judged.input_difference == 0.0 and not judged.changed_inputs:
         return "guilty" if judged.allowed == 0.0 else "rounding"
     return "victim"
 

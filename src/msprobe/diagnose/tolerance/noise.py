@@ -34,7 +34,7 @@ HANDED_ON = 64.0
 
 #: So many times more than is explained is clear, and so is half of the size of a result.
 _EXCESS = 4.0
-_MOST = 0.5
+_CLEAR_IN_ANY_CASE = 0.5
 #: No amplification of what is inside a call is larger: it would be seen in its result.
 _MOST_INSIDE = 64.0
 #: The slope of functions whose slope is bounded: of GELU and SiLU at most 1.13 and 1.10, of the others 1.
@@ -55,7 +55,7 @@ def is_clear(left: float, allowed: float) -> bool:
     is worth. A relative difference does not grow far beyond 1, so that it need not be many times more where much is
     allowed.
     """
-    return left > allowed and (left > _EXCESS * allowed or left > _MOST)
+    return left > allowed and (left > _EXCESS * allowed or left > _CLEAR_IN_ANY_CASE)
 
 
 def safety_of(arrived: float, unit: float) -> float:

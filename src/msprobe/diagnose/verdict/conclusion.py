@@ -268,7 +268,7 @@ def is_wrong(suspect: Suspect) -> bool:
     small it has become where it is looked at.
     """
     finding, result = suspect.finding, suspect.finding.fact(Result)
-    if not suspect.clear or finding.kind != "computation" or result is None or result.arrived != 0.0:
+    if not suspect.clear or finding.kind != "computation" or result is None or result.input_difference != 0.0:
         return False
     # Where something differed before, what looks alike may be apart by rounding.
     return suspect.begins or noise.is_clear(result.difference, result.explained)

@@ -18,6 +18,7 @@ from msprobe.foreign.archives import Archive
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import open_regular
 from msprobe.foreign.protobuf import WireError, packed, placed_fields
+from msprobe.messages import said
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 from msprobe.store.values import npy_header, read_npy
 
@@ -45,19 +46,19 @@ def read_safetensors(path: str) -> dict[str, Tensor]:
             head = file.read(8)
             length = int.from_bytes(head, "little")
             if len(head) < 8 or length > min(_MOST_HEADER_BYTES, size - 8):
-                raise InvalidInputError(f'"{path}" is no safetensors file: its header is said to have {length} bytes.')
+                raise InvalidInputError(said("safetensors-header-length", path, length))
             text = file.read(length)
     except OSError as problem:
         raise _cannot_read(path, problem) from problem
     header = parse_json(text, path, pairs=lambda pairs: _once(path, pairs))
     if not isinstance(header, dict):
-        raise InvalidInputError(f'"{path}" is no safetensors file: its header is no JSON object.')
+        raise InvalidInputError(said("safetensors-header-is-no-object", path))
     header.pop("__metadata__", None)
     found = {name: _of_safetensors(path, name, entry, 8 + length, size) for name, entry in header.items()}
     end = 0
     for name, one in sorted(found.items(), key=lambda item: item[1].start):
         if one.nbytes and one.start < end:
-            raise InvalidInputError(f'"{path}", tensor {name[:80]!r}: its bytes are those of another tensor, too.')
+            raise InvalidInputError(said("tensor-bytes-shared", path, name[:80]))
         end = max(end, one.start + one.nbytes)
     return {**found}
 
@@ -66,26 +67,23 @@ def _once(path: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise InvalidInputError(f'"{path}": its header has {twice[:80]!r} twice.')
+        raise InvalidInputError(said("header-name-twice", path, twice[:80]))
     return found
 
 
 def _of_safetensors(path: str, name: str, entry: Any, base: int, size: int) -> FileTensor:
     where = f'"{path}", tensor {name[:80]!r}'
     if not isinstance(entry, dict):
-        raise InvalidInputError(f"{where}: its entry in the header is no object.")
+        raise InvalidInputError(said("tensor-entry-is-no-object", where))
     kind, shape, place = _SAFETENSORS.get(str(entry.get("dtype"))), entry.get("shape"), entry.get("data_offsets")
     if kind is None:
-        raise InvalidInputError(f"{where}: the element type {str(entry.get('dtype'))[:40]!r} is not known.")
+        raise InvalidInputError(said("tensor-entry-type-unknown", where, str(entry.get("dtype"))[:40]))
     if not _whole(shape) or not _whole(place) or len(place) != 2:
-        raise InvalidInputError(f"{where}: shape or place is no list of whole numbers.")
+        raise InvalidInputError(said("tensor-shape-is-no-list", where))
     begin, end = place
     count = prod(shape)
     if end - begin != count * ELEMENT_TYPES[kind].bytes or base + end > size:
-        raise InvalidInputError(
-            f"{where}: bytes {begin} to {end} are not those of a {kind} tensor of shape {shape} in a file of {size} "
-            f"bytes."
-        )
+        raise InvalidInputError(said("tensor-bytes-wrong", where, begin, end, kind, shape, size))
     return FileTensor(tuple(shape), kind, path, base + begin, count)
 
 
@@ -111,13 +109,13 @@ class _Member(Tensor):
                 archive = Archive(whole, self.path)
                 entry = archive.entries.get(self.member)
                 if entry is None:
-                    raise InvalidInputError(f'"{self.path}" has no array {self.member!r} any more.')
+                    raise InvalidInputError(said("archive-lost-array", self.path, self.member))
                 with archive.open(entry) as file:
                     shape, is_fortran, dtype = npy_header(file)
                     data = bytearray(file.read(prod(shape) * dtype.itemsize))
                 return np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
         except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError) as problem:
-            raise InvalidInputError(f'"{self.path}", array {self.member!r}: it cannot be read: {problem}.') from problem
+            raise InvalidInputError(said("archive-array-unreadable", self.path, self.member, problem)) from problem
         except OSError as problem:
             raise _cannot_read(self.path, problem) from problem
 
@@ -135,10 +133,10 @@ def read_numpy(path: str) -> dict[str, Tensor]:
             archive.check_ratio()
             for name, entry in archive.entries.items():
                 if not name.endswith(".npy"):
-                    raise InvalidInputError(f'"{path}" holds {name[:80]!r}, which is no array.')
+                    raise InvalidInputError(said("archive-holds-no-array", path, name[:80]))
                 found[name[: -len(".npy")]] = _member(path, archive, entry)
     except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable archive of arrays: {problem}.') from problem
+        raise InvalidInputError(said("array-archive-unreadable", path, problem)) from problem
     except OSError as problem:
         raise _cannot_read(path, problem) from problem
     return found
@@ -159,15 +157,13 @@ def _member(path: str, archive: Archive, entry: zipfile.ZipInfo) -> Tensor:
     where = f'"{path}", array {entry.filename[:80]!r}'
     name = _name(where, dtype)
     if prod(shape) * dtype.itemsize != entry.file_size - start:
-        raise InvalidInputError(
-            f"{where}: it has {entry.file_size} bytes, and is said to have the shape {list(shape)}."
-        )
+        raise InvalidInputError(said("array-size-wrong", where, entry.file_size, list(shape)))
     return _Member(tuple(map(int, shape)), name, path, entry.filename)
 
 
 def _name(where: str, dtype: np.dtype[Any]) -> str:
     if dtype.kind not in "biufc":
-        raise InvalidInputError(f"{where}: elements of the type {dtype} are no numbers.")
+        raise InvalidInputError(said("array-type-is-no-number", where, dtype))
     return dtype.name
 
 
@@ -186,9 +182,7 @@ def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return _read_message(path, data)
     except (WireError, UnicodeDecodeError) as problem:
-        raise InvalidInputError(
-            f'"{path}" is no readable checkpoint of MindSpore; it may be encrypted or cut off.'
-        ) from problem
+        raise InvalidInputError(said("mindspore-checkpoint-unreadable", path)) from problem
     except OSError as problem:
         raise _cannot_read(path, problem) from problem
 
@@ -212,13 +206,13 @@ def _read_message(path: str, data: memoryview) -> tuple[dict[str, Tensor], dict[
             texts[tag] = str(data[content], "utf-32-le", "replace")[:200]
             continue
         if name not in ELEMENT_TYPES:
-            raise InvalidInputError(f'"{path}", parameter {tag[:80]!r}: the element type {kind[:40]!r} is not known.')
+            raise InvalidInputError(said("mindspore-parameter-type-unknown", path, tag[:80], kind[:40]))
         # A large parameter comes in slices under one name, each of which has the whole shape.
         count = (content.stop - content.start) // ELEMENT_TYPES[name].bytes
         dims_of[tag] = dims
         parts.setdefault(tag, []).append(FileTensor((count,), name, path, content.start, count))
     if not parts and not texts:
-        raise InvalidInputError(f'"{path}" is no checkpoint of MindSpore: it holds no parameter.')
+        raise InvalidInputError(said("mindspore-checkpoint-empty", path))
     return {tag: _whole_tensor(path, tag, tuple(some), dims_of[tag]) for tag, some in parts.items()}, texts
 
 
@@ -228,10 +222,7 @@ def _whole_tensor(path: str, tag: str, parts: tuple[FileTensor, ...], dims: tupl
     flat = joined(parts, 0)
     dims = () if dims == (0,) and flat.numel == 1 else dims
     if prod(dims) != flat.numel:
-        raise InvalidInputError(
-            f'"{path}", parameter {tag[:80]!r}: it has {flat.numel} elements, and is said to have '
-            f"the shape {list(dims)}."
-        )
+        raise InvalidInputError(said("mindspore-parameter-size-wrong", path, tag[:80], flat.numel, list(dims)))
     if len(parts) == 1:
         return FileTensor(dims, parts[0].dtype, path, parts[0].start, parts[0].count)
     return Cut(dims, flat.dtype, flat, 0, flat.numel)
@@ -248,5 +239,5 @@ def _tensor_fields(data: memoryview, place: slice) -> tuple[tuple[int, ...], str
         elif field == 3 and isinstance(value, slice):
             content = value
     if len(dims) > _MOST_SIZES or any(one >= 1 << 62 for one in dims):
-        raise WireError("a shape is larger than any tensor's")
+        raise WireError(said("shape-too-large"))
     return tuple(dims), kind, content

@@ -28,6 +28,7 @@ from msprobe.environment.checkpoint.opening import open_checkpoint
 from msprobe.environment.checkpoint.optimizer_states import on_common_terms
 from msprobe.environment.checkpoint.tensors import Replicas, Tensor
 from msprobe.errors import MsprobeError
+from msprobe.messages import joined
 from msprobe.store.dtypes import ELEMENT_TYPES
 
 _BYTES_A_JOB = 256 << 20
@@ -245,7 +246,7 @@ def _open(request: Request) -> tuple[Checkpoint, Checkpoint, Checkpoint | None]:
             problems.append(problem)
     if problems:
         texts = dict.fromkeys(problem.message for problem in problems)
-        raise type(problems[0])(" ".join(texts)) from problems[0]
+        raise type(problems[0])(joined(" ", texts)) from problems[0]
     first, second, earlier = found
     assert first is not None
     assert second is not None

@@ -16,6 +16,7 @@ from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import file_names
 from msprobe.foreign.budget import factor
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.store.pickles import Name, Opaque
 
 Section = Literal["weights", "optimizer", "random", "other"]
@@ -85,10 +86,7 @@ class Walk:
             self._met[id(value)] = value  # held, so that no other gets its number
         values, again, letters = self._most
         if depth > _MOST_DEPTH or self._values > values or self._again > again or self._letters > letters:
-            raise InvalidInputError(
-                f"{name[:80]!r} of the checkpoint is nested too deep, or holds too many values. If you trust it, "
-                "raise the limits with --limit 10."
-            )
+            raise InvalidInputError(said("checkpoint-entry-too-deep", name[:80]))
 
 
 def leaves(tree: Any, prefix: str = "", walk: Walk | None = None) -> Iterator[tuple[str, Any]]:
@@ -160,7 +158,7 @@ def _entries(table: Any) -> dict[Any, Any]:
 def _word(key: Any) -> str:
     word = key.full if isinstance(key, Name) else str(key)
     if len(word) > _MOST_LETTERS_OF_A_KEY:
-        raise InvalidInputError(f"the name {word[:80]!r}... of the checkpoint has {len(word)} letters.")
+        raise InvalidInputError(said("checkpoint-name-too-long", word[:80], len(word)))
     return word
 
 
@@ -229,7 +227,7 @@ def from_tree(found: Checkpoint, tree: Any) -> None:
         else:
             put(found.section(place), found.facts, value, word, walk)
     if not (found.weights or found.optimizer or found.random):
-        raise InvalidInputError(f'"{found.path}" holds no tensor.')
+        raise InvalidInputError(said("checkpoint-holds-no-tensor", found.path))
 
 
 def place_of(word: str, value: Any, has_model: bool, walk: Walk) -> Section | Literal["fact"]:
@@ -304,9 +302,9 @@ def small_file(path: str) -> bytes:
         with open_regular(path) as file:
             data = file.read(_MOST_SMALL_FILE + 1)
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from problem
     if len(data) > _MOST_SMALL_FILE:
-        raise InvalidInputError(f'"{path}" has more than {_MOST_SMALL_FILE} bytes; this is no file of settings.')
+        raise InvalidInputError(said("settings-file-too-large", path, _MOST_SMALL_FILE))
     return data
 
 
@@ -320,5 +318,5 @@ def inside(folder: str, name: object, told_by: str) -> str:
     is_of_cache = os.path.basename(os.path.dirname(os.path.abspath(folder))) == "snapshots"
     path = file_names.inside(folder, name, told_by, (cache,) if is_of_cache else ())
     if not os.path.isfile(path):
-        raise PathError(f'"{path}" does not exist; "{told_by}" names it.')
+        raise PathError(said("named-file-missing", path, told_by))
     return path

@@ -29,6 +29,7 @@ from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.tensors import Cut, Tensor, joined
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 from msprobe.store.pickles import Opaque
 
 _MODEL = re.compile(r"(?:zero_pp_rank_(\d+)_)?mp_rank_(\d+)_model_states\.pt$")
@@ -56,10 +57,10 @@ def _step_folder(folder: str) -> str:
         return folder
     name = small_file(latest).decode("utf-8", "replace").strip()
     if not name or "/" in name or "\\" in name or name in (".", "..") or "\0" in name:
-        raise InvalidInputError(f'"{latest}" names the folder {name[:80]!r}, which is no folder beside it.')
+        raise InvalidInputError(said("latest-names-no-folder", latest, name[:80]))
     found = os.path.join(folder, name)
     if not os.path.isdir(found):
-        raise PathError(f'"{found}" does not exist; "{latest}" names it.')
+        raise PathError(said("named-file-missing", found, latest))
     return found
 
 
@@ -72,7 +73,7 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
     parts = sorted({int(match[2]) for _, match in models})
     if parts != list(range(len(parts))) and not allow_missing:
         missing = min(set(range(parts[-1])) - set(parts))
-        raise PathError(f'"{place}" lacks mp_rank_{missing:02d}_model_states.pt, which is a part of the model.')
+        raise PathError(said("deepspeed-lacks-model-states", place, missing))
     found = [
         _part(
             Checkpoint(folder, "DeepSpeed"),
@@ -86,10 +87,7 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
         return found[0]
     first, weights = found[0], [one.weights for one in found]
     if not any("linear_qkv" in core_name(name) for name in first.weights):
-        raise InvalidInputError(
-            f'"{place}" is split over {len(parts)} model-parallel ranks, and its parameters have not the names of '
-            "Megatron, so it is not known how they are split; give a checkpoint that was merged."
-        )
+        raise InvalidInputError(said("deepspeed-split-unknown", place, len(parts)))
     first.notes.append(f"the shards of {len(found)} model-parallel ranks are put together by Megatron's names")
     first.weights = _of_all_parts(weights, first.settings)
     first.optimizer = _of_all_parts([one.optimizer for one in found], first.settings)
@@ -111,7 +109,7 @@ def _part(found: Checkpoint, place: str, models: dict[int, str], ranks: dict[int
     states = {rank: read_torch(os.path.join(place, name)) for rank, name in models.items()}
     first = states[min(states)]
     if not isinstance(first, dict):
-        raise InvalidInputError(f'"{place}/{models[min(models)]}" holds no state of a training.')
+        raise InvalidInputError(said("deepspeed-holds-no-state", place, models[min(models)]))
     found.iteration = first.get("global_steps") if type(first.get("global_steps")) is int else None
     found.settings = settings_of(first.get("args"))
     for key in _RANDOM:
@@ -157,7 +155,7 @@ def _optimizer(path: str) -> dict[str, Any]:
     if isinstance(stage, Opaque) and stage.arguments:
         stage = stage.arguments[0]  # a member of an enumeration
     if not isinstance(state, dict) or type(stage) is not int:
-        raise InvalidInputError(f'"{path}" holds no state of a ZeRO optimizer.')
+        raise InvalidInputError(said("zero-holds-no-state", path))
     return {**state, "zero_stage": stage}
 
 
@@ -169,10 +167,7 @@ def _world(place: str, optimizer: dict[str, Any], ranks: dict[int, str]) -> int:
     missing = [rank for rank in range(count) if rank not in ranks]
     if missing:
         some = ", ".join(map(str, missing[:8]))
-        raise PathError(
-            f'"{place}" lacks the optimizer files zero_pp_rank_N_mp_rank_00_optim_states.pt of rank {some}; '
-            "weights cannot be put together without them."
-        )
+        raise PathError(said("zero-lacks-files", place, some))
     return count
 
 
@@ -184,7 +179,7 @@ def _shapes(place: str, told: Any) -> list[dict[str, tuple[int, ...]]]:
             isinstance(shape, tuple) and all(type(n) is int and 0 <= n < 1 << 62 for n in shape)
             for shape in group.values()
         ):
-            raise InvalidInputError(f'"{place}" does not have the shapes of its parameters (param_shapes).')
+            raise InvalidInputError(said("zero-lacks-shapes", place))
         result.append({str(name): shape for name, shape in group.items()})
     return result
 
@@ -193,7 +188,7 @@ def _flat(value: Any) -> Tensor:
     if isinstance(value, list) and value:
         return joined(tuple(_flat(one) for one in value), 0)
     if not isinstance(value, Tensor) or len(value.shape) != 1:
-        raise InvalidInputError("a slice of parameters is no flat tensor.")
+        raise InvalidInputError(said("zero-slice-not-flat"))
     return value
 
 
@@ -203,7 +198,7 @@ def _merge(
     key = "fp32_flat_groups" if merge is _merge_stage_3 else "single_partition_of_fp32_groups"
     groups = [one.get(key) for one in optimizers]
     if not all(isinstance(one, list) for one in groups):
-        raise InvalidInputError(f"the optimizer files do not hold {key}.")
+        raise InvalidInputError(said("zero-lacks-key", key))
     found.weights.update(merge(groups, shapes))
     states = [_moments(one) for one in optimizers]
     for moment in sorted({name for one in states[0] for name in one}):
@@ -231,7 +226,7 @@ def _merge_stage_2(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ..
     result: dict[str, Tensor] = {}
     for number, group in enumerate(shapes):
         if any(len(one) <= number for one in groups):
-            raise InvalidInputError(f"the optimizer files have fewer groups than the {len(shapes)} of param_shapes.")
+            raise InvalidInputError(said("zero-lacks-groups", len(shapes)))
         whole = joined(tuple(_flat(one[number]) for one in groups), 0)
         place = 0
         for name, shape in group.items():
@@ -265,7 +260,7 @@ def _rest(found: Checkpoint, first: dict[str, Any], states: dict[int, Any], modu
         for name in frozen:
             parts = [one["frozen_param_fragments"][name] for _, one in sorted(states.items()) if isinstance(one, dict)]
             if not all(isinstance(part, Tensor) for part in parts):
-                raise InvalidInputError(f'"{found.path}": the frozen parameter {str(name)[:80]!r} is no tensor.')
+                raise InvalidInputError(said("frozen-parameter-is-no-tensor", found.path, str(name)[:80]))
             if len(parts) == 1:
                 found.weights[name] = parts[0]
             else:

@@ -29,6 +29,7 @@ from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
 from msprobe.environment.checkpoint.zarr_folders import read_zarr
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.opening import open_regular, size_of
+from msprobe.messages import said
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 from msprobe.store.pickles import Name, Opaque, PickleError, read_pickle
 
@@ -55,9 +56,7 @@ class _Entry(Tensor):
     def read(self) -> Array:
         found = read_torch(self.path, self.offset, self.length)
         if not isinstance(found, Tensor) or found.shape != self.shape:
-            raise InvalidInputError(
-                f'"{self.path}": the entry at byte {self.offset} is no tensor of shape {list(self.shape)}.'
-            )
+            raise InvalidInputError(said("distributed-entry-is-no-tensor", self.path, self.offset, list(self.shape)))
         return found.read()
 
 
@@ -67,12 +66,12 @@ def read_distributed(folder: str) -> Checkpoint:
     metadata = _metadata(path)
     described, stored = _state(metadata, "state_dict_metadata"), _state(metadata, "storage_data")
     if not isinstance(described, dict) or not isinstance(stored, dict):
-        raise InvalidInputError(f'"{path}" is no description of a distributed checkpoint.')
+        raise InvalidInputError(said("no-distributed-checkpoint", path))
     places: dict[str, dict[tuple[int, ...] | None, Any]] = {}
     for key, place in stored.items():
         index = key.state if isinstance(key, Opaque) else None
         if not isinstance(index, dict) or not isinstance(index.get("fqn"), str):
-            raise InvalidInputError(f'"{path}": an entry has no name.')
+            raise InvalidInputError(said("distributed-entry-without-name", path))
         offset = index.get("offset")
         places.setdefault(index["fqn"], {})[offset if isinstance(offset, tuple) else None] = place
     found = Checkpoint(folder, "torch distributed checkpoint")
@@ -88,7 +87,7 @@ def read_distributed(folder: str) -> Checkpoint:
     else:
         name_states(found)
     if not (found.weights or found.optimizer or found.random):
-        raise InvalidInputError(f'"{folder}" holds no tensor.')
+        raise InvalidInputError(said("checkpoint-holds-no-tensor", folder))
     return found
 
 
@@ -102,7 +101,7 @@ def read_zarr_checkpoint(folder: str) -> Checkpoint:
     _common(found, read_torch(common) if os.path.isfile(common) else None)
     name_states(found, core_name)
     if not (found.weights or found.optimizer):
-        raise InvalidInputError(f'"{folder}" holds no tensor.')
+        raise InvalidInputError(said("checkpoint-holds-no-tensor", folder))
     return found
 
 
@@ -111,14 +110,14 @@ def _metadata(path: str) -> Any:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if not 0 < size <= _MOST_METADATA_BYTES:
-                raise InvalidInputError(f'"{path}" has {size} bytes; this is no description of a checkpoint.')
+                raise InvalidInputError(said("distributed-description-too-large", path, size))
             # Not closed by hand: an error on its way may still hold a view of it.
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return read_pickle(data, REBUILD)[0]
     except PickleError as problem:
-        raise InvalidInputError(f'"{path}" cannot be read: {problem}.') from problem
+        raise InvalidInputError(said("file-unreadable", path, problem)) from problem
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from problem
 
 
 def _state(value: Any, key: str) -> Any:
@@ -139,7 +138,7 @@ class _Objects:
         file, begin, length = _place(self.path, name, place)
         read = self._read[file] = self._read.get(file, 0) + length
         if read > size_of(file):
-            raise InvalidInputError(f'"{self.path}" has several values in the same bytes of "{file}".')
+            raise InvalidInputError(said("distributed-bytes-shared", self.path, file))
         return read_torch(file, begin, length)
 
 
@@ -156,9 +155,9 @@ def _take(found: Checkpoint, objects: _Objects, name: str, entry: Any, places: d
         return
     size, kind = _state(entry, "size"), _kind(_state(entry, "properties"))
     if not isinstance(size, tuple) or not _whole(size) or kind not in ELEMENT_TYPES or not isinstance(chunks, list):
-        raise InvalidInputError(f'"{path}": the tensor {name[:80]!r} is not described as torch does it.')
+        raise InvalidInputError(said("distributed-tensor-not-as-torch", path, name[:80]))
     if len(chunks) > len(places):
-        raise InvalidInputError(f'"{path}": {name[:80]!r} has {len(chunks)} blocks, of which {len(places)} are stored.')
+        raise InvalidInputError(said("distributed-blocks-missing", path, name[:80], len(chunks), len(places)))
     pieces = tuple(_piece(path, name, kind, _state(one, "offsets"), _state(one, "sizes"), places) for one in chunks)
     found.section(section)[name] = Pieces(size, kind, pieces)
 
@@ -179,23 +178,19 @@ def _section(name: str) -> tuple[Section, str]:
 
 def _piece(path: str, name: str, kind: str, offsets: Any, sizes: Any, places: dict[Any, Any]) -> Piece:
     if not isinstance(offsets, tuple) or not isinstance(sizes, tuple) or not _whole((*offsets, *sizes)):
-        raise InvalidInputError(f'"{path}": a block of {name[:80]!r} has no place.')
+        raise InvalidInputError(said("distributed-block-without-place", path, name[:80]))
     file, begin, length = _place(path, name, places.get(offsets))
     if prod(sizes) * ELEMENT_TYPES[kind].bytes > length:
-        raise InvalidInputError(
-            f'"{path}": a block of {name[:80]!r} has the shape {list(sizes)[:32]}, and {length} bytes are stored of it.'
-        )
+        raise InvalidInputError(said("distributed-block-size-wrong", path, name[:80], list(sizes)[:32], length))
     return Piece(offsets, _Entry(sizes, kind, file, begin, length))
 
 
 def _place(path: str, name: str, place: Any) -> tuple[str, int, int]:
     begin, length = _state(place, "offset"), _state(place, "length")
     if not _whole((begin, length)):
-        raise InvalidInputError(f'"{path}": where {name[:80]!r} is stored is missing.')
+        raise InvalidInputError(said("distributed-place-missing", path, name[:80]))
     if _state(place, "transform_descriptors"):
-        raise InvalidInputError(
-            f'"{path}": {name[:80]!r} is stored in a transformed (compressed) form, which is not read.'
-        )
+        raise InvalidInputError(said("distributed-transformed", path, name[:80]))
     return inside(os.path.dirname(path), _state(place, "relative_path"), path), begin, length
 
 

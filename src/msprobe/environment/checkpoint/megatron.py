@@ -36,6 +36,7 @@ from msprobe.environment.checkpoint.optimizer_states import in_one_row, plain_na
 from msprobe.environment.checkpoint.tensors import Moved, Replicas, Tensor
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 
 TRACKER = "latest_checkpointed_iteration.txt"
 _RANK = re.compile(r"mp_rank_(\d{2,})(?:_(\d{3,}))?(?:_(\d{3,}))?$")
@@ -61,10 +62,7 @@ def read_megatron(folder: str, allow_missing: bool = False) -> Checkpoint:
     if os.path.isfile(os.path.join(place, "metadata.json")) and not any(map(_RANK.match, os.listdir(place))):
         if _backend(place) == "zarr":
             return read_zarr_checkpoint(place)
-        raise InvalidInputError(
-            f'"{place}" is a checkpoint of Megatron in the format {_backend(place)}, of which only torch_dist and zarr '
-            "are read; convert it with Megatron's tools/checkpoint."
-        )
+        raise InvalidInputError(said("megatron-format", place, _backend(place)))
     ranks = _ranks(place, allow_missing)
     found = Checkpoint(folder, "Megatron", settings=ranks.settings, iteration=ranks.iteration)
     found.unread.update(
@@ -84,10 +82,10 @@ def _iteration_folder(folder: str) -> str:
         return folder
     text = small_file(tracker).decode("utf-8", "replace").strip()
     if text != "release" and not (text.isascii() and text.isdecimal() and len(text) < 12):
-        raise InvalidInputError(f'"{tracker}" holds {text[:40]!r}; an iteration or the word release is expected.')
+        raise InvalidInputError(said("megatron-tracker-wrong", tracker, text[:40]))
     found = os.path.join(folder, "release" if text == "release" else f"iter_{int(text):07d}")
     if not os.path.isdir(found):
-        raise PathError(f'"{found}" does not exist; "{tracker}" names it.')
+        raise PathError(said("named-file-missing", found, tracker))
     return found
 
 
@@ -114,16 +112,14 @@ class _Ranks:
 def _ranks(place: str, allow_missing: bool) -> _Ranks:
     folders = {name: match for name in sorted(os.listdir(place)) if (match := _RANK.match(name))}
     if not folders:
-        raise InvalidInputError(
-            f'"{place}" holds no folders mp_rank_*; give the folder of the checkpoint, not one of a rank.'
-        )
+        raise InvalidInputError(said("megatron-folder-without-ranks", place))
     files: dict[str, str] = {}
     for name in folders:
         there = [one for one in _FILES if os.path.isfile(os.path.join(place, name, one))]
         if there:
             files[name] = os.path.join(place, name, there[0])
     if not files:
-        raise PathError(f'"{os.path.join(place, next(iter(folders)), _FILES[0])}" does not exist.')
+        raise PathError(said("megatron-file-missing", os.path.join(place, next(iter(folders)), _FILES[0])))
     first = _state(next(iter(files.values())))
     settings = settings_of(first.get("args"))
     sizes = _sizes(settings, folders)
@@ -132,13 +128,13 @@ def _ranks(place: str, allow_missing: bool) -> _Ranks:
     if missing and not allow_missing:
         some = ", ".join(f'"{one}"' for one in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        raise PathError(f"missing: {some}{more}; copy what is missing, or give --allow-missing to compare without.")
+        raise PathError(said("megatron-files-missing", some, more))
     states = {}
     for number, (name, path) in enumerate(files.items()):
         if name in expected:
             states[expected[name]] = first if number == 0 else _state(path)
     if not states:
-        raise InvalidInputError(f'"{place}" has the ranks {", ".join(folders)}, which its arguments do not name.')
+        raise InvalidInputError(said("megatron-ranks-unnamed", place, ", ".join(folders)))
     iteration = first.get("iteration")
     places = {rank: os.path.join(place, name) for name, rank in expected.items()}
     return _Ranks(states, settings, sizes, iteration if type(iteration) is int else None, missing, places)
@@ -147,7 +143,7 @@ def _ranks(place: str, allow_missing: bool) -> _Ranks:
 def _state(path: str) -> dict[Any, Any]:
     tree = read_torch(path)
     if not isinstance(tree, dict):
-        raise InvalidInputError(f'"{path}" holds no state of a training.')
+        raise InvalidInputError(said("megatron-holds-no-state", path))
     return tree
 
 
@@ -157,7 +153,7 @@ def _sizes(settings: dict[str, Any], folders: dict[str, re.Match[str]]) -> tuple
     seen = [max(int(match[at] or 0) for match in folders.values()) + 1 for at in (1, 2, 3)]
     sizes = [size if type(size) is int and 0 < size < 1 << 16 else seen[at] for at, size in enumerate(told)]
     if sizes[0] * sizes[1] * sizes[2] > _MOST_RANKS:
-        raise InvalidInputError(f"the arguments of the checkpoint ask for {sizes} ranks.")
+        raise InvalidInputError(said("megatron-sizes-wrong", sizes))
     return sizes[0], sizes[1], sizes[2]
 
 
@@ -240,7 +236,7 @@ def _experts_apart(named: dict[str, Tensor], settings: dict[str, Any], expert_ra
         # Ones for the hidden size, which the first axis of weight1 and the second of weight2 have.
         rows, columns = tensor.shape
         if (columns if last == "weight1" else rows) % count:
-            raise InvalidInputError(f"{name}: {count} experts do not fit into the shape {list(tensor.shape)}.")
+            raise InvalidInputError(said("experts-do-not-fit", name, count, list(tensor.shape)))
         seen = (count, rows, columns // count) if last == "weight1" else (count, rows // count, columns)
         module = "linear_fc1" if last == "weight1" else "linear_fc2"
         for expert in range(count):

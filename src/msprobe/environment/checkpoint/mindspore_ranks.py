@@ -20,6 +20,7 @@ from msprobe.environment.checkpoint.tensors import Piece, Pieces, Replicas, Tens
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.opening import open_regular
 from msprobe.foreign.protobuf import numbers, placed_fields, signed
+from msprobe.messages import said
 
 _RANK = re.compile(r"rank_(\d{1,7})$")
 _SAVED = re.compile(r".*?(?:-(\d+)_(\d+))?\.(?:ckpt|safetensors)$")
@@ -61,7 +62,7 @@ def read_mindspore_ranks(folder: str, section: Any) -> Checkpoint:
     ranks = {int(match[1]): name for name in os.listdir(folder) if (match := _RANK.match(name))}
     missing = sorted(set(range(max(ranks) + 1)) - set(ranks))
     if missing:
-        raise PathError(f'"{folder}" lacks rank_{missing[0]}; slices of parameters would be missing.')
+        raise PathError(said("mindspore-rank-missing", folder, missing[0]))
     found = Checkpoint(folder, "MindSpore, ranks")
     held: dict[str, dict[int, Tensor]] = {}
     for rank, name in sorted(ranks.items()):
@@ -116,7 +117,7 @@ def _layouts(folder: str, ranks: list[str]) -> dict[str, _Layout]:
         try:
             found.update(_read_strategy(file))
         except ValueError as problem:
-            raise InvalidInputError(f'"{file}" is no readable strategy file of MindSpore.') from problem
+            raise InvalidInputError(said("strategy-file-unreadable", file)) from problem
     return found
 
 

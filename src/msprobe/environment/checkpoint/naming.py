@@ -15,6 +15,7 @@ from msprobe.environment.checkpoint.tensors import Cut, Rows, Tensor
 from msprobe.errors import InvalidInputError
 from msprobe.foreign import yaml_text
 from msprobe.foreign.patterns import Pattern, compile_pattern
+from msprobe.messages import said
 
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module)\.")
 _PREFIX = re.compile(r"^(?:(?:module|model|state_dict|network|base_model)\.)+")
@@ -202,7 +203,7 @@ def apply_map(found: Checkpoint, mapping: dict[str, str]) -> Checkpoint:
                 try:
                     return pattern.sub(new, name, count=1)
                 except (re.error, IndexError) as problem:
-                    raise InvalidInputError(f"the name map's {new!r} is no replacement: {problem}.") from problem
+                    raise InvalidInputError(said("name-map-replacement-wrong", new, problem)) from problem
         return name
 
     states = {}
@@ -220,7 +221,7 @@ def read_map(path: str) -> dict[str, str]:
     """A YAML file ``{name of the first: name of the second}``. Raises PathError, InvalidInputError."""
     told = yaml_text.load(small_file(path), path)
     if not isinstance(told, dict) or not all(isinstance(one, str) for pair in told.items() for one in pair):
-        raise InvalidInputError(f'name map "{Path(path)}" must be pairs `name of the first: name of the second`.')
+        raise InvalidInputError(said("name-map-form", Path(path)))
     return told
 
 
@@ -273,11 +274,7 @@ def _attention(found: Checkpoint, partner: Checkpoint) -> tuple[int, int]:
     settings = {**partner.settings, **{key: value for key, value in found.settings.items() if value is not None}}
     heads = settings.get("num_attention_heads")
     if type(heads) is not int or heads < 1:
-        raise InvalidInputError(
-            f'neither "{found.path}" nor "{partner.path}" has num_attention_heads, which the split of '
-            "linear_qkv needs; "
-            "put config.json beside the weights, or give --name-map none."
-        )
+        raise InvalidInputError(said("num-attention-heads-missing", found.path, partner.path))
     told = settings.get("num_query_groups") if settings.get("group_query_attention", True) else None
     groups = partner.settings.get("num_key_value_heads", told)
     groups = groups if type(groups) is int and groups > 0 and heads % groups == 0 else heads
@@ -308,7 +305,7 @@ def _query_key_value(name: str, tensor: Tensor, groups: int, each: int) -> list[
     rows = tensor.shape[0]
     wide, rest = divmod(rows, groups * (each + 2))
     if rest:
-        raise InvalidInputError(f"{name}: {rows} rows are no {groups} groups of {each} queries, a key and a value.")
+        raise InvalidInputError(said("qkv-rows-do-not-fit", name, rows, groups, each))
     seen = (groups, (each + 2) * wide, *tensor.shape[1:])
     found = []
     for word, begin, end in (("q", 0, each), ("k", each, each + 1), ("v", each + 1, each + 2)):

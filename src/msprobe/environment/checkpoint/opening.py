@@ -31,6 +31,7 @@ from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 
 _INDEXES = (
     "model.safetensors.index.json",
@@ -54,7 +55,7 @@ def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
     """
     path = os.fspath(path)
     if not os.path.exists(path):
-        raise PathError(f'checkpoint "{path}" does not exist.')
+        raise PathError(said("checkpoint-missing", path))
     try:
         found = _open_folder(path, allow_missing) if os.path.isdir(path) else _open_file(path)
     except InvalidInputError as problem:
@@ -63,11 +64,9 @@ def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
         raise InvalidInputError(f'"{path}": {problem.message}') from problem
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as problem:
         # Whatever a checkpoint that holds other things than its format says makes of what reads it.
-        raise InvalidInputError(
-            f'"{path}" is broken: it does not hold what its format says ({problem!r:.200}).'
-        ) from problem
+        raise InvalidInputError(said("checkpoint-broken", path, problem)) from problem
     except OSError as problem:
-        raise PathError(f'checkpoint "{path}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("checkpoint-unreadable", path, reason_of(problem))) from problem
     found.path = path
     return found
 
@@ -92,7 +91,7 @@ def _open_folder(path: str, allow_missing: bool) -> Checkpoint:
             inner = [name for name in names if os.path.isfile(os.path.join(path, name)) and _is_tensor_file(name)]
             if len(inner) != 1:
                 some = f"; it holds {', '.join(inner[:5])}: give one of them" if inner else ""
-                raise InvalidInputError(f'"{path}" is no checkpoint that is known{some}; give {_KNOWN}.')
+                raise InvalidInputError(said("checkpoint-unknown", path, some, _KNOWN))
             return _open_file(os.path.join(path, inner[0]))
         for name in whole if whole[0] not in _SINGLE else whole[:1]:
             _add(found, _tensors(os.path.join(path, name)), name)
@@ -109,7 +108,7 @@ def _sharded(found: Checkpoint, index: str) -> None:
     told = parse_json(small_file(index), index)
     files = told.get("weight_map") if isinstance(told, dict) else None
     if not isinstance(files, dict) or not files:
-        raise InvalidInputError(f'"{index}" has no weight_map.')
+        raise InvalidInputError(said("index-without-weight-map", index))
     missing, loaded = [], {}
     for name in sorted(set(map(str, files.values()))):
         try:
@@ -120,16 +119,14 @@ def _sharded(found: Checkpoint, index: str) -> None:
         raise PathError(" ".join(missing[:5]))
     for name, file in files.items():
         if name not in loaded[str(file)]:
-            raise InvalidInputError(f'"{index}" names {name[:80]!r} in "{file}", which does not hold it.')
+            raise InvalidInputError(said("index-names-absent-tensor", index, name[:80], file))
         found.weights[name] = loaded[str(file)][name]
 
 
 def _add(found: Checkpoint, tensors: dict[str, Tensor], file: str) -> None:
     for name, tensor in tensors.items():
         if name in found.weights:
-            raise InvalidInputError(
-                f'"{found.path}" has the parameter {name[:80]!r} in several files, one is "{file}".'
-            )
+            raise InvalidInputError(said("parameter-in-several-files", found.path, name[:80], file))
         found.weights[name] = tensor
 
 
@@ -233,19 +230,14 @@ def _open_file(path: str) -> Checkpoint:
             found.section(section)[own] = tensor
     elif suffix in _TORCH or head[:2] in (b"\x80\x02", b"PK"):
         if head[:2] == b"PK" and not _is_torch_archive(path):
-            raise InvalidInputError(
-                f'"{path}" is an archive without data.pkl, and so no file of torch.save; give {_KNOWN}.'
-            )
+            raise InvalidInputError(said("archive-without-data-pkl", path, _KNOWN))
         found = Checkpoint(path, "torch")
         from_tree(found, read_torch(path))
         name_states(found)
     else:
-        raise InvalidInputError(
-            f'"{path}" is no checkpoint that is known; give {_KNOWN}. Launch scripts and settings files are packed '
-            "first (config_check -d), and their packs compared."
-        )
+        raise InvalidInputError(said("checkpoint-unknown-pack-scripts", path, _KNOWN))
     if not (found.weights or found.optimizer or found.random):
-        raise InvalidInputError(f'"{path}" holds no tensor.')
+        raise InvalidInputError(said("checkpoint-holds-no-tensor", path))
     return found
 
 

@@ -13,6 +13,7 @@ from msprobe.environment.checkpoint.comparison import HARMLESS, Comparison
 from msprobe.environment.checkpoint.measuring import Measures
 from msprobe.errors import PathError
 from msprobe.foreign import csv_cells
+from msprobe.messages import said
 from msprobe.paths import check_output_file, make_folder, write_atomically
 
 _WORST = 20
@@ -34,7 +35,7 @@ def output_files(path: str) -> tuple[str, str, str]:
     if there:
         quoted = ", ".join(f'"{one}"' for one in there)
         verb, which = ("exists", "it") if len(there) == 1 else ("exist", "them")
-        raise PathError(f"{quoted} already {verb}; move {which} away or give another -o.")
+        raise PathError(said("results-in-the-way", quoted, verb, which))
     if os.path.isdir(os.path.dirname(path) or "."):
         for one in files:
             check_output_file(one)

@@ -15,6 +15,7 @@ import numpy as np
 
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.opening import is_regular, open_regular
+from msprobe.messages import said
 from msprobe.store.dtypes import ELEMENT_TYPES, Array, to_meant
 from msprobe.store.torch_archive import bytes_at, check_place
 
@@ -24,7 +25,7 @@ _MOST_DIMENSIONS = 32
 def check_file(path: str) -> None:
     """Raises PathError for what is there and no file: a pipe would be waited for, a device has no end."""
     if os.path.exists(path) and not is_regular(path):
-        raise PathError(f'"{path}" is no file, but a folder, a pipe or a device.')
+        raise PathError(said("not-a-plain-file", path))
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class FileTensor(Tensor):
 
     def __post_init__(self) -> None:
         if self.dtype not in ELEMENT_TYPES:
-            raise InvalidInputError(f'"{self.path}": the element type {self.dtype!r} is not known.')
+            raise InvalidInputError(said("tensor-type-unknown", self.path, self.dtype))
         try:
             check_place(self.shape, self.strides, self.offset, self.count, _MOST_DIMENSIONS)
         except ValueError as problem:
@@ -99,11 +100,9 @@ def _bytes_of(path: str, start: int, length: int) -> Array:
         with open_regular(path) as file:
             return np.frombuffer(bytes_at(file, start, length), np.uint8)
     except ValueError as problem:
-        raise InvalidInputError(
-            f'"{path}" ends before the values do that it describes; it may have been cut off.'
-        ) from problem
+        raise InvalidInputError(said("values-cut-off", path)) from problem
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from problem
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,13 @@ class Cut(Tensor):
         row = prod(self.whole.shape[1:])
         if not 0 <= self.begin <= self.begin + self.length <= rows or self.length * row != self.numel:
             raise InvalidInputError(
-                f"elements {self.begin} to {self.begin + self.length} of a tensor of shape {list(self.whole.shape)} "
-                f"are wanted as {list(self.shape)}; shapes and values of the checkpoint do not belong together."
+                said(
+                    "shapes-and-values-do-not-fit",
+                    self.begin,
+                    self.begin + self.length,
+                    list(self.whole.shape),
+                    list(self.shape),
+                )
             )
 
     def read(self) -> Array:
@@ -199,11 +203,11 @@ def joined(parts: tuple[Tensor, ...], axis: int, sections: tuple[int, ...] = ())
         return parts[0]
     for part in parts:
         if len(part.shape) != len(shape) or not shape or part.dtype != parts[0].dtype:
-            raise InvalidInputError(f"shards of shapes {[list(one.shape) for one in parts[:8]]} cannot be joined.")
+            raise InvalidInputError(said("shards-do-not-join", [list(one.shape) for one in parts[:8]]))
         if [n for at, n in enumerate(part.shape) if at != axis] != [n for at, n in enumerate(shape) if at != axis]:
-            raise InvalidInputError(f"shards of shapes {[list(one.shape) for one in parts[:8]]} cannot be joined.")
+            raise InvalidInputError(said("shards-do-not-join", [list(one.shape) for one in parts[:8]]))
         if sections and part.shape[axis] % sum(sections):
-            raise InvalidInputError(f"a shard of shape {list(part.shape)} does not hold parts of sizes {sections}.")
+            raise InvalidInputError(said("shard-sections-wrong", list(part.shape), sections))
     shape[axis] = sum(part.shape[axis] for part in parts)
     return Joined(tuple(shape), parts[0].dtype, parts, axis, sections)
 
@@ -283,7 +287,7 @@ class Pieces(Tensor):
     def __post_init__(self) -> None:
         covered = 0
         if len({piece.offsets for piece in self.pieces}) < len(self.pieces):
-            raise InvalidInputError(f"two blocks of a tensor of shape {list(self.shape)} begin at the same place.")
+            raise InvalidInputError(said("blocks-overlap", list(self.shape)))
         for piece in self.pieces:
             sizes = piece.values.shape
             fits = len(piece.offsets) == len(sizes) == len(self.shape) and all(
@@ -292,15 +296,11 @@ class Pieces(Tensor):
             )
             if not fits:
                 raise InvalidInputError(
-                    f"a block of shape {list(sizes)} at {list(piece.offsets)} lies outside of its tensor of shape "
-                    f"{list(self.shape)}."
+                    said("block-outside-of-tensor", list(sizes), list(piece.offsets), list(self.shape))
                 )
             covered += prod(sizes)
         if covered < self.numel:
-            raise InvalidInputError(
-                f"only {covered} of {self.numel} elements of a tensor of shape {list(self.shape)} are there; "
-                "files of ranks may be missing."
-            )
+            raise InvalidInputError(said("elements-missing", covered, self.numel, list(self.shape)))
 
     def read(self) -> Array:
         if len(self.pieces) == 1 or not self.shape:

@@ -19,6 +19,7 @@ from msprobe.errors import InvalidInputError, PathError, in_one_line, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.budget import factor
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.store.dtypes import Array, ElementType
 from msprobe.store.pickles import Opaque, PickleError, read_pickle
 from msprobe.store.torch_archive import TENSORS, Described, PackedContents, Storage, description, storage_of
@@ -37,7 +38,7 @@ def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
             size = os.fstat(file.fileno()).st_size
             end = size if length is None else start + length
             if not 0 <= start <= end <= size:
-                raise InvalidInputError(f'"{path}" has {size} bytes; an entry of it is said to end at byte {end}.')
+                raise InvalidInputError(said("torch-entry-end", path, size, end))
             file.seek(start)
             head = file.read(4)
             if head == b"PK\3\4":
@@ -48,9 +49,9 @@ def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return _read_row(path, view[:end], start)
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable file of torch.save: {in_one_line(problem)}.') from problem
+        raise InvalidInputError(said("torch-file-unreadable", path, in_one_line(problem))) from problem
     except OSError as problem:
-        raise PathError(f'"{path}" cannot be read: {reason_of(problem)}.') from problem
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from problem
 
 
 class _Window(io.RawIOBase):
@@ -71,7 +72,7 @@ class _Window(io.RawIOBase):
     def seek(self, offset: int, whence: int = 0) -> int:
         place = (0, self.place, self.size)[whence] + offset
         if place < 0:
-            raise ValueError("a place before the file")
+            raise ValueError(said("place-before-file"))
         self.place = place
         return place
 
@@ -95,7 +96,7 @@ def _read_archive(path: str, window: _Window) -> Any:
     archive = Archive(window, path)  # type: ignore[arg-type]
     entries = archive.entries
     if any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()):
-        raise InvalidInputError(f'"{path}" has compressed entries; torch.save compresses nothing.')
+        raise InvalidInputError(said("torch-entries-compressed", path))
     root, is_big_endian, text = description(path, PackedContents(archive), int(_MOST_PICKLE_BYTES * factor()))
     tree, _ = read_pickle(memoryview(text), REBUILD, storage_of)
 
@@ -105,7 +106,7 @@ def _read_archive(path: str, window: _Window) -> Any:
             raise InvalidInputError(f'"{path}": the values data/{storage.key[:80]} are missing.')
         begin = archive.start_of(entry)
         if begin + entry.file_size > window.size:
-            raise InvalidInputError(f'"{path}" ends before its values do; it may have been cut off.')
+            raise InvalidInputError(said("values-cut-off", path))
         return window.start + begin, entry.file_size
 
     return _Placer(path, place, is_big_endian).placed(tree)
@@ -117,7 +118,7 @@ def _read_row(path: str, data: memoryview, start: int) -> Any:
     if magic != _MAGIC:
         if isinstance(magic, (dict, Opaque, list)):
             return _Placer(path, _nowhere, False).placed(read_pickle(data, REBUILD, storage_of, start)[0])
-        raise InvalidInputError(f'"{path}" is no file of torch.save.')
+        raise InvalidInputError(said("no-torch-file", path))
     version, place = read_pickle(data, {}, None, place)
     facts, place = read_pickle(data, {}, None, place)
     big = isinstance(facts, dict) and facts.get("little_endian") is False
@@ -131,21 +132,21 @@ def _read_row(path: str, data: memoryview, start: int) -> Any:
     tree, place = read_pickle(data, REBUILD, known, place)
     keys, place = read_pickle(data, {}, None, place)
     if not isinstance(keys, list) or version != 1001:
-        raise InvalidInputError(f'"{path}" is no file of torch.save of a known version.')
+        raise InvalidInputError(said("torch-file-version", path))
     places: dict[str, tuple[int, int]] = {}
     for key in keys:
         if key not in kinds or place + 8 > len(data):
-            raise InvalidInputError(f'"{path}" ends before its values do; it may have been cut off.')
+            raise InvalidInputError(said("values-cut-off", path))
         size = int.from_bytes(data[place : place + 8], "little") * kinds[key].bytes
         if place + 8 + size > len(data):
-            raise InvalidInputError(f'"{path}" ends before its values do; it may have been cut off.')
+            raise InvalidInputError(said("values-cut-off", path))
         places[key] = (place + 8, size)
         place += 8 + size
     return _Placer(path, lambda storage: places[storage.key], big).placed(tree)
 
 
 def _nowhere(storage: Storage) -> tuple[int, int]:
-    raise PickleError("it is a pickle that refers to values outside of it")
+    raise PickleError(said("pickle-refers-outside"))
 
 
 class _Placer:
@@ -162,7 +163,7 @@ class _Placer:
         if not isinstance(tree, (dict, list, tuple, Opaque, _Array)):
             return tree
         if depth > 100:
-            raise PickleError("it is nested too deep")
+            raise PickleError(said("pickle-too-deep"))
         if id(tree) in self.done:
             return self.done[id(tree)]
         if isinstance(tree, _Array):
@@ -193,9 +194,9 @@ class _Placer:
             self.places[storage] = self.place(storage)
         start, size = self.places[storage]
         if size < storage.count * storage.kind.bytes:
-            raise PickleError(f"the values {storage.key} have {size} bytes, which is less than they are described with")
+            raise PickleError(said("storage-too-small", storage.key, size))
         if not isinstance(described.shape, tuple) or not isinstance(described.strides, tuple):
-            raise PickleError("a tensor has no shape")
+            raise PickleError(said("tensor-without-shape"))
         shape, strides = described.shape, described.strides
         step, contiguous = 1, True
         for length, stride in zip(reversed(shape), reversed(strides), strict=False):
@@ -231,7 +232,7 @@ def _dict(*arguments: Any) -> dict[Any, Any]:
 
 def _size(values: Any = (), *_: Any) -> tuple[Any, ...]:
     if not isinstance(values, (tuple, list)):
-        raise PickleError("a size is no list of numbers")
+        raise PickleError(said("size-is-no-list"))
     return tuple(values)
 
 
@@ -254,7 +255,7 @@ class _Type:
         """The type; objects are refused."""
         code = self.code.lstrip("<>|=")
         if not code or code[0] not in "biufc?" or not code[1:].isdigit() or len(code) > 4:
-            raise PickleError(f"an array has elements of type {self.code!r}")
+            raise PickleError(said("array-type-unknown", self.code))
         return np.dtype(code).newbyteorder(self.order)  # type: ignore[arg-type]
 
 
@@ -267,7 +268,7 @@ class _Array:
     def with_state(self, state: Any) -> None:
         """Shape, type, order and bytes."""
         if not isinstance(state, tuple) or len(state) != 5 or not isinstance(state[2], _Type):
-            raise PickleError("an array is not described as numpy does it")
+            raise PickleError(said("array-not-as-numpy"))
         _, shape, kind, fortran, data = state
         if isinstance(data, str):
             data = data.encode("latin-1")

@@ -13,6 +13,7 @@ from msprobe.environment.checkpoint.tensors import FileTensor, Piece, Pieces, Te
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import size_of
+from msprobe.messages import said
 from msprobe.store.dtypes import ELEMENT_TYPES, Array
 
 _MOST_CHUNKS = 1 << 20
@@ -44,26 +45,24 @@ def read_zarr(folder: str) -> dict[str, Tensor]:
 def _tensor(folder: str) -> Tensor:
     told = parse_json(small_file(os.path.join(folder, ".zarray")), f"{folder}/.zarray")
     if not isinstance(told, dict) or told.get("zarr_format") != 2 or told.get("order", "C") != "C":
-        raise InvalidInputError(f'"{folder}/.zarray" is no array of zarr in version 2 and C order.')
+        raise InvalidInputError(said("zarr-form", folder))
     if told.get("compressor") is not None or told.get("filters"):
-        raise InvalidInputError(f'"{folder}" is compressed, which is not read; Megatron writes its values as they are.')
+        raise InvalidInputError(said("zarr-compressed", folder))
     shape, chunks = _sizes(folder, told.get("shape")), _sizes(folder, told.get("chunks"))
     dtype = str(told.get("dtype"))
     kind = _TYPES.get(dtype.lstrip("<>|"))
     if kind is None or len(shape) != len(chunks) or 0 in chunks:
-        raise InvalidInputError(
-            f'"{folder}/.zarray": type {dtype[:40]!r}, shape {shape} and chunks {chunks} do not fit.'
-        )
+        raise InvalidInputError(said("zarr-does-not-fit", folder, dtype[:40], shape, chunks))
     counts = [-(-length // size) for length, size in zip(shape, chunks, strict=True)]
     if prod(counts) > _MOST_CHUNKS:
-        raise InvalidInputError(f'"{folder}" is said to have {prod(counts)} chunks.')
+        raise InvalidInputError(said("zarr-too-many-chunks", folder, prod(counts)))
     between = "/" if told.get("dimension_separator") == "/" else "."
     nbytes = prod(chunks) * ELEMENT_TYPES[kind].bytes
     pieces = []
     for at in itertools.product(*map(range, counts)):
         path = os.path.join(folder, between.join(map(str, at)) or "0")
         if size_of(path) < nbytes:
-            raise InvalidInputError(f'"{path}" is missing, or has fewer than the {nbytes} bytes of a chunk.')
+            raise InvalidInputError(said("zarr-chunk-missing", path, nbytes))
         begin = tuple(place * size for place, size in zip(at, chunks, strict=True))
         sizes = tuple(min(size, length - start) for size, length, start in zip(chunks, shape, begin, strict=True))
         whole = FileTensor(tuple(chunks), kind, path, 0, prod(chunks), 0, None, dtype.startswith(">"))
@@ -73,5 +72,5 @@ def _tensor(folder: str) -> Tensor:
 
 def _sizes(folder: str, told: Any) -> list[int]:
     if not isinstance(told, list) or len(told) > 32 or not all(type(one) is int and 0 <= one < 1 << 62 for one in told):
-        raise InvalidInputError(f'"{folder}/.zarray": shape or chunks are no list of whole numbers.')
+        raise InvalidInputError(said("zarr-shape-is-no-list", folder))
     return told

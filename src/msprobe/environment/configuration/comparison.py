@@ -18,6 +18,7 @@ from msprobe.environment.configuration import (
 from msprobe.environment.configuration.differences import Finding, Level, Part
 from msprobe.environment.configuration.pack import Pack
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.messages import joined, said
 from msprobe.paths import StrPath
 
 #: In the order of the sheets of 8.1.1; the last is ours.
@@ -81,14 +82,14 @@ def open_packs(bench: StrPath, cmp: StrPath) -> tuple[Pack, Pack]:
         for pack in found:
             pack.close()
         messages = dict.fromkeys(problem.message for problem in problems)
-        raise type(problems[0])(" ".join(messages)) from problems[0]
+        raise type(problems[0])(joined(" ", messages)) from problems[0]
     return found[0], found[1]
 
 
 def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> Comparison:
     """Compare what both packs have. Raises InvalidInputError for broken entries and options that cannot be used."""
     if not 0 <= options.tolerance < 1:
-        raise InvalidInputError(f"the tolerance must be a number from 0 to below 1, found {options.tolerance}.")
+        raise InvalidInputError(said("tolerance-wrong", options.tolerance))
     result = Comparison(bench.path, cmp.path)
     for name in PARTS:
         present = bench.has(name), cmp.has(name)

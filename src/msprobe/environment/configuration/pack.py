@@ -38,6 +38,7 @@ from msprobe.foreign.archives import Archive
 from msprobe.foreign.budget import Budget, Limits, factor
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.paths import FILE_MODE, StrPath, check_readable_file, make_folder, make_folder_in, write_atomically
 
 SUFFIX = ".zip"
@@ -115,7 +116,7 @@ def is_entry(name: str) -> bool:
 def check_pack_path(path: object) -> str:
     """The path, if a pack can have it. Raises InvalidInputError."""
     if not isinstance(path, (str, os.PathLike)) or not str(path).endswith(SUFFIX):
-        raise InvalidInputError(f"the path of a pack must be a text that ends with {SUFFIX}, found {path!r}.")
+        raise InvalidInputError(said("pack-path-wrong", SUFFIX, path))
     return os.fspath(path)
 
 
@@ -144,16 +145,16 @@ class PackWriter:
         """
         for name, data in entries.items():
             if not is_entry(name):
-                raise ValueError(f"a pack has no entry {name!r}")
+                raise ValueError(said("pack-entry-unknown", name))
             if len(data) > MOST_ENTRY_BYTES:
-                raise InvalidInputError(f"{name} has {len(data)} bytes; the limit is {MOST_ENTRY_BYTES}.")
+                raise InvalidInputError(said("pack-entry-too-large", name, len(data), MOST_ENTRY_BYTES))
         path = os.path.abspath(self.path)
         make_folder(os.path.dirname(path))
         try:
             with locked(path):
                 self._replace(path, entries)
         except OSError as problem:
-            raise PathError(f'cannot write pack "{path}": {reason_of(problem)}.') from problem
+            raise PathError(said("pack-not-written", path, reason_of(problem))) from problem
 
     def _replace(self, path: str, entries: Mapping[str, bytes]) -> None:
         temporary = os.path.join(os.path.dirname(path), f".msprobe-{os.getpid()}-{time.time_ns()}.tmp")
@@ -164,7 +165,7 @@ class PackWriter:
                     os.fchmod(descriptor, FILE_MODE)
                 self._fill(path, file, entries)
                 if os.fstat(descriptor).st_size > MOST_PACK_BYTES:
-                    raise PathError(f'pack "{path}" would have more than {MOST_PACK_BYTES} bytes.')
+                    raise PathError(said("pack-too-large", path, MOST_PACK_BYTES))
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -198,7 +199,7 @@ class PackWriter:
             with open_regular(path) as file:
                 found = _entries(path, file)
         except InvalidInputError as problem:
-            raise InvalidInputError(f"{problem.message} It was left as it is; give another path.") from problem
+            raise InvalidInputError(said("pack-left-as-it-is", problem.message)) from problem
         kept = [
             entry for name, entry in found.items() if name not in replaced and _is_of_this_run(entry, self._begun_ns)
         ]
@@ -235,7 +236,7 @@ class Pack:
         try:
             self._file: IO[bytes] = open_regular(self.path)
         except OSError as problem:
-            raise PathError(f'"{self.path}" cannot be read: {(problem.strerror or "").lower()}.') from problem
+            raise PathError(said("file-unreadable", self.path, (problem.strerror or "").lower())) from problem
         self._read_bytes = 0
         try:
             self._found = _entries(self.path, self._file)
@@ -309,9 +310,7 @@ class Pack:
         source = f"{self.path}: entry {name}"
         value = parse_json(self.text(name), source, Budget(source, _LIMITS), exact=True)
         if not isinstance(value, dict):
-            raise InvalidInputError(
-                f'"{self.path}": entry {name} must be a JSON object, found a {type(value).__name__}.'
-            )
+            raise InvalidInputError(said("pack-entry-is-no-object", self.path, name, type(value).__name__))
         return value
 
     def text(self, name: str) -> str:
@@ -319,7 +318,7 @@ class Pack:
         try:
             return self._bytes(name).decode()
         except UnicodeDecodeError as problem:
-            raise InvalidInputError(f'"{self.path}": entry {name} is not UTF-8 text.') from problem
+            raise InvalidInputError(said("pack-entry-no-utf8", self.path, name)) from problem
 
     def extract(self, folder: StrPath) -> None:
         """Write all entries that a pack has below the folder. Raises PathError, InvalidInputError."""
@@ -331,11 +330,11 @@ class Pack:
     def _bytes(self, name: str) -> bytes:
         entry = self._found.get(name)
         if entry is None:
-            raise InvalidInputError(f'"{self.path}" has no entry {name}; collect the pack again.')
+            raise InvalidInputError(said("pack-entry-missing", self.path, name))
         data = self._archive.read(entry, MOST_ENTRY_BYTES)
         self._read_bytes += len(data)
         if self._read_bytes > MOST_BYTES_IN_ALL:
-            raise InvalidInputError(f'"{self.path}": entry {name} unpacks to more than a pack may hold.')
+            raise InvalidInputError(said("pack-entry-unpacks-too-large", self.path, name))
         return data
 
 
@@ -352,12 +351,12 @@ def _entries(path: str, file: IO[bytes]) -> dict[str, zipfile.ZipInfo]:
             found[entry.filename] = entry
     size = sum(entry.file_size for entry in found.values())
     if size > MOST_BYTES_IN_ALL:
-        raise InvalidInputError(f'"{path}" unpacks to {size} bytes; the limit is {MOST_BYTES_IN_ALL}.')
+        raise InvalidInputError(said("pack-unpacks-too-large", path, size, MOST_BYTES_IN_ALL))
     if not found:
-        raise InvalidInputError(f'"{path}" is no pack of config_check: it has none of env, pip, hyperparameters, ....')
+        raise InvalidInputError(said("no-pack", path))
     unknown = len({entry.filename for entry in listed if not entry.filename.endswith("/")}) - len(found)
     if unknown:
-        log.warning(f'"{path}": {unknown} entries that no pack has are left out.')
+        log.warning(said("pack-entries-left-out", path, unknown))
     return found
 
 
@@ -365,17 +364,15 @@ def _check_entry(path: str, entry: zipfile.ZipInfo) -> None:
     name = entry.filename
     shown = ascii(name[:100])
     if not _is_inside(name):
-        raise InvalidInputError(f'"{path}" is refused: its entry {shown} leads out of the pack.')
+        raise InvalidInputError(said("pack-entry-leads-out", path, shown))
     if stat.S_ISLNK(entry.external_attr >> 16):
-        raise InvalidInputError(f'"{path}" is refused: its entry {shown} is a symbolic link.')
+        raise InvalidInputError(said("pack-entry-is-link", path, shown))
     if entry.flag_bits & 1:
-        raise InvalidInputError(f'"{path}": its entry {shown} is encrypted; packs are not.')
+        raise InvalidInputError(said("pack-entry-encrypted", path, shown))
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise InvalidInputError(f'"{path}": its entry {shown} is compressed in a way that packs are not.')
+        raise InvalidInputError(said("pack-entry-compression", path, shown))
     if entry.file_size > min(MOST_ENTRY_BYTES, max(_FREE_BYTES, _MOST_RATIO * entry.compress_size) * factor()):
-        raise InvalidInputError(
-            f'"{path}": its entry {shown} unpacks to {entry.file_size} bytes from {entry.compress_size}.'
-        )
+        raise InvalidInputError(said("pack-entry-bomb", path, shown, entry.file_size, entry.compress_size))
 
 
 def _is_inside(name: str) -> bool:

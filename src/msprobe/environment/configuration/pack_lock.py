@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from msprobe import log
 from msprobe.errors import PathError
+from msprobe.messages import said
 from msprobe.paths import FILE_MODE
 
 _MOST_SECONDS = 60.0
@@ -41,7 +42,7 @@ def _acquire(beside: str, path: str) -> int:
             return descriptor
         os.close(descriptor)
         if time.monotonic() > end:
-            raise PathError(f'pack "{path}" is being written by another process for more than a minute.')
+            raise PathError(said("pack-locked", path))
         time.sleep(0.01)
 
 
@@ -61,9 +62,7 @@ def _try(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     except (ImportError, OSError) as problem:
-        log.once(
-            "pack lock", "warning", f"packs cannot be locked here ({problem}); let each rank write one of its own."
-        )
+        log.once("pack lock", "warning", said("packs-cannot-be-locked", problem))
     return True
 
 

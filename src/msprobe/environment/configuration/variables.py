@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from msprobe.environment.hyperparameters.effects import EFFECTS, Effect
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 Level = Literal["error", "warning", "info"]
 DeviceKind = Literal["npu", "gpu"]
@@ -131,7 +132,7 @@ def extended(path: str) -> tuple[Variable, ...]:
     source = read_yaml(path, "table of variables")
     told = source.document.value
     if not isinstance(told, dict) or not told:
-        raise InvalidInputError(f'"{path}" must hold names of environment variables, each with a level or an object.')
+        raise InvalidInputError(said("variables-file-form", path))
     mistakes: list[str] = []
     own = [_variable(name, value, mistakes) for name, value in told.items()]
     if mistakes:

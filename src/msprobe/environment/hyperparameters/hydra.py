@@ -14,6 +14,7 @@ from msprobe.environment.hyperparameters.settings_files import read_yaml
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 
 _PACKAGE = re.compile(r"\A(?:\s*#[^\n]*\n)*?\s*#\s*@package\s+(\S+)")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
@@ -42,10 +43,7 @@ class _Composer:
         path = os.path.join(self.root, group, name)
         self.files += 1
         if self.files > _MOST_FILES or len(package) > _MOST_DEPTH:
-            raise InvalidInputError(
-                f'"{path}": the configuration is made of more than {_MOST_FILES} files, or nested deeper than '
-                f"{_MOST_DEPTH}."
-            )
+            raise InvalidInputError(said("hydra-too-many-files", path, _MOST_FILES, _MOST_DEPTH))
         self.budget.spend_bytes(os.path.getsize(path) if os.path.isfile(path) else 0)
         own = read_yaml(path)
         entries = own.pop("defaults", None) or []

@@ -18,6 +18,7 @@ from msprobe.environment.hyperparameters.shell.script import follow
 from msprobe.environment.hyperparameters.trees import flat, of_pickle
 from msprobe.environment.hyperparameters.values import is_same
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
+from msprobe.messages import joined, said
 from msprobe.store.pickles import Opaque
 
 #: Under these names programs keep their arguments in files of ``torch.save``.
@@ -80,7 +81,7 @@ def read_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
         for name, several in found.items():
             _add(values.setdefault(name, []), several)
     if problems:
-        raise type(problems[0])(" ".join(problem.message for problem in problems)) from problems[0]
+        raise type(problems[0])(joined(" ", (problem.message for problem in problems))) from problems[0]
     sources.values = {name: _value(several) for name, several in values.items()}
     return sources
 
@@ -88,14 +89,12 @@ def read_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
 def check_sources(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The paths, if all can be sources. Raises NotAListError, UnknownSourceError with all that are of no known kind."""
     if not isinstance(paths, (list, tuple)) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
-        raise NotAListError(f"the sources of hyper-parameters must be a list of file paths, found {paths!r:.100}.")
+        raise NotAListError(said("sources-are-no-list", paths))
     given = [os.fspath(path) for path in paths]
     unknown = [path for path in given if _ending(path) not in _READERS and not os.path.isdir(path)]
     if unknown:
         quoted = ", ".join(f'"{path}"' for path in unknown)
-        raise UnknownSourceError(
-            f"{quoted} cannot be read as a source of hyper-parameters: a file ends with one of {' '.join(_READERS)}."
-        )
+        raise UnknownSourceError(said("source-unknown", quoted, joined(" ", _READERS)))
     return given
 
 
@@ -125,7 +124,7 @@ def _script(path: str, given: Sequence[str] = ()) -> Read:
     """The arguments of the trainings that a script starts; files of ``given`` that it names are read anyway."""
     data = small_file(path)
     if len(data) > _MOST_SCRIPT_BYTES:
-        raise InvalidInputError(f'"{path}" has more than {_MOST_SCRIPT_BYTES} bytes; this is no launch script.')
+        raise InvalidInputError(said("script-too-large", path, _MOST_SCRIPT_BYTES))
     text = data.decode("utf-8", "replace")
     return hyperparameters(follow(text, path), path, given)
 
@@ -154,7 +153,7 @@ def _log(path: str) -> Read:
             return _listed(flat(found, path)), [*notes, *map(str, missing)]
         except InvalidInputError as problem:
             problems.append(problem)
-    raise InvalidInputError(" ".join(problem.message for problem in problems)) from problems[0]
+    raise InvalidInputError(joined(" ", (problem.message for problem in problems))) from problems[0]
 
 
 def _saved(path: str) -> Read:
@@ -165,7 +164,7 @@ def _saved(path: str) -> Read:
         tree = tree.get(name) if name else None
     found = of_pickle(tree)
     if not isinstance(found, dict) or not found:
-        raise InvalidInputError(f'"{path}" holds no arguments of a training (looked for: {", ".join(_ARGUMENTS)}).')
+        raise InvalidInputError(said("no-training-arguments", path, ", ".join(_ARGUMENTS)))
     public = {name: value for name, value in found.items() if not name.startswith("_")}
     return _listed(flat(public, path)), []
 
@@ -177,7 +176,7 @@ def _folder(path: str) -> Read:
     there = there or [file for file in candidates if os.path.isfile(file)][:1]
     there = there or _rank_file(path)
     if not there:
-        raise InvalidInputError(f'"{path}" is a folder without {_IN_FOLDERS}; give a file.')
+        raise InvalidInputError(said("folder-without-settings", path, _IN_FOLDERS))
     return _file(there[0])
 
 

@@ -14,6 +14,7 @@ from msprobe.environment.checkpoint.contents import small_file
 from msprobe.errors import InvalidInputError, in_one_line
 from msprobe.foreign import yaml_text
 from msprobe.foreign.budget import SETTINGS
+from msprobe.messages import said
 
 _MOST_PYTHON_BYTES = 1 << 20
 _MOST_POWER = 64
@@ -48,7 +49,7 @@ def read_json(path: str) -> dict[Any, Any]:
     try:
         found = _mapping(path, json.loads(_text(path)))
     except (ValueError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable JSON file: {in_one_line(problem)}.') from problem
+        raise InvalidInputError(said("settings-json-unreadable", path, in_one_line(problem))) from problem
     if "log_history" in found:
         if isinstance(found.get("args"), dict):
             return dict(found["args"])
@@ -62,20 +63,16 @@ def read_toml(path: str) -> dict[Any, Any]:
     try:
         import tomllib
     except ImportError:
-        raise InvalidInputError(
-            f'"{path}": TOML is read with Python 3.11 or newer; write the settings as YAML or JSON.'
-        ) from None
+        raise InvalidInputError(said("toml-needs-newer-python", path)) from None
     text = _text(path)
     # A name with many dots costs the square of their number.
     for run in _RUN_OF_A_NAME.finditer(text.replace(" ", "").replace("\t", "")):
         if run[0].count(".") > _MOST_DOTS and len(_DOT_OF_A_NAME.findall(run[0])) > _MOST_DOTS:
-            raise InvalidInputError(
-                f'"{path}" has a name of more than {_MOST_DOTS} parts; this is no file of settings.'
-            )
+            raise InvalidInputError(said("settings-name-too-deep", path, _MOST_DOTS))
     try:
         return dict(tomllib.loads(text))
     except (ValueError, RecursionError) as problem:  # a number of thousands of digits is a ValueError
-        raise InvalidInputError(f'"{path}" is no readable TOML file: {in_one_line(problem)}.') from problem
+        raise InvalidInputError(said("toml-unreadable", path, in_one_line(problem))) from problem
 
 
 def read_ini(path: str) -> dict[Any, Any]:
@@ -100,15 +97,12 @@ def read_ini(path: str) -> dict[Any, Any]:
         name = ""
         if text[0] == "[":
             if "]" not in text:
-                raise InvalidInputError(f'"{path}" is no readable INI file: line {number} has "[" without "]".')
+                raise InvalidInputError(said("ini-bracket", path, number))
             section = found.setdefault(text[1 : text.rindex("]")], {})
             continue
         ends = [place for place in (text.find("="), text.find(":")) if place > 0]
         if not ends or not isinstance(section, dict):
-            raise InvalidInputError(
-                f'"{path}" is no readable INI file: line {number} must be a section or NAME = VALUE, '
-                f"found {text[:60]!r}."
-            )
+            raise InvalidInputError(said("ini-line", path, number, text[:60]))
         name, lines = text[: min(ends)].rstrip(), [text[min(ends) + 1 :].strip()]
     close()
     return found
@@ -118,11 +112,11 @@ def read_python(path: str) -> dict[Any, Any]:
     """What a Python file assigns at its top, and in classes there: literals, arithmetic of numbers, ``dict(...)``."""
     text = _text(path)
     if len(text) > _MOST_PYTHON_BYTES:
-        raise InvalidInputError(f'"{path}" has more than {_MOST_PYTHON_BYTES} bytes; this is no file of settings.')
+        raise InvalidInputError(said("python-settings-too-large", path, _MOST_PYTHON_BYTES))
     try:
         return _assigned(ast.parse(text).body, ChainMap())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable Python file: {in_one_line(problem)}.') from problem
+        raise InvalidInputError(said("python-settings-unreadable", path, in_one_line(problem))) from problem
 
 
 def _assigned(body: list[ast.stmt], known: ChainMap[str, Any]) -> dict[Any, Any]:
@@ -201,5 +195,5 @@ def _text(path: str) -> str:
 
 def _mapping(path: str, found: Any) -> dict[Any, Any]:
     if not isinstance(found, dict):
-        raise InvalidInputError(f'"{path}" must hold names and values, found a {type(found).__name__}.')
+        raise InvalidInputError(said("settings-form", path, type(found).__name__))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.store.pickles import Name, Opaque
 
 _MOST_DEPTH = 60
@@ -24,7 +25,7 @@ def flat(tree: Any, source: str) -> dict[str, Any]:
         name, value, depth = todo.pop()
         seen += 1 + (len(value) if isinstance(value, (list, tuple, set, frozenset)) else 0)
         if depth > _MOST_DEPTH or seen > _MOST_VALUES:
-            raise InvalidInputError(f'"{source}" is nested too deep, or holds too many values, for a file of settings.')
+            raise InvalidInputError(said("settings-too-deep", source))
         if isinstance(value, dict) and (value or not name):
             inner = [(str(key), one) for key, one in value.items()]
         elif isinstance(value, (list, tuple)) and any(isinstance(one, (dict, list, tuple)) for one in value):

@@ -11,6 +11,7 @@ from msprobe.graph.merge.layout import Layout
 from msprobe.graph.merge.pipeline import merge_stages
 from msprobe.graph.merge.tensor_parallel import merge_slices
 from msprobe.graph.side import Side
+from msprobe.messages import said
 
 
 def check_ranks(layout: Layout, folders: DumpFolders, field: str) -> None:
@@ -19,10 +20,10 @@ def check_ranks(layout: Layout, folders: DumpFolders, field: str) -> None:
         ranks = sorted(rank.rank for rank in folders.ranks if rank.step == step)
         where = f'"{folders.path}"' + ("" if step is None else f", step {step}")
         if len(ranks) != layout.rank_size:
-            raise InvalidInputError(f"{field}: rank_size {layout.rank_size} but {len(ranks)} rank folders in {where}.")
+            raise InvalidInputError(said("rank-size-wrong", field, layout.rank_size, len(ranks), where))
         if ranks != list(range(layout.rank_size)):
             named = ", ".join(map(str, ranks[:8]))
-            raise InvalidInputError(f"{field}: the ranks in {where} must be numbered from 0 on, found {named}.")
+            raise InvalidInputError(said("ranks-not-numbered", field, where, named))
 
 
 def merge_ranks(sides: Sequence[Side], layout: Layout) -> list[Side]:
@@ -32,7 +33,7 @@ def merge_ranks(sides: Sequence[Side], layout: Layout) -> list[Side]:
     """
     wrong = sorted({side.task for side in sides} - {"statistics"})
     if wrong:
-        raise InvalidInputError(f"ranks can be merged of dumps of statistics only; found {', '.join(wrong)}.")
+        raise InvalidInputError(said("merge-needs-statistics", ", ".join(wrong)))
     by_rank = {side.rank: side for side in sides}
     pipelines = pipeline_groups(by_rank, layout)
     slices = {group[0]: group for group in tensor_groups(by_rank, layout)}

@@ -18,6 +18,7 @@ from typing import Any
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.console import say
 from msprobe.foreign.json_text import read_json
+from msprobe.messages import said
 from msprobe.monitor.alerts.alert import place_in_training
 from msprobe.monitor.alerts.sink import DETAILS_FILE, FILE
 from msprobe.paths import (
@@ -53,7 +54,7 @@ def read_details(folder: StrPath) -> Records:
 def first_alerts(records: Records, top: int = TOP, steps: Collection[int] = ()) -> Records:
     """The first ``top`` of them; only those of ``steps``, unless there are none given. Raises InvalidInputError."""
     if isinstance(top, bool) or not isinstance(top, int) or top <= 0:
-        raise InvalidInputError(f"The top k number must be greater than 0, found {top!r}.")
+        raise InvalidInputError(said("top-k-wrong", top))
     wanted = [(key, record) for key, record in records.items() if not steps or record.get("step") in steps]
     return dict(wanted[:top])
 
@@ -72,10 +73,10 @@ def steps_of(text: str) -> list[int]:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         steps = None
     if not isinstance(steps, list):
-        raise InvalidInputError(f"The step list must be a resolvable list type, as [1, 2]; found {text!r}.")
+        raise InvalidInputError(said("step-list-unreadable", text))
     wrong = [step for step in steps if isinstance(step, bool) or not isinstance(step, int) or step < 0]
     if wrong:
-        raise InvalidInputError(f"The step list must hold integers of at least 0, found {wrong[0]!r}.")
+        raise InvalidInputError(said("step-list-wrong", wrong[0]))
     return steps
 
 
@@ -129,7 +130,7 @@ def _read_all(folder: StrPath, name: str) -> Records:
     place = check_path_form(folder, "folder")
     if not place.is_dir():
         kind = "is not a folder" if os.path.lexists(place) else "does not exist"
-        raise PathError(f'"{folder}" {kind}; give the folder anomaly_detected of the monitor.')
+        raise PathError(said("no-alerts-folder", folder, kind))
     found: Records = {}
     for rank in sorted(os.listdir(place)):
         path = place / rank / name
@@ -141,5 +142,5 @@ def _read_all(folder: StrPath, name: str) -> Records:
 def _read(path: Path) -> Records:
     found = read_json(check_readable_file(path, ".json"))
     if not isinstance(found, dict) or not all(isinstance(record, dict) for record in found.values()):
-        raise InvalidInputError(f'"{path}" is no file of alerts: it must hold an object of objects.')
+        raise InvalidInputError(said("no-alerts-file", path))
     return found

@@ -20,6 +20,7 @@ from msprobe.errors import MsprobeError, PathError, reason_of
 from msprobe.foreign.budget import Budget, Limits
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import is_regular, read_bounded
+from msprobe.messages import said
 from msprobe.paths import StrPath, create_file
 
 JOURNAL = "alerts.jsonl"
@@ -56,7 +57,7 @@ class Journal:
             if os.write(self._descriptor, data) != len(data):
                 raise OSError("no space left on device")
         except OSError as problem:
-            raise PathError(f'cannot write file "{self._path}": {problem.strerror or problem}.') from problem
+            raise PathError(said("file-not-written", self._path, problem.strerror or problem)) from problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def read_journal(folder: StrPath) -> Judged | None:
     try:
         data = read_bounded(path, Budget(path, Limits(bytes=_MOST_BYTES)))
     except OSError as problem:
-        raise PathError(f'file "{path}" cannot be read: {reason_of(problem)}.') from None
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from None
     rules: dict[str, None] = {}
     alerts: list[Mapping[str, Any]] = []
     end: Mapping[str, Any] | None = None

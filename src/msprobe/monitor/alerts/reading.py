@@ -10,6 +10,7 @@ from typing import Any
 
 from msprobe.errors import MsprobeError, PathError
 from msprobe.foreign.opening import is_regular
+from msprobe.messages import said
 from msprobe.monitor.alerts.alert import place_in_training
 from msprobe.monitor.alerts.analysis import Records, read_alerts, read_details
 from msprobe.monitor.alerts.journal import JOURNAL, Judged, read_journal
@@ -44,7 +45,7 @@ def read_all_alerts(folder: StrPath) -> AlertsRead:
     path = Path(folder)
     if not path.is_dir():
         kind = "is not a folder" if os.path.lexists(path) else "does not exist"
-        raise PathError(f'"{folder}" {kind}; give the output folder of the monitor (MONITOR_OUTPUT_DIR).')
+        raise PathError(said("no-monitor-folder", folder, kind))
     absolute = Path(os.path.abspath(path))
     is_one_run = parse_folder_name(absolute.name) is not None
     base = absolute.parent if absolute.name == FOLDER or is_one_run else absolute

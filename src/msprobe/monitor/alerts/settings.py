@@ -9,6 +9,7 @@ from typing import Any, get_args
 from msprobe import log
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.nearest import near_words
+from msprobe.messages import said
 from msprobe.monitor.alerts.rules import RULES, Rule, Turbulence
 from msprobe.monitor.measurements import Quantity
 
@@ -63,7 +64,7 @@ def read_alert_settings(config: object) -> AlertSettings:
     if config is None:
         return AlertSettings()
     if not isinstance(config, Mapping):
-        raise AlertConfigError(f"alert must be an object with rules and dump, found {config!r}.")
+        raise AlertConfigError(said("alert-wrong", config))
     wrong: list[str] = []
     _tell_unknown(config, ("rules", "dump"), "alert")
     dump = config.get("dump", False)
@@ -71,7 +72,7 @@ def read_alert_settings(config: object) -> AlertSettings:
         wrong.append(f"alert.dump must be true or false, found {dump!r}")
     given = config.get("rules", [])
     if "rules" not in config:
-        log.warning("alert has no rules: nothing is checked. Name some, as {'rules': [{'rule_name': 'AnomalyNan'}]}.")
+        log.warning(said("alert-without-rules"))
     elif not isinstance(given, list):
         wrong.append(f"alert.rules must be a list, found {given!r}")
         given = []
@@ -97,7 +98,7 @@ def _rule(entry: object, where: str, wrong: list[str]) -> Rule | None:
         wrong.append(f"{where}.args must be an object, found {args!r}")
         return None
     if kind is Turbulence and not args:
-        log.warning(f"{where}: {name} needs args with a threshold, and is left out.")
+        log.warning(said("alert-rule-needs-threshold", where, name))
         return None
     before = len(wrong)
     known = {part.name: part for part in fields(kind) if not part.name.startswith("_")}
@@ -122,9 +123,7 @@ def _tell_unknown(given: Mapping[Any, Any], known: Collection[str], where: str) 
     """Warn of keys that nobody looks at."""
     for key in given:
         if key not in known:
-            log.warning(
-                f"{where}.{key} is not known and is not looked at; known are {', '.join(known)}{_near(key, known)}"
-            )
+            log.warning(said("alert-key-unknown", where, key, ", ".join(known), _near(key, known)))
 
 
 def _near(word: object, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.foreign.json_text import read_json
+from msprobe.messages import said
 from msprobe.monitor.alerts.alert import Alert
 from msprobe.monitor.alerts.attempts import UNFINISHED, Attempt, judged_attempt
 from msprobe.monitor.alerts.cells import Block, History, Step
@@ -130,9 +131,9 @@ class AlertSink:
             self._journal.end(self._judged_steps, self._last_step, self.held_back)
             self._journal = None
         if self._begun:
-            log.info(f"anomaly.json is at {os.path.join(self._run.base, FOLDER, f'rank{self._run.rank}')}.")
+            log.info(said("alerts-are-at", os.path.join(self._run.base, FOLDER, f"rank{self._run.rank}")))
         if self.held_back:
-            log.info(f"{self.held_back} further alerts were held back: their tensors had raised several just before.")
+            log.info(said("alerts-held-back", self.held_back))
 
     def _raise(self, alerts: Sequence[Alert], unfinished: str = "") -> None:
         """Write alerts of one step, and tell of them."""
@@ -155,7 +156,7 @@ class AlertSink:
                 callback(alerts)
             except Exception as problem:
                 self._on_alert.remove(callback)
-                log.error(f"a callback for alerts failed and is not called again: {type(problem).__name__}: {problem}")
+                log.error(said("alert-callback-failed", type(problem).__name__, problem))
 
     def _tell_how_to_record(self, step: int) -> None:
         """Once: what was wrong in a step is told when it is over; a second run records it."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from msprobe.coverage import Coverage
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
+from msprobe.messages import said
 from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
 from msprobe.monitor.coverage import coverage_of_tables
 from msprobe.monitor.csv_files import Table, quantities_of
@@ -56,9 +57,7 @@ def csv_to_database(
     runs = find_runs(data)
     ranks = by_rank(runs)
     if not ranks:
-        raise InvalidInputError(
-            f'"{data}" has no folders of runs, as Dec03_21-34-40-rank0-0123abcd; give the one with them.'
-        )
+        raise InvalidInputError(said("no-monitor-runs", data))
     folder = check_output_folder(output)
     tables = _read(ranks, process_num)
     first_of = _renumbered(tables) if micro_step else None
@@ -139,8 +138,8 @@ def read_mapping(path: StrPath) -> dict[str, str]:
     file = check_readable_file(path, ".json")
     found = read_json(file)
     if not isinstance(found, dict):
-        raise InvalidInputError(f'mapping "{path}" must be an object of texts and their replacements.')
+        raise InvalidInputError(said("monitor-mapping-is-no-object", path))
     wrong = [old for old, new in found.items() if not isinstance(new, str) or not old]
     if wrong:
-        raise InvalidInputError(f'mapping "{path}": {wrong[0]!r} must be a text that a text replaces.')
+        raise InvalidInputError(said("monitor-mapping-wrong", path, wrong[0]))
     return found

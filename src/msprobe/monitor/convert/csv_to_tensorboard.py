@@ -12,6 +12,7 @@ import numpy as np
 from msprobe import log
 from msprobe.coverage import Coverage
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.monitor.convert.arguments import (
     DATA_TYPES,
     between,
@@ -63,7 +64,7 @@ def convert(
     runs = between(find_runs(monitor_path), time_start, time_end)
     if not runs:
         raise InvalidInputError(
-            f'"{monitor_path}" has no folders of runs between {time_start or "the first"} and {time_end or "the last"}.'
+            said("no-monitor-runs-between", monitor_path, time_start or "the first", time_end or "the last")
         )
     default = os.path.join(monitor_path, f"{stamp_text(time.time())}-csv2tensorboard_by_step")
     output = check_output_folder(default if output_dirpath is None else output_dirpath)
@@ -76,7 +77,7 @@ def convert(
     ]
     found = each(_convert, tasks, process_num)
     written = sum(table.values.size for table in found if table is not None)
-    log.info(f"{written} numbers of {len(tasks)} data types are in {output}.")
+    log.info(said("monitor-numbers-written", written, len(tasks), output))
     tables = [(task[0][0].rank, table) for task, table in zip(tasks, found, strict=True) if table is not None]
     return output, coverage_of_tables(monitor_path, runs, tables)
 

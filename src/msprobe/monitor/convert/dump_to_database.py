@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msprobe.diagnose.covered import of_dump
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.budget import BudgetError
+from msprobe.messages import said
 from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
 from msprobe.monitor.convert.csv_to_database import Written, read_mapping, renamed
 from msprobe.monitor.files import find_runs
@@ -61,16 +62,12 @@ def dump_to_database(
     places = [(step, rank) for step in dump.steps for rank in dump.ranks(step)]
     unnamed = {rank for _, rank in places if not isinstance(rank, int)}
     if len(unnamed) > 1:
-        raise InvalidInputError(
-            f'"{data}" has {len(unnamed)} folders of ranks without a number; name them rank0, rank1, ... first.'
-        )
+        raise InvalidInputError(said("rank-folders-without-number", data, len(unnamed)))
     read = each(_read_if_whole, [(os.fspath(data), step, rank) for step, rank in places], process_num)
     found = [rows for rows, _ in read]
     short = [text for _, text in read if text]
     if not any(found):
-        raise InvalidInputError(
-            f'"{data}" has no statistics of floating tensors; record task statistics or tensor without a digest.'
-        )
+        raise InvalidInputError(said("dump-without-float-statistics", data))
     of_rank: dict[int, list[_Row]] = {}
     for (_, rank), rows in zip(places, found, strict=True):
         of_rank.setdefault(rank if isinstance(rank, int) else 0, []).extend(rows)

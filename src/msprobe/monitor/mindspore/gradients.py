@@ -6,6 +6,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.capture.mindspore.tensors import sum_of
+from msprobe.messages import said
 from msprobe.monitor import gradients
 from msprobe.monitor.state import State
 from msprobe.monitor.watched import WatchedParameter
@@ -40,6 +41,5 @@ class UnreducedGradients(gradients.UnreducedGradients):
             log.once(
                 ("monitor", "unreduced"),
                 "warning",
-                "Monitor: MindSpore reports no gradients of parameters before they are reduced, as where a compiled"
-                " function computes them; grad_unreduced is left out, grad_reduced is what the optimizer is given.",
+                said("no-unreduced-gradients-in-mindspore"),
             )

@@ -14,6 +14,7 @@ from msprobe.capture.mindspore.debugger import PrecisionDebugger
 from msprobe.capture.mindspore.surface import surface
 from msprobe.capture.mindspore.training import TrainingListening, tell_of_static_graph
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.monitor import measuring
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig
@@ -57,23 +58,15 @@ class TrainerMon(Monitor):
         sinks: Sequence[Sink] = (),
     ) -> None:
         if params_have_main_grad != "auto":
-            log.warning(
-                f"TrainerMon(): params_have_main_grad={params_have_main_grad!r:.80} does nothing: parameters of"
-                " MindSpore have no main_grad."
-            )
+            log.warning(said("main-grad-has-no-effect", params_have_main_grad))
         super().__init__(MindSporeFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
 
     def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
         names = surface()
         if not models or not all(isinstance(one, (nn.Cell, names.module_class)) for one in models):
-            raise InvalidInputError(
-                f"set_monitor(): model must be a {names.module_word} or a list of them, found {type(model).__name__}."
-            )
+            raise InvalidInputError(said("monitor-model-wrong", names.module_word, type(model).__name__))
         if innermost(optimizer) is None:
-            raise InvalidInputError(
-                f"set_monitor(): optimizer must be a mindspore.nn.Optimizer or one of mindspore.mint.optim, found"
-                f" {type(optimizer).__name__}; pass the optimizer of the training."
-            )
+            raise InvalidInputError(said("monitor-mindspore-optimizer-wrong", type(optimizer).__name__))
         tell_of_static_graph("set_monitor()")
 
     def _new_optimizers(self, optimizer: Any) -> Optimizers:
@@ -115,13 +108,12 @@ def _possible(config: MonitorConfig) -> MonitorConfig:
         log.once(
             ("monitor", "mindspore", *without),
             "warning",
-            f"Monitor: {' and '.join(without)} cannot be measured in MindSpore; all else is.",
+            said("not-measured-in-mindspore", " and ".join(without)),
         )
     if config.scope == "global":
         log.once(
             ("monitor", "mindspore", "scope"),
             "warning",
-            'Monitor: scope "global" is not known in MindSpore: each rank measures its own part of a tensor that is'
-            " spread over several.",
+            said("scope-global-in-mindspore"),
         )
     return replace(config, ur_distribution=False, recording_l2_features=False)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.messages import said
 from msprobe.monitor.alerts.alert import parse_tag
 from msprobe.monitor.alerts.ranks import divergences
 from msprobe.monitor.alerts.reading import read_all_alerts
@@ -48,9 +49,7 @@ def read_run(path: StrPath) -> Monitored:
     """Read all ranks of a run. Raises PathError and InvalidInputError."""
     runs = find_runs(path)
     if not runs:
-        raise InvalidInputError(
-            f'"{path}" has no folders of runs, as Dec03_21-34-40-rank0-0123abcd; give the one with them.'
-        )
+        raise InvalidInputError(said("no-monitor-runs", path))
     ranks = newest_of_ranks(runs)
     tables = {rank: tables_of(ranks[rank]) for rank in sorted(ranks)[:_MOST_RANKS]}
     try:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 
 from msprobe.errors import PathError, reason_of
+from msprobe.messages import said
 from msprobe.monitor.csv_files import file_name, whole_length
 from msprobe.monitor.csv_text import SCALARS, RowText, has_micro_steps, header, scalar_rows
 from msprobe.monitor.measurements import OF_LAYERS, Row, Run, StepMetrics
@@ -82,7 +83,7 @@ class _File:
             with contextlib.suppress(OSError):
                 os.fchmod(self._descriptor, FILE_MODE)
         except OSError as problem:
-            raise PathError(f'cannot write file "{path}": {reason_of(problem)}.') from problem
+            raise PathError(said("file-not-written", path, reason_of(problem))) from problem
 
     @classmethod
     def choose(cls, folder: str, quantity: str, span: tuple[int, int], step: int, head: str, text: RowText) -> _File:
@@ -98,7 +99,7 @@ class _File:
                     return file
                 file.close()
             names = [file_name(quantity, step, last, part)]
-        raise PathError(f'"{folder}" has too many files of {quantity} for step {step}.')
+        raise PathError(said("too-many-files-of-quantity", folder, quantity, step))
 
     def append(self, lines: str) -> None:
         """Add whole lines, or nothing and raise PathError."""
@@ -111,7 +112,7 @@ class _File:
                 self._take_back(written)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as problem:
-            raise PathError(f'cannot write file "{self._path}": {reason_of(problem)}.') from problem
+            raise PathError(said("file-not-written", self._path, reason_of(problem))) from problem
         self._begun = True
 
     def close(self) -> None:
@@ -129,7 +130,7 @@ class _File:
             if whole != size:
                 os.ftruncate(self._descriptor, whole)
         except OSError as problem:
-            raise PathError(f'cannot read file "{self._path}": {reason_of(problem)}.') from problem
+            raise PathError(said("file-unreadable", self._path, reason_of(problem))) from problem
         self._begun = whole > 0
         return whole == 0 or data.startswith(self.head.encode("utf-8", "backslashreplace"))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msprobe.distribution import install
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 from msprobe.paths import StrPath, create_file, make_folder
 
 _numbers = itertools.count()
@@ -24,9 +25,7 @@ def check_installed() -> None:
     except (ImportError, ValueError):
         found = False
     if not found:
-        raise NotAvailableError(
-            f"TensorBoard files need tensorboard, which is not installed: {install('tensorboard')}."
-        )
+        raise NotAvailableError(said("tensorboard-missing", install("tensorboard")))
 
 
 class EventFile:

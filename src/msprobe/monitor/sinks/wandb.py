@@ -8,6 +8,7 @@ from typing import Any
 
 from msprobe.distribution import install
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 from msprobe.monitor.files import stamp_text
 from msprobe.monitor.measurements import Run, StepMetrics
 from msprobe.monitor.tags import scalars_of
@@ -27,7 +28,7 @@ class WandbSink:
         try:
             wandb: Any = importlib.import_module("wandb")
         except ImportError:
-            raise NotAvailableError(f"format wandb needs wandb, which is not installed: {install('wandb')}.") from None
+            raise NotAvailableError(said("wandb-missing", install("wandb"))) from None
         self._rank = run.rank
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),

@@ -15,6 +15,7 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture.torch.user_modules import modules
+from msprobe.messages import said
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class FlatParameters:
                     if type(module).__name__ == "FullyShardedDataParallel":
                         self._add(module)
         except (AttributeError, TypeError, ValueError) as error:
-            log.warning(f"Monitor: the flat parameters of FSDP cannot be read, so only pieces are measured: {error}")
+            log.warning(said("fsdp-parameters-unreadable", error))
 
     def _add(self, module: Any) -> None:
         handle = module._handle
@@ -93,7 +94,7 @@ class _Hook:
             for parameter, gradient in self._slices(flat.grad):
                 self._show(parameter, gradient)
         except Exception as error:
-            log.once(("monitor", "flat"), "error", f"Monitor: gradients of FSDP could not be measured: {error}")
+            log.once(("monitor", "flat"), "error", said("fsdp-gradients-not-measured", error))
 
     def _slices(self, gradient: torch.Tensor | None) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         if gradient is None or gradient.dim() != 1 or gradient.numel() < self._parts[-1][2]:

@@ -22,6 +22,7 @@ from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.capture.torch.storages import in_backward
 from msprobe.capture.torch.user_modules import is_training
+from msprobe.messages import said
 from msprobe.monitor.gathering import Cells
 from msprobe.monitor.measurements import Quantity
 from msprobe.monitor.names import Targets
@@ -85,7 +86,7 @@ class LayerFeatures(Observer):
                     self._modules[key] = module
             missing = known.unmatched()
             if missing:
-                log.warning(f"Monitor: {', '.join(missing)} in l2_targets.{name} is no module of the model.")
+                log.warning(said("l2-target-unknown", ", ".join(missing), name))
 
     # ---------------------------------------------------------------- when
 
@@ -125,8 +126,7 @@ class LayerFeatures(Observer):
             log.once(
                 ("monitor", "attention", event.key),
                 "warning",
-                f"Monitor: {event.key} is in l2_targets.attention_hook and is not given Q and K as its first positional"
-                " arguments, so its attention is not measured.",
+                said("attention-without-q-and-k", event.key),
             )
             return
         query, key = (unwrap(one).values for one in given[:2])

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from msprobe import log
+from msprobe.messages import said
 from msprobe.monitor.steps import MOMENTS, Kept
 
 _NO_MOMENTS: Mapping[str, torch.Tensor] = {}
@@ -187,7 +188,7 @@ class _After:
                 then(result, before)
             except Exception as error:
                 where = f"{type(owner).__name__}.{name}"
-                log.once(("monitor", where), "error", f"Monitor: {where} could not be followed: {error}")
+                log.once(("monitor", where), "error", said("optimizer-not-followed", where, error))
             return result
 
         self._before = own.get(self._name)

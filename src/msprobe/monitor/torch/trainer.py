@@ -12,6 +12,7 @@ from msprobe import log
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.training import TrainingListening
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.framework import DEFER
@@ -58,21 +59,17 @@ class TrainerMon(Monitor):
         sinks: Sequence[Sink] = (),
     ) -> None:
         if opt_ty is not None:
-            log.warning(f"TrainerMon(): opt_ty={opt_ty!r:.80} does nothing: the kind of optimizer is found by itself.")
+            log.warning(said("opt-ty-has-no-effect", opt_ty))
         self._main_grad = params_have_main_grad
         super().__init__(TorchFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
 
     def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
         if not models or not all(isinstance(one, nn.Module) for one in models):
-            raise InvalidInputError(
-                f"set_monitor(): model must be a torch.nn.Module or a list of them, found {type(model).__name__}."
-            )
+            raise InvalidInputError(said("monitor-torch-model-wrong", type(model).__name__))
         if optimizer is None or not hasattr(optimizer, "step"):
             several = isinstance(optimizer, (list, tuple))
             hint = "each of several has a monitor of its own" if several else "pass the optimizer of the training"
-            raise InvalidInputError(
-                f"set_monitor(): optimizer must have a method step, found {type(optimizer).__name__}; {hint}."
-            )
+            raise InvalidInputError(said("monitor-optimizer-wrong", type(optimizer).__name__, hint))
 
     def _new_optimizers(self, optimizer: Any) -> Optimizers:
         return Optimizers(optimizer, self._main_grad)

@@ -11,6 +11,7 @@ import torch
 from msprobe import log
 from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.capture.torch.user_modules import is_training
+from msprobe.messages import said
 from msprobe.monitor.torch.trainer import TrainerMon
 
 
@@ -92,4 +93,4 @@ class _Loss:
                 loss = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
                 self._training.note_loss(loss, 1.0 if is_whole else self._share)
         except Exception as problem:
-            log.once("loss of a trainer", "warning", f"Monitor: the loss could not be noted: {problem}")
+            log.once("loss of a trainer", "warning", said("loss-not-noted", problem))

@@ -23,6 +23,7 @@ from msprobe.config.declared import (
     whole,
 )
 from msprobe.config.mistakes import MistakeKind, Source
+from msprobe.messages import said
 from msprobe.monitor.config import ENDLESS, Communication, MonitorConfig, raise_mistakes_of, read_file
 
 #: What 26.2.0 can compute of a tensor; all of them by default.
@@ -179,10 +180,7 @@ def load_v2(path: str | os.PathLike[str], framework: str | None = None) -> Setti
     for idle in _idle(found, given):
         log.warning(f"{source.name}: {idle}.")
     if not enabled:
-        log.warning(
-            f"{source.name} enables none of {', '.join(MONITORS)}, so nothing is measured; write for example "
-            '"monitors": {"weight_grad": {"enabled": true}}.'
-        )
+        log.warning(said("no-monitor-enabled", source.name, ", ".join(MONITORS)))
     counts = {name: getattr(found, name) for name in _COUNTS if getattr(found, name) is not None}
     return SettingsV2(
         found.framework, found.output_dir, found.rank, monitors=enabled, targets=found.monitors.module.targets, **counts

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from msprobe import log
 from msprobe.errors import PathError
 from msprobe.foreign import csv_cells
+from msprobe.messages import said
 from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
 from msprobe.monitor.v2.settings import SettingsV2
 from msprobe.paths import FILE_MODE, make_folder
@@ -87,14 +88,14 @@ class CsvSinkV2:
                 micro = ("micro_step",) if monitor == "module" else ()
                 table.writerow(("vpp_stage", "step", "module_name", "scope", *micro, *ops))
             elif path not in self._written:
-                log.warning(f'Monitor: "{path}" is of an earlier run; rows are added at its end.')
+                log.warning(said("rows-appended", path))
             table.writerows(lines)
             self._written.add(path)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(text.getvalue().encode("utf-8", "backslashreplace"))
         except OSError as problem:
-            raise PathError(f'cannot write file "{path}": {problem.strerror or problem}.') from problem
+            raise PathError(said("file-not-written", path, problem.strerror or problem)) from problem
 
 
 def _text(value: float | int | bool | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.monitor.trainer import Monitor
 from msprobe.monitor.v2.settings import SettingsV2, load_v2
 from msprobe.monitor.v2.sink import CsvSinkV2
@@ -33,7 +34,7 @@ class TrainerMonitorV2:
         step. Raises InvalidInputError without a model or an optimizer, or if it has begun already.
         """
         if self._monitor is not None:
-            raise InvalidInputError("start(): the monitor watches a training already; call stop() first.")
+            raise InvalidInputError(said("monitor-v2-watches-already"))
         framework = "torch" if self.settings.framework == "pytorch" else "mindspore"
         trainer = importlib.import_module(f"msprobe.monitor.{framework}.trainer")
         adapter = importlib.import_module(f"msprobe.monitor.{framework}.framework")
@@ -45,7 +46,7 @@ class TrainerMonitorV2:
             names = [name for chunk in chunks for name, _ in known.modules_of(chunk)]
             for part in self.settings.targets:
                 if not any(part in name for name in names):
-                    log.warning(f"Monitor: {part} in monitors.module.targets is in the name of no module of the model.")
+                    log.warning(said("module-target-unknown", part))
         monitor = trainer.TrainerMon(self.settings.translated(names), sinks=[CsvSinkV2(self.settings, known.rank())])
         monitor.set_monitor(model, optimizer=optimizer, grad_acc_steps=grad_acc_steps)
         self._monitor = monitor
@@ -55,7 +56,7 @@ class TrainerMonitorV2:
         log.once(
             ("monitor_v2", "step"),
             "warning",
-            "Monitor: step() is skipped, since steps are those of the optimizer already.",
+            said("monitor-step-skipped"),
         )
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.precheck.arguments import TensorInfo, UnreadableArgumentError
 from msprobe.precheck.generate import CannotGenerateError
 from msprobe.precheck.job import SKIPPED, Answer, Task, overflow_answer
@@ -49,7 +50,7 @@ def _recorded_overflow(call: ApiCall) -> bool:
     floats = [one for one in flat(call.outputs) if isinstance(one, TensorInfo) and "float" in one.dtype]
     known = [bound for one in floats if one.numel for bound in (one.low, one.high)]
     if any(bound is None for bound in known):
-        raise CallError("its results have no Max and Min")
+        raise CallError(said("results-without-extremes"))
     return any(bound is not None and not math.isfinite(bound) for bound in known)
 
 

@@ -15,6 +15,7 @@ from mindspore import mint
 
 from msprobe.errors import MsprobeError
 from msprobe.foreign.known_words import word_of
+from msprobe.messages import said
 from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo, UnreadableArgumentError
 from msprobe.precheck.columns import direction_status
 from msprobe.precheck.domains import domain_of
@@ -128,7 +129,7 @@ class MindSporeRunner:
             )
         kind = DTYPES.get(info.dtype)
         if kind is None:
-            raise CallError(f"argument {path}: MindSpore has no type {info.dtype!r}.")
+            raise CallError(said("mindspore-type-unknown", path, info.dtype))
         if info.dtype.startswith(("float", "bfloat")):
             # Halves of both sides are the same numbers: they are rounded before they are widened.
             tensor = mindspore.Tensor(array.astype(np.float32 if info.dtype != "float64" else np.float64)).astype(kind)
@@ -151,7 +152,7 @@ def _function_of(call: ApiCall) -> Callable[..., Any]:
     try:
         return api_of(_SPACES.get(call.api.prefix), call.api.name)
     except LookupError:
-        raise CallError(f"MindSpore {mindspore.__version__} has no API {call.api.prefix}.{call.api.name}.") from None
+        raise CallError(said("mindspore-api-unknown", mindspore.__version__, call.api.prefix, call.api.name)) from None
 
 
 def _run(function: Callable[..., Any], inputs: tuple[list[Any], dict[str, Any]]) -> Any:
@@ -209,4 +210,4 @@ def _plain(argument: Plain, path: str) -> Any:
         return float(value)
     if kind in ("NoneType", "int", "bool", "str"):
         return value
-    raise CallError(f"argument {path}: a value of type {kind} ({value!r}) cannot be made again.")
+    raise CallError(said("argument-cannot-be-made", path, kind, value))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from msprobe import log
+from msprobe.messages import said
 from msprobe.precheck.online.spool import ReceivedStep
 
 #: While the disk has less room than this, nothing is taken from the ranks until a step has been checked.
@@ -53,8 +54,5 @@ class Arriving:
         while self.waiting and shutil.disk_usage(self._folder).free < LEAST_FREE_BYTES:
             if not is_told:
                 is_told = True
-                log.warning(
-                    f'online check: the disk of "{self._folder}" is nearly full, and {self.waiting} steps wait there: '
-                    "trainings wait until they are checked. TMPDIR may name a larger one."
-                )
+                log.warning(said("online-disk-nearly-full", self._folder, self.waiting))
             time.sleep(0.2)

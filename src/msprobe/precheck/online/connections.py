@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from msprobe import log
 from msprobe.errors import PathError
+from msprobe.messages import said
 from msprobe.precheck.online import words
 
 #: A stranger has so many seconds for the handshake of TLS and its first frame.
@@ -106,7 +107,7 @@ class Connections:
         try:
             self._listening = socket.create_server((host, port), family=_family(host))
         except (OSError, OverflowError) as error:
-            raise PathError(f"cannot listen at {host}:{port}: {error}.") from error
+            raise PathError(said("online-cannot-listen", host, port, error)) from error
         self._listening.settimeout(_LOOK)
         #: The port that is listened at; one that was free, if 0 was given.
         self.port: int = self._listening.getsockname()[1]
@@ -130,7 +131,7 @@ class Connections:
         if lines <= _MOST_LINES:
             log.warning(f"online check: {text}")
         if lines == _MOST_LINES:
-            log.warning("online check: further connections that end like this are not named.")
+            log.warning(said("online-connections-not-named"))
 
     def _all(self) -> list[Connection]:
         with self._lock:

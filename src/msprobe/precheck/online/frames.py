@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msprobe.messages import said
 from msprobe.precheck.online import schema
 
 MAGIC = b"MSP1"
@@ -77,9 +78,9 @@ def unpack(read: Callable[[int], bytes | bytearray]) -> tuple[Frame, int]:
     """
     magic, header_length, length, crc = HEAD.unpack(bytes(read(HEAD.size)))
     if magic != MAGIC:
-        raise FrameError(f"a frame begins with {MAGIC!r}, not with {magic!r}")
+        raise FrameError(said("frame-magic-wrong", MAGIC, magic))
     if header_length > schema.MOST_HEADER_BYTES or length > schema.MOST_DATA_BYTES:
-        raise FrameError(f"a frame says that it has {header_length} bytes of header and {length} of data")
+        raise FrameError(said("frame-lengths", header_length, length))
     is_small = length <= _MOST_UNUSED_BYTES
     # At once, unless a header that is refused would cost the reading of much that nobody wants.
     whole = read(header_length + length if is_small else header_length)
@@ -95,7 +96,7 @@ def unpack(read: Callable[[int], bytes | bytearray]) -> tuple[Frame, int]:
             raise FrameError(problem) from None
     data: Data = memoryview(whole)[header_length:] if is_small else read(length)
     if zlib.crc32(data, zlib.crc32(header)) != crc:
-        raise FrameError("the checksum of a frame is wrong", is_whole=True, is_damaged=True)
+        raise FrameError(said("frame-checksum-wrong"), is_whole=True, is_damaged=True)
     if not problem and content["what"] == "record":
         data = bytes(data)
         try:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.paths import write_atomically
 from msprobe.precheck.online.schema import RANK_END
 from msprobe.store import heartbeat, processes
@@ -38,19 +39,19 @@ class Life:
         with open_regular(path, follow_links=False) as file:
             text = file.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:
-            raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+            raise ValueError(said("mark-too-large", _MOST_BYTES))
         try:
             content = json.loads(text)
         except RecursionError:
-            raise ValueError("it is nested without end") from None
+            raise ValueError(said("mark-nested")) from None
         self.rank: int = content["rank"]
         if type(self.rank) is not int or not 0 <= self.rank < RANK_END:
-            raise TypeError("a rank is a whole number of 31 bits")
+            raise TypeError(said("mark-rank-wrong"))
         #: Whether it has lived at any look.
         self.was_alive = False
         self._process = Owner.of(content["process"])
         if not 0 < self._process.pid < PROCESS_END:
-            raise ValueError("it names no process")
+            raise ValueError(said("mark-names-no-process"))
         self._path = path
         self._state = heartbeat.state(path)
         self._since = time.monotonic()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.errors import MsprobeError, NotAvailableError, PathError
+from msprobe.messages import said
 from msprobe.paths import write_atomically
 from msprobe.precheck import precision_compare
 from msprobe.precheck.columns import BLANK, DETAILS_HEADER, RESULT_HEADER, lines_of
@@ -72,16 +73,14 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
     receiver: TcpReceiver | FolderReceiver
     if settings.address.nfs_path:
         receiver = FolderReceiver(settings.address.nfs_path, request.senders, request.idle, settings.ranks)
-        log.info(f'online check: waiting for ranks in "{settings.address.nfs_path}".')
+        log.info(said("online-waits-for-ranks", settings.address.nfs_path))
     else:
         tls = context_for(settings.address.tls_path, "server")
         address = settings.address
         receiver = TcpReceiver(address.host, address.port, tls, request.senders, request.idle, ranks=settings.ranks)
         log.info(f"online check: listening at {settings.address.host}:{receiver.port}{' with TLS' if tls else ''}.")
         if tls is None and not settings.address.host.startswith("127.") and settings.address.host != "localhost":
-            log.warning(
-                "online check: without tls_path whoever reaches this address can send records, and they go unencrypted."
-            )
+            log.warning(said("online-without-tls"))
     task = replace(request.task, dump="", candidate=RECORDED, decimals=settings.decimals)
     workers = Pool(tasks_for(task, (RECORDED,), request.workers), request.timeout)
     session = _Session(request, task, workers)
@@ -146,7 +145,7 @@ class _Session:
 
     def _leave_out(self, step: ReceivedStep, why: str) -> None:
         self.report.unchecked.append((step.rank, step.step))
-        log.error(f"online check: step {step.step} of rank {step.rank} is not checked: {why}")
+        log.error(said("online-step-not-checked", step.step, step.rank, why))
 
     def _keep(self, step: ReceivedStep, answers: list[Answer]) -> None:
         if not answers:
@@ -158,7 +157,7 @@ class _Session:
             report.judged += any(cell not in _NOT_JUDGED for cell in answer.result[1:3])
             if (beside_control(answer, self._task.standard) if self._task.control else answer).failed:
                 report.failed.append((step.rank, step.step, answer.key))
-                log.warning(f"online check: {answer.key} of step {step.step}, rank {step.rank} is wrong.")
+                log.warning(said("online-call-wrong", answer.key, step.step, step.rank))
         if self._task.control:
             _compare(self._request, step, answers, self._stamp)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.store.dtypes import ELEMENT_TYPES
 
 #: A header says little: more is no header of ours.
@@ -128,15 +129,15 @@ def header_of(text: bytes) -> dict[str, Any]:
     try:
         found = _DECODER.decode(str(text, "utf-8"))
     except RecursionError:
-        raise ValueError(f"the header of a frame is nested more than {MOST_DEPTH} deep") from None
+        raise ValueError(said("header-too-deep", MOST_DEPTH)) from None
     except ValueError as error:
-        raise ValueError(f"the header of a frame is no JSON: {error}") from None
+        raise ValueError(said("header-is-no-json", error)) from None
     if not isinstance(found, dict):
-        raise ValueError("the header of a frame is no object")
+        raise ValueError(said("header-is-no-object"))
     _check_depth(text, found, "the header of a frame")
     form = FORMS.get(found["what"]) if isinstance(found.get("what"), str) else None
     if form is None:
-        raise ValueError(f"no frame is of the kind {_shown(found.get('what'))}")
+        raise ValueError(said("frame-kind-unknown", _shown(found.get("what"))))
     _check_fields(found, form)
     return found
 
@@ -146,14 +147,12 @@ def _check_fields(found: Mapping[str, Any], form: Mapping[str, _Field]) -> None:
     for name, field in (*_FIXED.items(), *form.items()):
         if name not in found:
             if field.is_required:
-                raise ValueError(f'a frame of the kind "{what}" has no "{name}"')
+                raise ValueError(said("frame-lacks-field", what, name))
         elif not field.check(found[name]):
-            raise ValueError(
-                f'"{name}" of a frame of the kind "{what}" is {_shown(found[name])}; allowed: {field.allowed}'
-            )
+            raise ValueError(said("frame-field-wrong", name, what, _shown(found[name]), field.allowed))
     unknown = [name for name in found if name != "what" and name not in _FIXED and name not in form]
     if unknown:
-        raise ValueError(f'a frame of the kind "{what}" has no field {_shown(unknown[0])}')
+        raise ValueError(said("frame-field-unknown", what, _shown(unknown[0])))
 
 
 def check_length(content: Mapping[str, Any], length: int) -> None:
@@ -162,12 +161,12 @@ def check_length(content: Mapping[str, Any], length: int) -> None:
     if what == "tensor":
         wanted = math.prod(content["shape"]) * np.dtype(ELEMENT_TYPES[content["dtype"]].stored).itemsize
         if wanted != length:
-            raise ValueError(f"{length} bytes for a tensor of type {content['dtype']} and shape {content['shape']}")
+            raise ValueError(said("frame-bytes-do-not-fit", length, content["dtype"], content["shape"]))
     elif what == "record":
         if not 0 < length <= MOST_RECORD_BYTES:
-            raise ValueError(f"a record of {length} bytes; allowed: 1 to {MOST_RECORD_BYTES}")
+            raise ValueError(said("frame-record-length", length, MOST_RECORD_BYTES))
     elif length:
-        raise ValueError(f'a frame of the kind "{what}" has {length} bytes of data; allowed: none')
+        raise ValueError(said("frame-data-not-allowed", what, length))
 
 
 def check_record(text: bytes) -> None:
@@ -175,11 +174,11 @@ def check_record(text: bytes) -> None:
     try:
         found = json.loads(str(text, "utf-8", "surrogatepass"))
     except RecursionError:
-        raise ValueError(f"a record is nested more than {MOST_DEPTH} deep") from None
+        raise ValueError(said("sent-record-too-deep", MOST_DEPTH)) from None
     except ValueError as error:
-        raise ValueError(f"a record is no JSON: {error}") from None
+        raise ValueError(said("sent-record-is-no-json", error)) from None
     if not isinstance(found, (dict, list)):
-        raise ValueError("a record is no object")
+        raise ValueError(said("sent-record-is-no-object"))
     _check_depth(text, found, "a record")
 
 
@@ -191,7 +190,7 @@ def _check_depth(text: bytes, found: Any, what: str) -> None:
         level = [inner for one in level for inner in _inside(one)]
         if not level:
             return
-    raise ValueError(f"{what} is nested more than {MOST_DEPTH} deep")
+    raise ValueError(said("sent-nested-too-deep", what, MOST_DEPTH))
 
 
 def _inside(one: Any) -> Iterable[Any]:
@@ -207,19 +206,19 @@ def _shown(value: Any) -> str:
 def _whole(text: str) -> int:
     number = int(text) if len(text) <= 20 else NUMBER_END
     if not -NUMBER_END <= number < NUMBER_END:
-        raise ValueError(f"a number has more than 64 bits: {text[:24]}...")
+        raise ValueError(said("number-too-long", text[:24]))
     return number
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"a number is not finite: {text[:24]}")
+        raise ValueError(said("number-not-finite", text[:24]))
     return number
 
 
 def _not_finite(name: str) -> float:
-    raise ValueError(f"a number is not finite: {name}")
+    raise ValueError(said("number-not-finite", name))
 
 
 _DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_not_finite)

@@ -21,6 +21,7 @@ from typing import BinaryIO
 from msprobe import log
 from msprobe.errors import MsprobeError, PathError
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.paths import write_atomically
 from msprobe.precheck.online import frames
 from msprobe.precheck.online.frames import Frame, FrameError
@@ -54,7 +55,7 @@ class FolderSender:
         self._name = secrets.token_hex(16)
         self._own: set[str] = set()
         if not self._folder.is_dir():
-            raise PathError(f'nfs_path: "{folder}" is no folder.')
+            raise PathError(said("nfs-path-is-no-folder", folder))
         self._has_begun = False
 
     def send(self, frame: Frame) -> None:
@@ -70,7 +71,7 @@ class FolderSender:
             if len(self._own) < self._most:
                 break
             if time.monotonic() > until:
-                raise PathError(f'nfs_path: nobody reads what is in "{self._folder}".')
+                raise PathError(said("nfs-path-without-reader", self._folder))
             time.sleep(0.02)
         self._sequence += 1
         name = f"rank{frame.rank}_{self._sequence:020d}.frame"
@@ -85,7 +86,7 @@ class FolderSender:
         with contextlib.suppress(FileNotFoundError), open_regular(path, follow_links=False) as file:
             reason = file.read(_MOST_REASON_BYTES).decode("utf-8", "replace")
             path.unlink(missing_ok=True)
-            raise PathError(f'nfs_path: the check that reads "{self._folder}" has not kept all that was sent: {reason}')
+            raise PathError(said("nfs-path-not-kept", self._folder, reason))
 
     def close(self) -> None:
         """Say that no more comes."""
@@ -107,7 +108,7 @@ class FolderReceiver:
         self._unremovable: set[str] = set()
         self._lines = 0
         if not self._folder.is_dir():
-            raise PathError(f'nfs_path: "{folder}" is no folder.')
+            raise PathError(said("nfs-path-is-no-folder", folder))
         self._crowd = _Crowd(self._folder, ranks)
         names = self._names()
         self._crowd.see(names)
@@ -136,7 +137,7 @@ class FolderReceiver:
                 crowd.sweep()
                 return
             if time.monotonic() - last > self._idle:
-                log.warning(f"nothing has come for {self._idle:g} seconds: the check ends with what is there.")
+                log.warning(said("online-nothing-comes", self._idle))
                 return
             if not found:
                 time.sleep(0.05)
@@ -155,7 +156,7 @@ class FolderReceiver:
         try:
             return sorted(os.listdir(self._folder))
         except OSError as error:
-            raise PathError(f'nfs_path: "{self._folder}" cannot be read any more: {error.strerror}.') from error
+            raise PathError(said("nfs-path-unreadable", self._folder, error.strerror)) from error
 
     def _take(self, name: str) -> Frame | None:
         path = self._folder / name
@@ -166,7 +167,7 @@ class FolderReceiver:
                 is_more = bool(file.read(1))
             if is_more or (sequence, frame.rank) != _order(name):
                 frame = None
-                raise FrameError("its name or its length is of a different frame")
+                raise FrameError(said("frame-of-different-file"))
         except (FrameError, EOFError, OSError, MemoryError, MsprobeError) as error:
             self._complain(f'"{name}" in "{self._folder}" is no frame and is left out: {_reason(error)}')
         try:
@@ -181,7 +182,7 @@ class FolderReceiver:
         if self._lines <= _MOST_LINES:
             log.warning(text)
         if self._lines == _MOST_LINES:
-            log.warning("further files that are no frames are not named.")
+            log.warning(said("online-files-not-named"))
 
 
 class _Crowd:
@@ -246,19 +247,17 @@ class _Crowd:
             if life and why and not life.was_alive and mark not in self._heard:
                 if are_frames_waiting:
                     continue  # they may be of this one
-                log.info(f"online check: rank {life.rank} of an earlier run ({why}) is not waited for.")
+                log.info(said("rank-of-earlier-run", life.rank, why))
                 self.sweep({mark})
             elif life and why and mark not in self._dead:
                 self._dead.add(mark)
-                log.warning(f"online check: rank {life.rank} has died: {why}. What came of it until then is judged.")
+                log.warning(said("rank-died", life.rank, why))
             elif life and not why and mark in self._dead:
                 self._dead.discard(mark)
-                log.warning(f"online check: rank {life.rank} gives signs of life again.")
+                log.warning(said("rank-is-back", life.rank))
         # Nobody has begun or left anything but the marks of a run that is over.
         if self._ended and not set(self._lives) - self._ended and not self._had_frames:
-            log.info(
-                f'online check: "{self._folder}" has the marks of {len(self._ended)} ranks of an earlier run; removed.'
-            )
+            log.info(said("marks-of-earlier-run-removed", self._folder, len(self._ended)))
             self.sweep(self._ended)
             self._ended = set()
 
@@ -289,5 +288,5 @@ def _exactly(file: BinaryIO, length: int) -> bytes:
     remaining = os.fstat(file.fileno()).st_size - file.tell()
     found = file.read(length) if length <= remaining else b""
     if len(found) < length:
-        raise EOFError(f"{len(found) or remaining} of {length} bytes are there")
+        raise EOFError(said("bytes-missing", len(found) or remaining, length))
     return found

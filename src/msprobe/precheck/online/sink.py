@@ -16,6 +16,7 @@ from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.sinks import StepFacts
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.precheck.online.frames import Frame
 
 #: So many bytes wait to be sent; the training waits for room then.
@@ -84,7 +85,7 @@ class Stream:
     def _fail(self, why: str) -> None:
         self.failed = True
         self._waiting.clear()
-        log.error(f"online check: {why}. Nothing more is sent; the training goes on.")
+        log.error(said("online-sends-no-more", why))
         self._changed.notify_all()
 
     def _work(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 
+from msprobe.messages import said
 from msprobe.precheck.online.frames import Frame
 
 Key = tuple[int, int]
@@ -72,7 +73,7 @@ class Source:
             return False, None
         if sequence == self._last[0] and head == self._last[1]:
             return True, self._last[2]
-        raise ValueError(f"frame {sequence} comes behind frame {self._last[0]}")
+        raise ValueError(said("frame-out-of-order", sequence, self._last[0]))
 
     def remember(self, sequence: int, head: bytes, delivery: Delivery | None) -> None:
         """This frame was the last one."""

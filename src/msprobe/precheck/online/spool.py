@@ -16,6 +16,7 @@ from typing import Any
 from msprobe import log
 from msprobe.capture import native
 from msprobe.errors import MsprobeError, PathError
+from msprobe.messages import said
 from msprobe.precheck.online.frames import GONE, Frame
 from msprobe.store import layout
 from msprobe.store.tensor_files import TensorFileWriter
@@ -74,7 +75,7 @@ class Spool:
                 yield from self._take(frame)
             except Exception as error:  # one frame harms nothing else, whatever it is
                 why = error.message if isinstance(error, MsprobeError) else f"{type(error).__name__}: {error}"
-                log.error(f"online check: a {frame.what!r} of step {frame.step}, rank {frame.rank} is wrong: {why}")
+                log.error(said("online-frame-wrong", frame.what, frame.step, frame.rank, why))
                 is_of_disk = isinstance(error, (PathError, OSError))
                 self._refuse(frame.sender, f"a {frame.what} of step {frame.step} was not kept: {why}", is_of_disk)
         for key in list(self._open):
@@ -110,9 +111,7 @@ class Spool:
         elif key not in self._partial:
             # Of a step whose beginning was refused, or came to a check that was killed.
             self._partial.add(key)
-            log.warning(
-                f"online check: step {frame.step} of rank {frame.rank} began before this check and is left out."
-            )
+            log.warning(said("online-step-began-before", frame.step, frame.rank))
 
     def _ended(self, key: _Key, is_whole: bool) -> Iterator[ReceivedStep]:
         """No more comes of a step, if it is open."""
@@ -122,11 +121,11 @@ class Spool:
         sender, rank, step = key
         which = f"online check: step {step} of rank {rank}"
         if not is_whole and not one.count and not one.problem:
-            log.warning(f"{which} has not come to its end: nothing of it can be checked.")
+            log.warning(said("online-step-did-not-end", which))
             one.give_up()
             return
         if not is_whole and one.count:
-            log.warning(f"{which} has not come to its end: the {one.count} records that came are checked.")
+            log.warning(said("online-step-ended-early", which, one.count))
         try:
             folder, problem = one.finish(), one.problem
         except OSError as error:
@@ -194,7 +193,7 @@ class _Step:
         elif frame.what == "link":
             self._tensors.link(content["name"], content["existing"])
         else:
-            raise ValueError("nothing is known of its kind")
+            raise ValueError(said("kind-not-known"))
         if self.problem:
             raise PathError(self.problem)
 

@@ -9,6 +9,7 @@ import time
 
 from msprobe import log
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 from msprobe.precheck.online import frames, words
 from msprobe.precheck.online.frames import Frame
 
@@ -49,7 +50,7 @@ class TcpSender:
                 word, number, reason = self._read_word()
             except (OSError, EOFError) as error:
                 if attempt == _SENT_AGAIN:
-                    raise NotAvailableError(f"{self._where()} has hung up: {error}") from error
+                    raise NotAvailableError(said("peer-hung-up", self._where(), error)) from error
                 self._socket.close()
                 self._socket = self._connect()
                 continue
@@ -59,8 +60,8 @@ class TcpSender:
                 log.once(("online check skips", reason), "warning", f"online check: {self._where()}: {reason}.")
                 return
             if word == words.DENY:
-                raise NotAvailableError(f"{self._where()} does not take a {frame.what} of step {frame.step}: {reason}")
-        raise NotAvailableError(f"{self._where()} does not take a {frame.what}, sent {_SENT_AGAIN + 1} times")
+                raise NotAvailableError(said("peer-rejects-step", self._where(), frame.what, frame.step, reason))
+        raise NotAvailableError(said("peer-rejects", self._where(), frame.what, _SENT_AGAIN + 1))
 
     def close(self) -> None:
         """Say that no more comes. A check that has lost something of this rank, or does not answer, is named in the
@@ -91,7 +92,7 @@ class TcpSender:
                 found = socket.create_connection(self._address, timeout=self._patience)
             except OSError as error:
                 if time.monotonic() > until:
-                    raise NotAvailableError(f"nobody listens at {self._where()}: {error}") from error
+                    raise NotAvailableError(said("peer-does-not-listen", self._where(), error)) from error
                 time.sleep(0.2)
                 continue
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -102,4 +103,4 @@ class TcpSender:
                 return self._tls.wrap_socket(found)
             except (ssl.SSLError, OSError) as error:
                 found.close()
-                raise NotAvailableError(f"{self._where()} does not agree on TLS: {error}") from error
+                raise NotAvailableError(said("peer-tls", self._where(), error)) from error

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from msprobe import log
+from msprobe.messages import said
 from msprobe.precheck.online import frames, words
 from msprobe.precheck.online.connections import Connection, Connections
 from msprobe.precheck.online.frames import GONE, Frame, FrameError
@@ -82,7 +83,7 @@ class TcpReceiver:
                 if self._has_ended():
                     return
                 if time.monotonic() - last >= self._idle:
-                    log.warning(f"nothing has come for {self._idle:g} seconds: the check ends with what is there.")
+                    log.warning(said("online-nothing-comes", self._idle))
                     return
         finally:
             self._end()
@@ -137,10 +138,7 @@ class TcpReceiver:
             is_over = len(self._ended | dead) >= self._senders and not is_training and not self._waiting
             self._is_over |= is_over
         for rank in sorted(news):
-            log.warning(
-                f"online check: rank {rank} has died: its connection has broken, and it has not come back for "
-                f"{self._patience:g} seconds. What came of it until then is judged."
-            )
+            log.warning(said("rank-connection-broke", rank, self._patience))
         return is_over
 
     def _let_go(self, source: Source) -> None:
@@ -196,7 +194,7 @@ class TcpReceiver:
         try:
             frame, sequence = frames.unpack(read)
             if connection.sender not in ("", frame.sender or connection.name):
-                raise FrameError("a connection has one sender, and this frame is of a second one", is_whole=True)
+                raise FrameError(said("second-sender"), is_whole=True)
         except FrameError as error:
             if error.is_damaged:
                 self._connections.complain(f"{connection.who}: {error}; it is asked for once more.")

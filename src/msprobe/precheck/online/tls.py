@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msprobe.config.online import Side, tls_files
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 
 #: Where the words that open an encrypted key come from; never from the terminal, where nobody may sit.
 PASSPHRASE = "MSPROBE_TLS_PASSPHRASE"
@@ -26,7 +27,7 @@ def context_for(folder: str, side: Side) -> ssl.SSLContext | None:
     files = {name: place / name for name in tls_files(side)}
     missing = [name for name, file in files.items() if not file.is_file()]
     if missing:
-        raise PathError(f'tls_path: "{folder}" has no {", ".join(missing)}; "" means plain TCP.')
+        raise PathError(said("tls-files-missing", folder, ", ".join(missing)))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if side == "client" else ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Ranks are known by the authority that signed them, not by the names of their machines.
@@ -40,10 +41,7 @@ def context_for(folder: str, side: Side) -> ssl.SSLContext | None:
             context.load_verify_locations(str(revoked))
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     except (ssl.SSLError, OSError, ValueError) as error:
-        raise InvalidInputError(
-            f'tls_path: the key and certificates in "{folder}" cannot be used: {error}. The passphrase of an encrypted '
-            f"key is taken from the environment variable {PASSPHRASE}."
-        ) from error
+        raise InvalidInputError(said("tls-files-not-usable", folder, error, PASSPHRASE)) from error
     return context
 
 
@@ -51,7 +49,7 @@ def _passphrase(files: dict[str, Path]) -> Callable[[], str]:
     def given() -> str:
         words = os.environ.get(PASSPHRASE)
         if words is None:
-            raise ValueError(f"the key is encrypted, and {PASSPHRASE} is not set")
+            raise ValueError(said("key-without-passphrase", PASSPHRASE))
         return words
 
     return given

@@ -15,6 +15,7 @@ import socket
 import struct
 from collections.abc import Callable
 
+from msprobe.messages import said
 from msprobe.precheck.online import frames
 
 WORD = struct.Struct(">4sQ")
@@ -36,7 +37,7 @@ def read_word(read: Callable[[int], bytes | bytearray]) -> tuple[bytes, int, str
     if word not in (SKIP, DENY):
         return word, number, ""
     if number > _MOST_REASON_BYTES:
-        raise EOFError(f"a reason of {number} bytes is no answer of a check")
+        raise EOFError(said("reason-too-long", number))
     text = bytes(read(number)).decode("utf-8", "replace")
     return word, 0, text if text.isprintable() else ascii(text)
 
@@ -55,6 +56,6 @@ def read_exactly(connection: socket.socket, length: int) -> bytearray:
     while len(found) < length:
         piece = connection.recv(min(length - len(found), 1 << 20))
         if not piece:
-            raise EOFError(f"{len(found)} of {length} bytes came")
+            raise EOFError(said("bytes-received", len(found), length))
         found += piece
     return found

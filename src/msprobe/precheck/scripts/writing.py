@@ -22,6 +22,7 @@ from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.file_names import FileNames, file_name
 from msprobe.foreign.known_words import is_known_constant, is_known_dtype
 from msprobe.foreign.opening import read_bounded
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.arguments import (
     Argument,
@@ -139,7 +140,7 @@ def write_script(requests: Requests, request: ScriptRequest) -> Script:
 def _call_of(requests: Requests, request: ScriptRequest) -> ApiCall:
     if request.api not in requests.keys:
         raise InvalidInputError(
-            f'"{requests.part.path}" has no API {request.api!r}; {_near(request.api, requests.keys)}.'
+            said("api-not-in-dump", requests.part.path, request.api, _near(request.api, requests.keys))
         )
     try:
         call = requests.call(request.api)
@@ -148,12 +149,10 @@ def _call_of(requests: Requests, request: ScriptRequest) -> ApiCall:
     types = TYPES["mindspore" if requests.framework == "mindspore" else "pytorch"]
     if call.api.prefix not in types:
         why = _NO_SCRIPT.get(call.api.prefix, f"the type must be one of {', '.join(types)}")
-        raise InvalidInputError(f"no script can be made of {request.api!r}: {why}.")
+        raise InvalidInputError(said("no-script-of-api", request.api, why))
     _demand_known(request, call, requests.framework)
     if request.propagation == "backward" and call.gradients is None:
-        raise InvalidInputError(
-            f'"{requests.part.path}" has no backward of {request.api!r}; choose propagation forward.'
-        )
+        raise InvalidInputError(said("no-backward-of-api", requests.part.path, request.api))
     return call
 
 
@@ -164,22 +163,14 @@ def _demand_known(request: ScriptRequest, call: ApiCall, framework: str) -> None
     """
     if framework == "mindspore":
         if not is_checked(call.key):
-            raise InvalidInputError(f"no script can be made of {call.key!r}: it is no API that is run.")
+            raise InvalidInputError(said("no-script-of-what-is-not-run", call.key))
         return
     if call.api.name.rpartition(".")[2] in RANDOM or (is_dropout(call.api.name) and not _drops_nothing(call)):
-        raise InvalidInputError(
-            f"no script can be made of {call.key!r}: it draws random numbers, so two healthy runs differ; run_ut "
-            "compares how its results are spread."
-        )
+        raise InvalidInputError(said("no-script-of-random", call.key))
     if call.api.prefix == "Function" and not request.load:
-        raise InvalidInputError(
-            f"no script can be made of {call.key!r} alone: a record of an autograd Function has its class' name and no "
-            "more; give --load FILE.py, or a module, that has the class."
-        )
+        raise InvalidInputError(said("no-script-of-function-alone", call.key))
     if not is_known(call.api.prefix, call.api.name):
-        raise InvalidInputError(
-            f"no script can be made of {call.key!r}: it is no API that is run (no list of torch's computations has it)."
-        )
+        raise InvalidInputError(said("no-script-of-unlisted", call.key))
 
 
 def _drops_nothing(call: ApiCall) -> bool:
@@ -257,15 +248,13 @@ class _Maker:
             return argument.value
         if not is_known_constant(argument.kind, argument.value):
             raise InvalidInputError(
-                f"{self._call.key}, argument {path}: {str(argument.value)[:80]!a} is no {argument.kind} that is known."
+                said("argument-kind-unknown", self._call.key, path, str(argument.value)[:80], argument.kind)
             )
         return {"kind": argument.kind, "value": argument.value}
 
     def _tensor(self, info: TensorInfo, path: str) -> dict[str, Any]:
         if not is_known_dtype(info.dtype):
-            raise InvalidInputError(
-                f"{self._call.key}, argument {path}: {info.dtype[:80]!a} is no type of elements that is known."
-            )
+            raise InvalidInputError(said("argument-type-unknown", self._call.key, path, info.dtype[:80]))
         domain = domain_of(self._call, path, info)
         is_narrow = domain.name == "labels" and info.dtype in NARROW_LABELS and self._requests.framework != "mindspore"
         found: dict[str, Any] = {
@@ -299,10 +288,7 @@ class _Maker:
             self._made.append(path)
         free = available_bytes()
         if free is not None and _BYTES_OF_AN_ELEMENT * info.numel > free:
-            raise InvalidInputError(
-                f"{self._call.key}, argument {path}: its shape is {list(info.shape)}, and to make values for it takes "
-                f"more than the {free / 2**30:.3g} GiB of memory that are free here."
-            )
+            raise InvalidInputError(said("argument-too-large", self._call.key, path, list(info.shape), free / 2**30))
         try:
             random = generator_for(self._call.key, path, self._request.seed)
             return values_for(info, random, domain)
@@ -389,10 +375,7 @@ def generate(config: OpConfig, output: StrPath) -> Path:
 
 def _demand_values(requests: Requests, config: OpConfig) -> None:
     if config.data_mode == "real_data" and not requests.has_values:
-        raise InvalidInputError(
-            f'"{requests.part.path}" has no values of tensors (task tensor), which data_mode real_data asks for; '
-            'give the dump itself as "dump_json_path", or choose random_data.'
-        )
+        raise InvalidInputError(said("real-data-missing", requests.part.path))
 
 
 def _extract(requests: Requests, config: OpConfig) -> None:
@@ -401,7 +384,7 @@ def _extract(requests: Requests, config: OpConfig) -> None:
     found = {name: requests.part.record(name) for name in names if name in requests.part}
     if not found:
         raise InvalidInputError(
-            f'"{requests.part.path}" has no API {config.api!r}; {_near(config.api, requests.keys)}.'
+            said("api-not-in-dump", requests.part.path, config.api, _near(config.api, requests.keys))
         )
     values = requests.part.header.get("dump_data_dir")
     content = {"framework": requests.framework, "dump_data_dir": values, "data": found}

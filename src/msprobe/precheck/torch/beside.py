@@ -17,6 +17,7 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.precision import autocast_of
 from msprobe.capture.torch.surroundings import random_numbers_kept
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.precheck.torch.inputs import Inputs
 
 _DEVICES = ("cuda", "npu", "xpu")
@@ -50,7 +51,7 @@ class RandomNumbers:
         np.random.set_state(self._of_numpy)
 
 
-class Surroundings:
+class RandomNumbersAndAutocast:
     """Random numbers and autocast as they are when this is made, to be had again later."""
 
     def __init__(self, inputs: Inputs) -> None:
@@ -128,7 +129,7 @@ def structure_of(module: nn.Module) -> nn.Module:
     try:
         made = copy.deepcopy(plain(module), known)
     except Exception as problem:
-        raise InvalidInputError(f"it cannot be copied ({problem}); wrap the modules in it instead.") from None
+        raise InvalidInputError(said("input-cannot-be-copied", problem)) from None
     for part in made.modules():
         part.__dict__["_compiled_call_impl"] = None
         # What wrappers have put in the place of a forward belongs to the other module.
@@ -146,7 +147,7 @@ def copy_of(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         return copy.deepcopy(value, {id(tensor): change(tensor.detach().clone()) for tensor in _held(value)})
     except Exception as problem:
         what = type(value).__name__
-        raise InvalidInputError(f"an argument is an object that cannot be copied ({what}: {problem}).") from None
+        raise InvalidInputError(said("argument-cannot-be-copied", what, problem)) from None
 
 
 def state_of(module: nn.Module) -> list[dict[str, Any]]:

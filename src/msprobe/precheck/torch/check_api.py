@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.generate import generator_for
@@ -72,12 +73,12 @@ def _report(
     seed: int,
 ) -> ApiReport:
     if not callable(function):
-        raise InvalidInputError(f"check_api checks a function, found {function!r}; give torch.softmax, say.")
+        raise InvalidInputError(said("check-api-wants-function", function))
     if executor_of(candidate, "candidate").python is not None:
-        raise InvalidInputError(f"candidate {candidate!r}: check_api runs in this Python; run_ut can use another.")
+        raise InvalidInputError(said("check-api-runs-here", candidate))
     alone = [name for name, profile in PROFILES.items() if not profile.by_control]
     if standard not in alone:
-        raise InvalidInputError(f"standard {standard!r} is none of {', '.join(alone)}, which need no control.")
+        raise InvalidInputError(said("check-api-standard", standard, ", ".join(alone)))
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
     key = f"Call.{name}.0"
     if isinstance(function, torch.nn.Module):

@@ -24,10 +24,11 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.console import say
+from msprobe.messages import said
 from msprobe.paths import check_output_folder, make_folder, write_atomically
 from msprobe.precheck.compile_report import CompileResult, Difference, Status, difference, result_of
 from msprobe.precheck.side.trees import leaves_of
-from msprobe.precheck.torch.beside import ModelState, Surroundings, bytes_of, state_of, tensors_of
+from msprobe.precheck.torch.beside import ModelState, RandomNumbersAndAutocast, bytes_of, state_of, tensors_of
 from msprobe.precheck.torch.compiled_sides import BothSides, CompiledError, Pass, Sides, own_objects, same_tensor
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import Outcome, copy_with_strides
@@ -91,7 +92,7 @@ class PrecisionChecker:
     def wrap(self, module: nn.Module) -> nn.Module:
         """Check this module; gives it back, unchanged."""
         if not isinstance(module, nn.Module):
-            raise InvalidInputError(f"wrap takes a module, found {module!r}.")
+            raise InvalidInputError(said("wrap-wants-module", module))
         if id(module) not in self._ignored:
             self._wrapped[id(module)] = module
         return module
@@ -106,7 +107,7 @@ class PrecisionChecker:
     def wrap_all_children(self, model: nn.Module, depth: int = 1) -> nn.Module:
         """Check the modules ``depth`` levels below ``model``, and above these those that have no children."""
         if not isinstance(depth, int) or depth < 1:
-            raise InvalidInputError(f"depth must be a whole number from 1 on, found {depth!r}.")
+            raise InvalidInputError(said("depth-wrong", depth))
         for child in model.children():
             if depth == 1 or not any(True for _ in child.children()):
                 self.wrap(child)
@@ -132,15 +133,13 @@ class PrecisionChecker:
     def install(self, model: nn.Module) -> None:
         """Watch the passes of the modules until ``collect``. ``model`` gives them their names."""
         if not self._single:
-            raise InvalidInputError(
-                "install is for single_pass=True; with single_pass=False call compare(run_step, model)."
-            )
+            raise InvalidInputError(said("install-is-for-single-pass"))
         self._install(model)
 
     def collect(self, loss: Any = None) -> CompileResult:
         """What was found since ``install``; nothing is watched any more. ``loss``: a tensor of one number, or one."""
         if not self._watched:
-            raise InvalidInputError("nothing is watched: call install before the step, and collect once behind it.")
+            raise InvalidInputError(said("nothing-installed"))
         return result_of(self._collected(), self._cast, self._threshold, _number(loss))
 
     def compare(self, run_step: Callable[..., Any], model: nn.Module) -> CompileResult:
@@ -151,7 +150,7 @@ class PrecisionChecker:
         afterwards those of the first run.
         """
         if self._single:
-            raise InvalidInputError("compare runs a step twice: make the checker with single_pass=False.")
+            raise InvalidInputError(said("compare-runs-twice"))
         before = ModelState(model)
         self._install(model)
         try:
@@ -182,9 +181,9 @@ class PrecisionChecker:
 
     def _install(self, model: nn.Module) -> None:
         if self._watched:
-            raise InvalidInputError("the checker is installed already; call collect first.")
+            raise InvalidInputError(said("installed-already"))
         if not self._wrapped:
-            raise InvalidInputError("no module is to be checked: call wrap, wrap_by_policy or wrap_all_children first.")
+            raise InvalidInputError(said("no-module-wrapped"))
         self._names = {id(module): name or type(model).__name__ for name, module in model.named_modules()}
         self._passes, self._notes, self._counts = [], [], {}
         self._watched = [watch_module(module, self) for module in self._wrapped.values()]
@@ -256,7 +255,15 @@ class PrecisionChecker:
         inputs = own_objects(inputs, same_tensor)
         self._sides.function(module)  # made before the pass, it is as the module was then
         recomputed, state = private.in_backward(), state_of(module)
-        return Pass(module, number - 1, inputs, Surroundings(inputs), parameters, state=state, is_recomputed=recomputed)
+        return Pass(
+            module,
+            number - 1,
+            inputs,
+            RandomNumbersAndAutocast(inputs),
+            parameters,
+            state=state,
+            is_recomputed=recomputed,
+        )
 
     def _await(self, one: Pass, output: Any) -> None:
         """Run both sides when the gradients of the results have come, at once where there will be none."""
@@ -369,7 +376,7 @@ def _demand(backend: Any, threshold: Any, cast_dtype: Any) -> None:
 def _types(types: type | Sequence[type]) -> tuple[type, ...]:
     found = (types,) if isinstance(types, type) else tuple(types)
     if not found or not all(isinstance(one, type) for one in found):
-        raise InvalidInputError(f"types must be classes of modules, found {types!r}.")
+        raise InvalidInputError(said("types-are-no-modules", types))
     return found
 
 
@@ -390,7 +397,7 @@ def _number(loss: Any) -> float:
     try:
         return float(loss.detach()) if isinstance(loss, torch.Tensor) else float(loss)
     except (TypeError, ValueError, RuntimeError):
-        log.warning(f"the loss is no single number but {type(loss).__name__}; it is left out.")
+        log.warning(said("loss-is-no-number", type(loss).__name__))
         return math.nan
 
 

@@ -15,11 +15,12 @@ from torch import nn
 
 from msprobe.capture.torch import private
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 from msprobe.precheck.compile_report import Difference, difference
 from msprobe.precheck.side.machine import with_own_code
 from msprobe.precheck.torch import reference
-from msprobe.precheck.torch.beside import Surroundings, bytes_of, copy_of, plain, put_state, structure_of
+from msprobe.precheck.torch.beside import RandomNumbersAndAutocast, bytes_of, copy_of, plain, put_state, structure_of
 from msprobe.precheck.torch.inputs import Inputs, for_device
 from msprobe.precheck.torch.machine import Outcome, run_call
 from msprobe.precheck.torch.results import text_of, value_of
@@ -34,7 +35,7 @@ class Pass:
     module: nn.Module
     number: int
     inputs: Inputs
-    surroundings: Surroundings
+    surroundings: RandomNumbersAndAutocast
     #: Parameters, which are not copied, with their version: they may be freed or written until the gradient comes.
     parameters: list[tuple[torch.Tensor, int, int]] = field(default_factory=list)
     rows: list[Difference] = field(default_factory=list)
@@ -104,9 +105,9 @@ class BothSides:
         with self._beside(one), random, _told("compiled it raised", CompiledError):
             compiled = run_call(compiled_function, given, backward)
         if self._runs == ran:
-            raise InvalidInputError("the compiler left all of it as it is.")
+            raise InvalidInputError(said("compiler-left-all"))
         if len(eager.outputs) != len(compiled.outputs):
-            raise InvalidInputError(f"compiled it gives {len(compiled.outputs)} results, eager {len(eager.outputs)}.")
+            raise InvalidInputError(said("compiled-result-counts", len(compiled.outputs), len(eager.outputs)))
 
         @functools.cache
         def double() -> Outcome | None:

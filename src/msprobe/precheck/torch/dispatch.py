@@ -19,6 +19,7 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.dispatch_operators import describe_operator, written
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.messages import said
 from msprobe.paths import check_output_folder
 from msprobe.precheck.dispatch.files import DispatchFiles, ResultRow
 from msprobe.precheck.dispatch.judging import Array, judge
@@ -112,7 +113,7 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
         left = sum(self._left.values())
         counted = sum(self._counts.values()) - left
         told = f", {left} could not be compared ({', '.join(sorted(self._left))})" if left else ""
-        log.info(f'{counted} operators were compared, {self._failed} do not agree{told}; see "{self.folder}".')
+        log.info(said("operators-compared", counted, self._failed, told, self.folder))
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """What torch calls for each operator."""
@@ -125,13 +126,15 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
             # Before the call, which may write to what it is given.
             inputs = _mapped((args, kwargs), _home)
         except Exception as error:
-            log.once(("dispatch", name), "warning", f"{name} is not compared: {error}")
+            log.once(("dispatch", name), "warning", said("operator-not-compared", name, error))
             return function(*args, **kwargs)
         result = function(*args, **kwargs)
         try:
             self._compare(name, function, inputs, _mapped(_results(function, args, kwargs, result), _home))
         except Exception as error:
-            log.once(("dispatch", name), "warning", f"{name} could not be compared: {type(error).__name__}: {error}")
+            log.once(
+                ("dispatch", name), "warning", said("operator-could-not-be-compared", name, type(error).__name__, error)
+            )
         return result
 
     def _compare(self, name: str, function: Any, inputs: Any, result: Any) -> None:
@@ -164,10 +167,10 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
             with self._lock:
                 self._failed += 1
             log.warning(
-                f"{call.name} does not agree with {who}: {next(r.found.message for r in rows if not r.found.agrees)}."
+                said("operator-disagrees", call.name, who, next(r.found.message for r in rows if not r.found.agrees))
             )
         elif self._debug:
-            log.info(f"{call.name} agrees with {who}.")
+            log.info(said("operator-agrees", call.name, who))
         wanted = {"all": True, "list": call.operator in self._list, "auto": not agrees}.get(self._mode, False)
         if wanted:
             self._save(call, bench)
@@ -290,7 +293,7 @@ def _checked(
     names = frozenset(api_list or ())
     unknown = sorted(name for name in names if not hasattr(torch.ops.aten, name))
     if unknown:
-        log.warning(f"PtdbgDispatch: {', '.join(unknown)} in api_list is no operator of torch.ops.aten.")
+        log.warning(said("api-list-unknown", ", ".join(unknown)))
     return names, machine
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.torch.private import DispatchMode
+from msprobe.messages import said
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.side.places import are_labels
 from msprobe.precheck.side.trees import leaves_of
@@ -56,7 +57,7 @@ class Draws:
             with giving:
                 result = function(*args, **kwargs)
             if giving.count != len(self.all):
-                raise OtherDrawsError(f"it draws {giving.count} times, and the candidate {len(self.all)} times")
+                raise OtherDrawsError(said("draws-differ", giving.count, len(self.all)))
             return result
 
         return call
@@ -121,13 +122,13 @@ class _Giving(DispatchMode):  # type: ignore[misc]
         if not _is_drawing(func):
             return func(*args, **kwargs)
         if self.count >= len(self._draws) or self._draws[self.count].name != str(func):
-            raise OtherDrawsError(f"it draws by {func}, which the candidate did not there")
+            raise OtherDrawsError(said("draws-by-different-function", func))
         draw = self._draws[self.count]
         self.count += 1
         written = _written(func, args, kwargs)
         for target, drawn in zip(written, draw.written, strict=True):
             if target.shape != drawn.shape:
-                raise OtherDrawsError(f"{func} writes to {tuple(target.shape)}, and to {tuple(drawn.shape)} before")
+                raise OtherDrawsError(said("draws-into-different-shape", func, tuple(target.shape), tuple(drawn.shape)))
             target.copy_(drawn)
         if func._schema.returns and func._schema.returns[0].alias_info is not None and written:
             return written[0]

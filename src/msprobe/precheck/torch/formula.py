@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.side.trees import leaves_of
@@ -81,7 +82,7 @@ class _Sum:
         if not result.requires_grad or not (result.is_floating_point() or result.is_complex()):
             return torch.zeros(0, dtype=torch.float64)
         if result.dtype not in (torch.float64, torch.complex128):
-            raise _UnknownError("the results are rounded to a narrower type than finite differences need.")
+            raise _UnknownError(said("type-too-narrow"))
         random = generator_for(self.name, f"direction {number}", self.seed)
         generator = torch.Generator().manual_seed(int(random.integers(1 << 62)))
         return torch.randn(result.shape, dtype=result.dtype, generator=generator)
@@ -94,11 +95,11 @@ def _checked(name: str, function: Callable[..., Any], inputs: Inputs, seed: int)
     total = _Sum(function, inputs, paths, name, seed)
     value = total.at(leaves)
     if not value.requires_grad:
-        raise _UnknownError("no result depends on the arguments.")
+        raise _UnknownError(said("no-result-depends"))
     gradients = torch.autograd.grad(value, leaves, allow_unused=True)
     with torch.no_grad():
         if total.at(leaves) != total.at(leaves):
-            raise _UnknownError("two runs of the call differ.")
+            raise _UnknownError(said("two-runs-differ"))
         return _compared(name, total, paths, leaves, gradients)
 
 
@@ -141,7 +142,7 @@ def _compared(
                     f"{path}; finite differences give {found:.9g}.",
                 )
     if asked == unsure:
-        raise _UnknownError("the function has no derivative there.")
+        raise _UnknownError(said("no-derivative"))
     return Judged(name, "pass", "the backward is the derivative of the forward (finite differences).")
 
 

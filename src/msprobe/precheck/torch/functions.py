@@ -12,6 +12,7 @@ import torch.nn.functional
 
 from msprobe.capture.api_list import shipped_list
 from msprobe.capture.torch import private
+from msprobe.messages import said
 from msprobe.precheck.known_names import REFUSED, is_known
 from msprobe.precheck.side.functions import computes, function_of
 
@@ -35,33 +36,33 @@ def find_function(prefix: str, name: str) -> Callable[..., Any]:
 
         if name in FORWARD:
             return function_of_npu(name) or FORWARD[name]
-        raise UnknownApiError(f"{name} of torch_npu has no implementation for other devices")
+        raise UnknownApiError(said("api-without-implementation", name))
     if prefix not in _SPACES:
-        raise UnknownApiError(f"{prefix!r} is no type of API that is known")
+        raise UnknownApiError(said("api-type-unknown", prefix))
     space, group = _SPACES[prefix]
     listed = name in shipped_list("msprobe.capture.torch").get(group, ())
     found: Any = space
     for part in name.split("."):
         if part in REFUSED or not part.isidentifier():
-            raise UnknownApiError(f"{prefix}.{name} is no API that is run")
+            raise UnknownApiError(said("api-not-run", prefix, name))
         # Not getattr of a module: a submodule of torch that is imported when it is asked for stays where it is.
         found = vars(found).get(part) if type(found) is ModuleType else getattr(found, part, None)
         if isinstance(found, ModuleType) and found.__name__.partition(".")[0] != "torch":
-            raise UnknownApiError(f"{prefix}.{name} is no API that is run")
+            raise UnknownApiError(said("api-not-run", prefix, name))
     if (found is None or isinstance(found, ModuleType)) and prefix == "Torch":
         found = None
         # Functions of these are recorded without the name of their module.
         for space in (torch.linalg, torch.fft, torch.special, torch.nn.functional, torch.sparse):
             found = found or getattr(space, name, None)
     if found is None:
-        raise UnknownApiError(f"{prefix}.{name} does not exist in torch {torch.__version__}")
+        raise UnknownApiError(said("api-not-in-torch", prefix, name, torch.__version__))
     if not callable(found):
         if hasattr(found, "__get__") and name in ("T", "mT", "H", "mH", "real", "imag"):
             descriptor = found
             return lambda tensor: descriptor.__get__(tensor)
-        raise UnknownApiError(f"{prefix}.{name} is no function")
+        raise UnknownApiError(said("api-is-no-function", prefix, name))
     if isinstance(found, type) or not (listed or _is_operation(found, prefix, name)):
-        raise UnknownApiError(f"{prefix}.{name} is no API that is run: no list has it")
+        raise UnknownApiError(said("api-in-no-list", prefix, name))
     return found  # type: ignore[no-any-return]
 
 
@@ -71,7 +72,7 @@ def find_loaded(prefix: str, name: str, module: Any) -> Callable[..., Any]:
     Raises UnknownApiError.
     """
     if not is_known(prefix, name):
-        raise UnknownApiError(f"{prefix}.{name} is no API that is run")
+        raise UnknownApiError(said("api-not-run", prefix, name))
     try:
         return function_of({"type": prefix, "name": name}, module)
     except LookupError as problem:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo
 from msprobe.precheck.domains import NARROW_LABELS, domain_of
 from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
@@ -118,12 +119,10 @@ class InputMaker:
         dtype = CONSTANTS["torch.dtype"].get(info.dtype)
         if dtype is None:
             if is_hif8(info.dtype):
-                raise InputError(
-                    "hif8 is a type of Ascend NPUs, which torch cannot make and the CPU cannot compute with"
-                )
-            raise InputError(f"torch {torch.__version__} has no type {info.dtype!r}")
+                raise InputError(said("hif8-not-here"))
+            raise InputError(said("torch-type-unknown", torch.__version__, info.dtype))
         if info.numel > _MOST_ELEMENTS:
-            raise InputError(f"{info.numel} elements are more than one tensor of a check may have")
+            raise InputError(said("too-many-elements", info.numel))
         domain = domain_of(call, path, info)
         if info.file is not None and self._requests.has_values:
             tensor = self._recorded(info, dtype)
@@ -143,7 +142,7 @@ class InputMaker:
         array = np.array(found.array)  # of our own: files are mapped read-only
         tensor = torch.from_numpy(array)
         if tuple(tensor.shape) != info.shape:
-            raise InputError(f'"{info.file}" has the shape {list(tensor.shape)}, the record {list(info.shape)}')
+            raise InputError(said("file-shape-differs", info.file, list(tensor.shape), list(info.shape)))
         return tensor.to(dtype)
 
 
@@ -202,7 +201,7 @@ def _plain(argument: Plain, path: str) -> Any:
             return constant_of(kind, value)
     if kind == "torch.device":
         return _Device()
-    raise InputError(f"argument {path}: a value of type {kind} ({value!r}) cannot be made again")
+    raise InputError(said("value-cannot-be-made", path, kind, value))
 
 
 class _Device:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 from msprobe.precheck.arguments import TensorInfo
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.requests import ApiCall, Requests, flat
@@ -58,9 +59,7 @@ class RecordedResults:
 
     def __init__(self, executor: Executor, requests: Requests | None, maker: InputMaker | None) -> None:
         if requests is None or maker is None or not requests.has_values:
-            raise NotAvailableError(
-                f"--candidate {RECORDED} judges recorded results; it needs a dump with their values (task tensor)."
-            )
+            raise NotAvailableError(said("recorded-results-needed", RECORDED))
         self.executor = executor
         self._requests = requests
         self._maker = maker

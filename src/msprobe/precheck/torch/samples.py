@@ -20,6 +20,7 @@ import torch
 from msprobe.capture.torch import private
 from msprobe.errors import NotAvailableError
 from msprobe.foreign.nearest import near_words
+from msprobe.messages import said
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.sample_check import LIST
@@ -146,7 +147,7 @@ def operators() -> list[Any]:
             module: Any = importlib.import_module(private.SAMPLES_MODULE)
             found: list[Any] = [one for one in module.op_db if one.name not in _LEFT_OUT]
         except (ImportError, AttributeError) as problem:  # a private module: it may be missing, or have changed
-            raise NotAvailableError(f"torch {torch.__version__} brings no samples of its own: {problem}.") from None
+            raise NotAvailableError(said("samples-missing", torch.__version__, problem)) from None
     return found
 
 
@@ -175,7 +176,7 @@ def _chosen(found: list[Any], names: list[str]) -> list[Any]:
         known = sorted({one.name.rpartition(".")[2] for one in found})
         near = [close for name in missing for close in near_words(name, known, 3)]
         hint = f"; did you mean {', '.join(dict.fromkeys(near))}" if near else ""
-        raise NotAvailableError(f"torch {torch.__version__} has no samples of {', '.join(missing)}{hint}.")
+        raise NotAvailableError(said("samples-of-operator-missing", torch.__version__, ", ".join(missing), hint))
     return chosen
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.precheck.side.functions import loaded
 from msprobe.precheck.torch.inputs import Inputs
 
@@ -23,7 +24,7 @@ def load_function(text: str, option: str) -> Callable[..., Any]:
     file, _, name = text.rpartition(":")
     path = Path(file)
     if not name.isidentifier() or path.suffix != ".py" or not path.is_file():
-        raise InvalidInputError(f"{option} {text!r}: it must be FILE.py:FUNCTION, of a file that exists.")
+        raise InvalidInputError(said("function-option-form", option, text))
     spec = importlib.util.spec_from_file_location(f"msprobe_user_code_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -32,10 +33,10 @@ def load_function(text: str, option: str) -> Callable[..., Any]:
         spec.loader.exec_module(module)
     except Exception as problem:
         why = f"{type(problem).__name__}: {problem}"
-        raise InvalidInputError(f"{option} {text!r} cannot be loaded: {why}.") from None
+        raise InvalidInputError(said("function-not-loaded", option, text, why)) from None
     found = getattr(module, name, None)
     if not callable(found):
-        raise InvalidInputError(f'{option} {text!r}: "{file}" has no function {name!r}.')
+        raise InvalidInputError(said("function-not-in-file", option, text, file, name))
     return found  # type: ignore[no-any-return]
 
 
@@ -75,7 +76,7 @@ def with_backward(forward: Callable[..., Any], backward: Callable[..., Any]) -> 
                 found = backward(gradients[0] if len(gradients) == 1 else gradients, *bare.args, **bare.kwargs)
                 found = tuple(found) if isinstance(found, (list, tuple)) else (found,)
                 if len(found) != len(given):
-                    raise ValueError(f"the backward of --operators gives {len(found)} gradients, not {len(given)}")
+                    raise ValueError(said("gradients-of-operator", len(found), len(given)))
                 return found
 
         return WithBackward.apply(*given)  # type: ignore[no-untyped-call]
@@ -88,7 +89,7 @@ def load_kernels(what: str) -> Any:
     try:
         return loaded(what)
     except Exception as problem:
-        raise InvalidInputError(f"--load {what!r} cannot be loaded: {type(problem).__name__}: {problem}.") from None
+        raise InvalidInputError(said("load-failed", what, type(problem).__name__, problem)) from None
 
 
 def cleaned(function: Callable[..., Any], api: str, cleaning: Callable[..., Any]) -> Callable[..., Any]:

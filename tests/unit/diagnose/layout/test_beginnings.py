@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.layout.beginnings import Beginnings
-from msprobe.diagnose.layout.guess import Fit, Way
+from msprobe.diagnose.layout.guess import Fit, TensorSpread
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.placements import REPLICATE, Placement
 from msprobe.diagnose.layout.sides import Place
@@ -18,9 +18,9 @@ BLOCK: Any = SimpleNamespace(described=lambda: {"dtype": "torch.bfloat16"})
 
 
 def tensor(torn: float = 0.0, terms: bool = False) -> Measured:
-    way = Way((2,), (Placement("sum") if terms else REPLICATE,))
+    way = TensorSpread((2,), (Placement("sum") if terms else REPLICATE,))
     copies = ((1, 0, torn),) if torn else ()
-    return Measured("output.0", "activation", "", Fit(BLOCK, BLOCK, (way, Way()), 0.0, "statistics", copies))
+    return Measured("output.0", "activation", "", Fit(BLOCK, BLOCK, (way, TensorSpread()), 0.0, "statistics", copies))
 
 
 def module(path: str, given: Sequence[Measured], made: Sequence[Measured]) -> Pair:

@@ -63,8 +63,8 @@ def test_inputs_and_results_decide(comparer: Comparer, candidate: Event, referen
 
 def test_what_is_measured(comparer: Comparer) -> None:
     found = judge(call(A, off(1.01)), call(A, A), comparer)
-    assert found.arrived == 0.0
-    assert found.left == pytest.approx(0.01, rel=0.02)
+    assert found.input_difference == 0.0
+    assert found.output_difference == pytest.approx(0.01, rel=0.02)
     assert 0 < found.allowed < 1e-4
 
 
@@ -123,7 +123,7 @@ class TestGradientsOfParameters:
     def test_a_use_that_differs_explains_it(self, tmp_path: Path, tied: bool) -> None:
         plan = Plan(tied=tied, results={"blocks.0.tanh.backward": lambda array: array * np.float32(1.1)})
         found = self.of(tmp_path, "Module.embedding.Embedding.parameters_grad", plan, Plan(tied=tied))
-        assert (found.status, found.arrived > 0) == ("victim", True)
+        assert (found.status, found.input_difference > 0) == ("victim", True)
 
     def test_no_use_explains_it(self, tmp_path: Path) -> None:
         plan = Plan(parameter_gradients={"head.bias": lambda array: array * np.float32(1.1)})

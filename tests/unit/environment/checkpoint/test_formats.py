@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from coded_texts import raising
 from safetensors.torch import save_file
 
 from msprobe.engine import Workers
@@ -258,7 +259,7 @@ def test_a_map_gives_names_their_partners(tmp_path: Path) -> None:
     assert compared(tmp_path / "a.pt", tmp_path / "b.pt").counts == {"missing": 2, "extra": 2}
     assert compared(tmp_path / "a.pt", tmp_path / "b.pt", names=str(tmp_path / "map.yaml")).counts == {"equal": 2}
     (tmp_path / "map.yaml").write_text("- old")
-    with pytest.raises(InvalidInputError, match="name map"):
+    with raising(InvalidInputError, "name-map-form"):
         compared(tmp_path / "a.pt", tmp_path / "b.pt", names=str(tmp_path / "map.yaml"))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 
 from msprobe.environment.configuration import pack as packs
 from msprobe.environment.configuration.pack import Pack, PackWriter, Place, as_json
@@ -100,7 +101,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_pack(tmp_path: Path) -> None:
 def test_a_lock_that_is_not_given_back_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("msprobe.environment.configuration.pack_lock._MOST_SECONDS", 0.05)
     path = str(tmp_path / "a.zip")
-    with locked(path), pytest.raises(PathError, match="being written by another process"):
+    with locked(path), raising(PathError, "pack-locked"):
         PackWriter(path).add({"env": b"{}"})
     PackWriter(path).add({"env": b"{}"})
 
@@ -109,7 +110,7 @@ def test_a_lock_that_is_not_given_back_is_told(tmp_path: Path, monkeypatch: pyte
 def test_a_file_that_is_no_pack_is_not_written_over(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.zip"
     path.write_bytes(content)
-    with pytest.raises(InvalidInputError, match="left as it is"):
+    with raising(InvalidInputError, "pack-left-as-it-is"):
         PackWriter(path).add({"env": b"{}"})
     assert path.read_bytes() == content
     assert [one.name for one in tmp_path.iterdir()] == ["a.zip"]
@@ -117,7 +118,7 @@ def test_a_file_that_is_no_pack_is_not_written_over(tmp_path: Path, content: byt
 
 @pytest.mark.parametrize("path", ["out.tar", 3, None, "zip"])
 def test_a_pack_must_end_with_zip(path: object) -> None:
-    with pytest.raises(InvalidInputError, match=r"ends with \.zip"):
+    with raising(InvalidInputError, "pack-path-wrong", suffix=".zip"):
         PackWriter(path)  # type: ignore[arg-type]
 
 
@@ -246,15 +247,15 @@ def test_a_damaged_or_missing_entry_is_told_when_it_is_read(tmp_path: Path) -> N
     path = tmp_path / "a.zip"
     _patched(path, b"x=1", b"x=2")
     with Pack(path) as pack:
-        with pytest.raises(InvalidInputError, match="pip' is damaged"):
+        with raising(InvalidInputError, "archive-entry-damaged"):
             pack.packages()
-        with pytest.raises(InvalidInputError, match="has no entry random"):
+        with raising(InvalidInputError, "pack-entry-missing"):
             pack.json("random/rank0.json")
     made(path, {"env": "{}", "pip": "x=1"})
     data = bytearray(path.read_bytes())
     data[data.index(b"env")] = ord("f")  # the local name, which is not that of the directory
     path.write_bytes(bytes(data))
-    with Pack(path) as pack, pytest.raises(InvalidInputError, match="env' is damaged"):
+    with Pack(path) as pack, raising(InvalidInputError, "archive-entry-damaged"):
         pack.environment()
 
 
@@ -264,7 +265,7 @@ def test_entries_that_lie_of_their_size_stay_bounded(tmp_path: Path, monkeypatch
     with Pack(path) as pack:
         pack.environment()
         pack.packages()
-        with pytest.raises(InvalidInputError, match="more than a pack may hold"):
+        with raising(InvalidInputError, "pack-entry-unpacks-too-large"):
             pack.packages()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from coded_texts import mentions, raising
 from torch import nn
 from unit.monitor.torch import monitored as shared
 from unit.monitor.torch.monitored import (
@@ -317,7 +318,7 @@ def test_targets(
         *(("grad_reduced", "grad_unreduced") if parameters else ()),
         *(("actv", "actv_grad") if modules else ()),
     }
-    assert (target in said and "no module or trained parameter" in said) == (not parameters)
+    assert (target in said and mentions(said, "monitor-targets-unknown")) == (not parameters)
     assert ("nothing was measured" in said) == (not parameters)
 
 
@@ -540,11 +541,11 @@ def test_without_an_optimizer_nothing_is_attached(tmp_path: Path, capfd: pytest.
     monitor = make(tmp_path, GRADIENTS)
     model = ModelM()
     monitor.monitor_gnorm_with_ad(model)
-    assert "no optimizer was given" in capfd.readouterr().out
+    assert mentions(capfd.readouterr().out, "monitor-without-optimizer")
     assert_nothing_attached(model)
-    with pytest.raises(InvalidInputError, match="optimizer must have a method step, found NoneType"):
+    with raising(InvalidInputError, "monitor-optimizer-wrong", type="NoneType"):
         monitor.set_monitor(model)
-    with pytest.raises(InvalidInputError, match=r"model must be a torch\.nn\.Module or a list of them, found str"):
+    with raising(InvalidInputError, "monitor-torch-model-wrong", type="str"):
         monitor.set_monitor("model", optimizer=torch.optim.Adam(model.parameters()))  # type: ignore[arg-type]
 
 
@@ -553,8 +554,8 @@ def test_bad_counts_are_put_right(tmp_path: Path, capfd: pytest.CaptureFixture[s
     model = ModelM()
     monitor.set_monitor(model, torch.optim.Adam(model.parameters()), grad_acc_steps=0, start_iteration=-1)
     said = capfd.readouterr().out
-    assert "grad_acc_steps must be a whole number from 1, found 0; 1 is used" in said
-    assert "start_iteration must be a whole number from 0, found -1; 0 is used" in said
+    assert mentions(said, "set-monitor-number-wrong", name="grad_acc_steps", least="1", value=0, default="1")
+    assert mentions(said, "set-monitor-number-wrong", name="start_iteration", least="0", value=-1, default="0")
     monitor.stop()
 
 
@@ -566,7 +567,7 @@ def test_stop_and_begin_again(tmp_path: Path) -> None:
     for _ in range(2):
         with make(tmp_path, EVERYTHING) as monitor:
             monitor.set_monitor(model, optimizer=adam)
-            with pytest.raises(InvalidInputError, match="watches a training already"):
+            with raising(InvalidInputError, "monitor-watches-already"):
                 monitor.set_monitor(model, optimizer=adam)
             for _ in range(2):
                 model(torch.randn(3, 4)).square().mean().backward()
@@ -645,7 +646,7 @@ def test_the_structure_is_written_and_the_training_stops(tmp_path: Path) -> None
     adam = torch.optim.Adam(model.parameters())
     monitor.set_monitor(model, optimizer=adam)
     model(torch.randn(3, 4)).square().mean().backward()
-    with pytest.raises(MonitorStop, match=r"print_struct: the structure of the model is in .*module_struct\.json"):
+    with raising(MonitorStop, "print-struct-ends-training"):
         adam.step()
     assert_nothing_attached(model)
     found = json.loads((tmp_path / "out" / "module_struct.json").read_text())

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from coded_texts import mentions
 from torch import nn
 
 from msprobe.errors import NotAvailableError
@@ -102,7 +103,7 @@ def test_a_training_goes_on_when_nobody_listens(tmp_path: Path, capfd: pytest.Ca
     stream = Stream(connect)
     assert all(map(torch.equal, train(tmp_path / "none", StreamSink(stream)), wanted))
     stream.close()
-    assert capfd.readouterr().out.count("Nothing more is sent; the training goes on.") == 1
+    assert mentions(capfd.readouterr().out, "online-sends-no-more") == 1
 
 
 def test_a_training_waits_for_room_and_then_goes_on_alone(capfd: pytest.CaptureFixture[str]) -> None:
@@ -190,8 +191,8 @@ def test_of_steps_that_do_not_end_what_came_is_checked(tmp_path: Path, capfd: py
     counts = [len(json.loads((one.folder / "dump.json").read_text())["data"]) for one in found]
     assert counts == [1, 1, 0]
     said = capfd.readouterr().out
-    assert "step 0 of rank 0 has not come to its end: nothing of it can be checked" in said
-    assert "step 0 of rank 2 has not come to its end: the 1 records that came are checked" in said
+    assert mentions(said, "online-step-did-not-end", step="step 0 of rank 0")
+    assert mentions(said, "online-step-ended-early", step="step 0 of rank 2", count="1")
     assert len(list(tmp_path.rglob("dump.json"))) == 3
 
 

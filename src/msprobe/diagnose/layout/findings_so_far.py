@@ -28,14 +28,14 @@ _MOST_NAMED = 200
 
 
 @dataclass(frozen=True)
-class About:
+class AboutParameter:
     """A sentence about a parameter: what stands before its name and behind it."""
 
     before: str
     name: str
     behind: str = ""
 
-    def then(self, words: str) -> About:
+    def then(self, words: str) -> AboutParameter:
         """The sentence with these words at its end."""
         return replace(self, behind=self.behind + words)
 
@@ -49,7 +49,7 @@ class About:
 class _One:
     """What is said of one of several parameters, and what was measured."""
 
-    about: About
+    about: AboutParameter
     finding: Finding
     measured: Measured
 
@@ -63,7 +63,7 @@ class _Group:
     telling: int | None = None
 
 
-class Told:
+class FindingsSoFar:
     """``findings``: what was said, in the order of execution. ``said``: what is not to be said again."""
 
     def __init__(self, candidate: Side) -> None:
@@ -93,7 +93,7 @@ class Told:
         self,
         mark: object,
         kind: Kind,
-        text: str | About,
+        text: str | AboutParameter,
         where: str,
         events: dict[Rank, Event],
         ranks: list[Rank],
@@ -111,10 +111,10 @@ class Told:
             return
         self.said.add(mark)
         evidence = statements.evidence_of(one, allowed, **more)
-        words = text.of() if isinstance(text, About) else text
+        words = text.of() if isinstance(text, AboutParameter) else text
         finding = statements.statement(self.candidate, kind, words, where, events, ranks, self.step, evidence)
         finding = replace(finding, relation=relation.brief())
-        if not isinstance(text, About) or group is None:
+        if not isinstance(text, AboutParameter) or group is None:
             self.findings.append(finding)
             return
         of_kind = self._groups.get((kind, group))
@@ -129,7 +129,7 @@ class Told:
         self,
         events: dict[Rank, Event],
         one: Measured,
-        what: str | About,
+        what: str | AboutParameter,
         where: str,
         kind: Kind = "replica",
         why: str = "",
@@ -154,7 +154,7 @@ class Told:
                 **more,
                 "copies_apart": [said("distance-between-ranks", a, b, apart) for a, b, apart in one.fit.copies[:8]],
             }
-        text = what.then(words) if isinstance(what, About) else Wording("{}{}", what, words)
+        text = what.then(words) if isinstance(what, AboutParameter) else Wording("{}{}", what, words)
         mark = ("copies", where)
         self.say(mark, kind, text, where, events, ranks, one, allowed, group, bool(why), relation, **more)
 
