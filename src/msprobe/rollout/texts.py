@@ -182,7 +182,7 @@ def _how(values: Mapping[str, Any]) -> str:
 
 def lines(contract: Contract, engine: Responses, trainer: Responses) -> list[str]:
     """For the console: the verdict, what was found, the measures."""
-    done = [headline(contract), *_found(contract.findings)]
+    done = [headline(contract), *finding_lines(contract.findings)]
     done.append(f"  engine {engine.path} ({engine.field}), trainer {trainer.path} ({trainer.field})")
     done.append(f"  {_measures('engine - trainer', contract.measures)}")
     if contract.decode is not None:
@@ -190,7 +190,8 @@ def lines(contract: Contract, engine: Responses, trainer: Responses) -> list[str
     return done
 
 
-def _found(findings: Sequence[Finding]) -> list[str]:
+def finding_lines(findings: Sequence[Finding]) -> list[str]:
+    """For each finding its code with the sentence, and what to do."""
     done = []
     for place, finding in enumerate(findings):
         names = finding.responses
@@ -203,7 +204,7 @@ def _found(findings: Sequence[Finding]) -> list[str]:
 def compared_lines(compared: Compared, shows_operators: bool = False) -> list[str]:
     """For the console: a recorded engine against a trainer's model."""
     findings = compared.all_findings
-    done = [compared_headline(compared), *_found(findings[:_MOST_FINDINGS])]
+    done = [compared_headline(compared), *finding_lines(findings[:_MOST_FINDINGS])]
     if len(findings) > _MOST_FINDINGS:
         done.append(f"  and {len(findings) - _MOST_FINDINGS} more (rollout.json with -o)")
     if compared.contract is not None:

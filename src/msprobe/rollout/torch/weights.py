@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import xxhash
 
 from msprobe.coverage import NotRead
 from msprobe.rollout.contract import Finding
@@ -15,8 +17,8 @@ from msprobe.rollout.layout import Piece, pieces
 from msprobe.rollout.torch.digests import row_digests, set_digests
 from msprobe.rollout.torch.trainer_weights import TrainerWeights
 
-#: Path and weight of an engine -> digests of its rows.
-Digests = Mapping[tuple[str, str], list[int]]
+#: Path and weight of an engine -> one number for the digests of its rows.
+Folded = Mapping[tuple[str, str], int]
 _OF_EXPERTS = {"w13_weight": "gate_up_proj", "w2_weight": "down_proj"}
 _NARROWER = (torch.bfloat16, torch.float16, getattr(torch, "float8_e4m3fn", None))
 
@@ -26,7 +28,12 @@ class Before:
     """What an engine held after an earlier synchronisation, and the number of that."""
 
     step: int
-    weights: Digests
+    weights: Folded
+
+
+def fold(rows: Sequence[int]) -> int:
+    """One number for the digests of all rows."""
+    return xxhash.xxh3_64_intdigest(array("Q", rows).tobytes())
 
 
 @dataclass(frozen=True)
@@ -145,11 +152,11 @@ def _finding(held: _Held, trainer: TrainerWeights, before: Sequence[Before]) -> 
         turned = [digest for block in reversed(held.blocks) for digest in block]
         code = "weights-exchanged" if len(held.blocks) > 1 and found == turned else "weight-rows-exchanged"
         return Finding(code, (), arguments)
-    for one in sorted(before, key=lambda one: -one.step):
-        if one.weights.get((held.path, held.name)) == found:
-            # The oldest synchronisation since which nothing has come.
-            since = [two.step for two in before if two.weights.get((held.path, held.name)) == found]
-            return Finding("weights-stale", (), {**arguments, "step": min(since)})
+    now = fold(found)
+    same = [one.step for one in before if one.weights.get((held.path, held.name)) == now]
+    if same:
+        # The oldest synchronisation since which nothing has come.
+        return Finding("weights-stale", (), {**arguments, "step": min(same)})
     return _of_values(held, trainer, arguments) or Finding("weights-differ", (), arguments)
 
 
