@@ -467,6 +467,31 @@ MESSAGES: tuple[Message, ...] = (
         "jobs（--jobs）必须是不小于 1 的整数，实际为 {count!r}。", severity="error",
     ),
     Message(
+        "U194", "adapter-base-missing", "error:usage", "file base",
+        '"{file}": base_model_name_or_path is {base!r}, which is no folder; write the path of the base model there.',
+        '"{file}"：base_model_name_or_path 为 {base!r}，不是文件夹；请在其中写明基座模型的路径。', severity="error",
+    ),
+    Message(
+        "U195", "adapter-unreadable", "error:usage", "file problem",
+        '"{file}" is no adapter that can be read: {problem}',
+        '"{file}" 不是可读的 adapter：{problem}', severity="error",
+    ),
+    Message(
+        "U196", "adapter-of-another-model", "error:usage", "folder layers",
+        '"{folder}": the adapter names {layers}, where the base model has no linear layer.',
+        '"{folder}"：adapter 中的 {layers} 在基座模型中没有对应的线性层。', severity="error",
+    ),
+    Message(
+        "U197", "megatron-names-unknown", "error:usage", "names",
+        "a state dict of Megatron-core has {names}, which is no weight of a dense GPT.",
+        "Megatron-core 的 state dict 含有 {names}，不是稠密 GPT 的权重。", severity="error",
+    ),
+    Message(
+        "U198", "megatron-heads", "error:usage", "rows heads groups",
+        "linear_qkv has {rows} rows, which {heads} heads in {groups} groups do not divide.",
+        "linear_qkv 有 {rows} 行，不能按 {groups} 组 {heads} 个 head 划分。", severity="error",
+    ),
+    Message(
         "U199", "second-look-not-recorded", "error:usage", "folder",
         '--second-look: the recordings in "{folder}" have none of the doubtful calls; record both sides with its candidate.json and reference.json.',
         '--second-look："{folder}" 中的数据不含任何可疑调用；请用其中的 candidate.json 和 reference.json 采集两侧。', severity="error",

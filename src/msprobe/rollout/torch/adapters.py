@@ -14,6 +14,7 @@ import torch
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
+from msprobe.messages import said
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
@@ -55,10 +56,7 @@ def base_of(folder: str) -> str:
     base = read_json(os.path.join(folder, CONFIG)).get("base_model_name_or_path")
     found = [one for one in (base, os.path.join(folder, str(base))) if isinstance(base, str) and os.path.isdir(one)]
     if not found:
-        raise InvalidInputError(
-            f'"{folder}/{CONFIG}": base_model_name_or_path is {base!r}, which is no folder; write the path of the base '
-            "model there."
-        )
+        raise InvalidInputError(said("adapter-base-missing", os.path.join(folder, CONFIG), base))
     return str(found[0])
 
 
@@ -70,9 +68,11 @@ def adapt(model: Any, folder: str, kind: torch.dtype) -> None:
     try:
         tensors = load_file(os.path.join(folder, WEIGHTS))
     except (OSError, ValueError) as problem:
-        raise InvalidInputError(f'"{folder}" has no readable {WEIGHTS}: {str(problem)[:120]}') from problem
+        file = os.path.join(folder, WEIGHTS)
+        raise InvalidInputError(said("adapter-unreadable", file, str(problem)[:120])) from problem
     if config.get("peft_type") != "LORA" or config.get("use_dora") or not isinstance(config.get("r"), int):
-        raise InvalidInputError(f'"{folder}/{CONFIG}": only plain LoRA is read, found {config.get("peft_type")!r}.')
+        found = f"{config.get('peft_type')!r}, r = {config.get('r')!r}"
+        raise InvalidInputError(said("adapter-unreadable", os.path.join(folder, CONFIG), found))
     root = float(config["r"]) ** 0.5 if config.get("use_rslora") else float(config["r"])
     scale = float(config.get("lora_alpha", config["r"])) / root
     strange = []
@@ -91,4 +91,4 @@ def adapt(model: Any, folder: str, kind: torch.dtype) -> None:
         setattr(model.get_submodule(around), last, adapted)
     if strange or not any(isinstance(one, Adapted) for one in model.modules()):
         shown = ", ".join(strange[:5]) or "no layer at all"
-        raise InvalidInputError(f'"{folder}": the adapter names {shown}, where the model has no linear layer.')
+        raise InvalidInputError(said("adapter-of-another-model", folder, shown))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.rollout.torch.digests import row_digests
 from msprobe.rollout.torch.fused import Paths
 
@@ -221,7 +222,7 @@ def _of_megatron(
             strange.append(name)
     if strange or not done:
         shown = ", ".join(strange[:5]) or "nothing"
-        raise InvalidInputError(f"a state dict of Megatron-core has {shown}, which is no weight of a dense GPT.")
+        raise InvalidInputError(said("megatron-names-unknown", shown))
     head = next((name for name in ("lm_head.weight", "model.embed_tokens.weight") if name in done), None)
     return done, head
 
@@ -231,7 +232,7 @@ def _of_groups(rows: int, ranks: int, heads: int, kv_heads: int) -> list[tuple[s
     groups, each = max(1, kv_heads // ranks), heads // kv_heads
     size = rows // (groups * (each + 2))
     if size * groups * (each + 2) != rows:
-        raise InvalidInputError(f"linear_qkv has {rows} rows, which {heads} heads in {kv_heads} groups do not divide.")
+        raise InvalidInputError(said("megatron-heads", rows, heads, kv_heads))
     whole = (each + 2) * size
     bounds = ((0, each * size), (each * size, (each + 1) * size), ((each + 1) * size, whole))
     return [tuple(slice(at * whole + a, at * whole + b) for at in range(groups)) for a, b in bounds]
