@@ -35,7 +35,11 @@ class Recorder:
     def tensor(self, name: str, array: Any, **more: Any) -> dict[str, Any]:
         values = np.asarray(array, np.float32)
         np.save(self.folder / "dump_tensor_data" / f"{name}.npy", values)
-        numbers = {"Max": values.max(initial=0), "Min": values.min(initial=0), "Mean": values.mean() if values.size else 0.0}
+        numbers = {
+            "Max": values.max(initial=0),
+            "Min": values.min(initial=0),
+            "Mean": values.mean() if values.size else 0.0,
+        }
         numbers["Norm"] = np.linalg.norm(values)
         found = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(values.shape)}
         return {**found, **{key: float(value) for key, value in numbers.items()}, "data_name": f"{name}.npy", **more}
