@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from msprobe.integrations.vllm import Probe, recording, weight_check  # noqa: E402
+from msprobe.rollout.torch.engine_weights import held  # noqa: E402
 from msprobe.rollout.torch.trainer_weights import TrainerWeights  # noqa: E402
 from msprobe.rollout.torch.weight_check import WeightCheck  # noqa: E402
 
@@ -141,8 +142,6 @@ class Engine:
         return self.models[rank].get_submodule(path).weight.data
 
     def asked(self) -> list[dict[str, Any]]:
-        from msprobe.rollout.torch.engine_weights import held
-
         return [held(one) for one in self.models]
 
 
@@ -275,6 +274,26 @@ def test_nothing_is_copied_where_the_types_are_the_same() -> None:
     with Copies() as copies:
         assert WeightCheck(engine.asked)(trainer)
     assert copies.elements == 0
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_fused_biases_are_one_vector(ranks: int) -> None:
+    own = {
+        f"{one}_proj.{kind}": torch.randn(8, *((4,) if kind == "weight" else ()))
+        for one in "qkv"
+        for kind in ("weight", "bias")
+    }
+    trees = []
+    for rank in range(ranks):
+        parts = {kind: [own[f"{one}_proj.{kind}"].chunk(ranks)[rank] for one in "qkv"] for kind in ("weight", "bias")}
+        engine = module(qkv_proj=Held(torch.cat(parts["weight"]), tp_size=ranks, tp_rank=rank))
+        engine.qkv_proj.bias = torch.nn.Parameter(torch.cat(parts["bias"]), requires_grad=False)
+        engine.qkv_proj.output_size, engine.qkv_proj.output_size_per_partition = 24, 24 // ranks
+        trees.append(engine)
+    check = WeightCheck(lambda: [held(one) for one in trees])
+    assert check(own).equal == 2 * ranks
+    trees[0].qkv_proj.bias.data[5] += 1
+    assert [(one.code, one.arguments["weight"]) for one in check(own).findings] == [("weights-differ", "bias")]
 
 
 def test_a_trainer_in_float32_is_compared_in_the_type_of_the_engine() -> None:

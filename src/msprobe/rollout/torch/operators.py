@@ -21,6 +21,8 @@ from msprobe.rollout.torch.routing import Choices
 from msprobe.rollout.torch.trainer import Trainer
 from msprobe.rollout.torch.widened import InFloat64
 
+#: Modules of more weights are not kept in float64.
+_MOST_KEPT = 1 << 20
 #: Why a module that only calls others is not judged.
 CONTAINER = "its own modules are judged"
 
@@ -102,12 +104,16 @@ class Operators:
         return answer[0] if isinstance(answer, tuple) else answer
 
     def _in_float64(self, module: Any) -> Any:
-        if id(module) not in self._wide:
-            self._wide[id(module)] = wide = copy.deepcopy(module).double()
-            # Kernels that group experts have no float64.
-            if getattr(getattr(wide, "config", None), "_experts_implementation", None) is not None:
-                wide.config._experts_implementation = "eager"
-        return self._wide[id(module)]
+        if id(module) in self._wide:
+            return self._wide[id(module)]
+        wide = copy.deepcopy(module).double()
+        # Kernels that group experts have no float64.
+        if getattr(getattr(wide, "config", None), "_experts_implementation", None) is not None:
+            wide.config._experts_implementation = "eager"
+        # Eight bytes for each weight of a whole model are more than a machine may have.
+        if sum(one.numel() for one in module.parameters()) <= _MOST_KEPT:
+            self._wide[id(module)] = wide
+        return wide
 
     def _rotary(self, path: str, tensors: Sequence[Any], wide: bool) -> list[Any]:
         found = next(iter(self.trainer.named("rotary_emb")), None)

@@ -98,10 +98,6 @@ class TrainerWeights:
         width = one.tensor.shape[1] + sum(part.shape[1] for part in one.beside)
         return (sum(_length(block) for block in blocks), width, *one.tensor.shape[2:])
 
-    def length(self, name: str) -> int:
-        """Rows of the whole weight; 1 for a vector."""
-        return self.shape(name)[0] if len(self.shape(name)) > 1 else 1
-
     def width(self, name: str) -> int:
         """Columns of the whole weight."""
         return self.shape(name)[1] if len(self.shape(name)) > 1 else self.shape(name)[0]
@@ -113,6 +109,14 @@ class TrainerWeights:
             return None
         return blocks[0].tensor.detach()
 
+    def vector(self, name: str) -> Any:
+        """The whole of a weight of one dimension. Collective where it is sharded."""
+        found = []
+        for one in self._blocks[name]:
+            tensor = one.tensor.full_tensor() if _is_sharded(one.tensor) else one.tensor
+            found += [tensor.detach()[part] for part in one.rows]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
     def rows(self, name: str, kind: torch.dtype | None, columns: slice | None) -> list[int]:
         """Digests of the rows of the whole weight in a type; of some columns alone. Collective where it is sharded."""
         key = name, kind, None if columns is None else (columns.start, columns.stop)
@@ -121,15 +125,13 @@ class TrainerWeights:
         return self._digests[key]
 
     def _rows(self, name: str, kind: Any, columns: slice | None) -> list[int]:
-        blocks = self._blocks[name]
-        if blocks[0].tensor.dim() < 2 and len(blocks) > 1:
-            whole = torch.cat([one.tensor.detach()[part] for one in blocks for part in one.rows])
-            return row_digests(whole, kind)
+        if len(self.shape(name)) == 1:
+            return row_digests(self.vector(name), kind)
         done: list[int] = []
-        for one in blocks:
+        for one in self._blocks[name]:
             tensor = one.tensor.detach() if not one.beside else torch.cat([one.tensor, *one.beside], 1).detach()
             found = _gathered(tensor, kind, columns) if _is_sharded(tensor) else row_digests(tensor, kind, columns)
-            done += found if tensor.dim() < 2 else [digest for part in one.rows for digest in found[part]]
+            done += [digest for part in one.rows for digest in found[part]]
         return done
 
 
@@ -163,7 +165,7 @@ def _gathered(tensor: Any, kind: Any, columns: slice | None) -> list[int]:
     if not spread:
         return row_digests(tensor.to_local(), kind, columns)
     plain = len(spread) == 1 and type(spread[0]).__name__ == "Shard" and spread[0].dim == 0
-    if not plain or tensor.dim() < 2:
+    if not plain:
         return row_digests(tensor.full_tensor(), kind, columns)
     group = tensor.device_mesh.get_group(list(tensor.placements).index(spread[0]))
     parts: list[Any] = [None] * torch.distributed.get_world_size(group)

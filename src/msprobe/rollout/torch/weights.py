@@ -96,8 +96,13 @@ def _held(path: str, name: str, digests: list[int], module: Module, trainer: Tra
     if not names:
         return None
     kind = _kind(module.dtypes.get(name, ""))
-    cut = pieces(module.numbers, [trainer.length(one) for one in names])
-    blocks = [_rows(trainer, one, kind, piece) for one, piece in zip(names, cut, strict=True)]
+    cut = pieces(module.numbers, [trainer.shape(one)[0] for one in names])
+    if all(len(trainer.shape(one)) == 1 for one in names):
+        # A fused vector has one digest, whatever it is made of.
+        whole = [trainer.vector(one)[piece.rows or slice(None)] for one, piece in zip(names, cut, strict=True)]
+        blocks = [row_digests(torch.cat(whole), kind)]
+    else:
+        blocks = [_rows(trainer, one, kind, piece) for one, piece in zip(names, cut, strict=True)]
     return _Held(path, name, digests, kind, names, cut, blocks)
 
 
@@ -166,6 +171,8 @@ def _of_values(held: _Held, trainer: TrainerWeights, arguments: dict[str, Any]) 
     if not tensors or not all(isinstance(one, torch.Tensor) for one in tensors):
         return None
     cut = list(zip(tensors, held.pieces, strict=True))
+    if tensors[0].dim() < 2:
+        cut = [(torch.cat([one[piece.rows or slice(None)] for one, piece in cut]), Piece())]
     whole = all(piece == Piece() for piece in held.pieces)
     for kind in _NARROWER:
         if kind is None or kind == held.kind:
@@ -183,8 +190,8 @@ def _of_values(held: _Held, trainer: TrainerWeights, arguments: dict[str, Any]) 
                 return Finding("weights-transposed", (), arguments)
     if all(one.unique().numel() > 1 for one in tensors):
         for filled in (0.0, 1.0):
-            same = [row_digests(torch.full_like(one, filled), held.kind) for one in tensors]
-            if held.found == [digest for block in same for digest in block]:
+            same = [digest for one, piece in cut for digest in _cut(torch.full_like(one, filled), held.kind, piece)]
+            if held.found == same:
                 return Finding("weights-missing", (), {**arguments, "filled": filled})
     if not whole:
         everything = {digest for name in held.names for digest in trainer.rows(name, held.kind, None)}
@@ -195,7 +202,7 @@ def _of_values(held: _Held, trainer: TrainerWeights, arguments: dict[str, Any]) 
     return None if other is None else Finding("weights-of-another", (), {**arguments, "other": other})
 
 
-def _cut(tensor: Any, kind: torch.dtype, piece: Piece) -> list[int]:
+def _cut(tensor: Any, kind: torch.dtype | None, piece: Piece) -> list[int]:
     rows = row_digests(tensor, kind, piece.columns)
     return rows if piece.rows is None else rows[piece.rows]
 
