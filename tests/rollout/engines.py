@@ -49,7 +49,7 @@ def make_model(folder: Path, kind: str, dtype: torch.dtype, seed: int = 0, **cha
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Routers whose choices are near to each other, so that rounding turns some of them.
-            times = 2 if name.endswith("mlp.gate.weight") else 8
+            times = 0.25 if name.endswith("mlp.gate.weight") else 8
             parameter.mul_(times) if parameter.dim() > 1 else parameter.add_(0.2 * torch.randn_like(parameter))
     model.to(dtype).save_pretrained(folder)
     return folder

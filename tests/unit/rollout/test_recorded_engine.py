@@ -196,3 +196,24 @@ def test_fused_modules_are_found_by_their_names_however_many_siblings_there_are(
         ("nowhere.qkv_proj", []),
     ):
         assert [one.path.rpartition(".")[2] for one in trainer.parts(path)] == parts
+
+
+def test_modules_that_trainers_call_differently_are_found() -> None:
+    from msprobe.rollout.torch.fused import Paths
+
+    paths = Paths(["layers.0.mlp.gate", "layers.0.mlp.experts", "layers.1.mlp.activation_fn", "layers.2.mlp.act_fn"])
+    for path, found in (
+        ("layers.0.block_sparse_moe.gate", ["layers.0.mlp.gate"]),
+        ("layers.0.block_sparse_moe.experts.routed_experts", ["layers.0.mlp.experts"]),
+        ("layers.1.mlp.act_fn", ["layers.1.mlp.activation_fn"]),
+        ("layers.2.mlp.act_fn", ["layers.2.mlp.act_fn"]),
+        ("layers.3.mlp.act_fn", []),
+    ):
+        assert paths.parts(path) == found
+
+
+def test_an_operator_that_the_trainer_cannot_run_is_said_and_not_raised(stored: Path) -> None:
+    replace(stored, r"down_proj.*input\.0", lambda values: values[:, :5].clone())
+    found = compare_engine(str(stored / "roll"), str(stored / "model"))
+    assert (found.status, found.exit_code) == ("AGREE", 2)
+    assert any("down_proj" in one.what for one in found.coverage.not_read)

@@ -116,6 +116,7 @@ class Attention:
             raise NotKnown("the trainer's attention does not say its scale")
         done = torch.zeros_like(_cast(tensors[0], wide))
         window = getattr(attention, "sliding_window", None)
+        cap = getattr(attention, "attn_logit_softcapping", None)
         for row in np.flatnonzero(keep).tolist():
             place = int(positions[row])
             kept = self._cache[path][requests[row]]
@@ -130,6 +131,8 @@ class Attention:
             times = queries.shape[0] // keys.shape[1]
             keys, values = keys.repeat_interleave(times, 1), values.repeat_interleave(times, 1)
             scores = torch.einsum("hd,khd->hk", queries, keys) * scale
+            if cap:
+                scores = torch.tanh(scores / cap) * cap
             done[row] = torch.einsum("hk,khd->hd", torch.softmax(scores, -1), values).reshape(-1)
         return [done]
 

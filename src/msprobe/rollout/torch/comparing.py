@@ -153,7 +153,7 @@ def _finding(one: Judged, call: Call, engine: Engine, trainer: Trainer, answers:
     if _is_base(one, call, trainer):
         return Finding("adapter-not-applied", names[:_MOST_SHOWN], arguments)
     around = trainer.parent_of(one.path)
-    for path, module in ((one.path, trainer.modules.get(one.path)), (one.path.rpartition(".")[0], around)):
+    for path, module in ((one.path, trainer.module(one.path)), (one.path.rpartition(".")[0], around)):
         if module is not None and path in engine.modules:
             differ = settings_that_differ(engine.modules[path].numbers, module)
             if differ:

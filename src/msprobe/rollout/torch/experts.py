@@ -56,7 +56,7 @@ def chosen(router: Any, logits: Any) -> Any:
 def of(trainer: Trainer, path: str, tensors: Sequence[Any], wide: Any) -> list[Any]:
     """The trainer's experts for (hidden states, router logits); ``wide`` makes a module one of float64."""
     hidden, logits = tensors
-    router, experts = router_of(trainer, path), trainer.modules.get(path)
+    router, experts = router_of(trainer, path), trainer.module(path)
     if experts is None or hidden.dim() != 2 or logits.shape != (len(hidden), router.weight.shape[0]):
         raise NotKnown("the trainer's experts take other inputs")
     # With the identity for its weight, the trainer's router makes its choice from the logits that it is given.

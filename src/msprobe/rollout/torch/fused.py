@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 _MOST_FUSED = 8
 _ENDINGS = ("_proj", "")
+#: What an engine calls a module -> what trainers call it.
+_OTHER_NAMES = {"act_fn": ("activation_fn", "act"), "block_sparse_moe": ("mlp",), "mlp": ("feed_forward",)}
 
 
 class Paths:
@@ -25,10 +27,19 @@ class Paths:
                 self._children.setdefault(parent, []).append(name)
                 path = parent
 
+    def named(self, path: str) -> str:
+        """A path of the engine in the trainer's names, as far as those are known."""
+        done = ""
+        for word in path.split(".") if path else ():
+            around = f"{done}." if done else ""
+            other = next((one for one in _OTHER_NAMES.get(word, ()) if around + one in self._known), word)
+            done = around + (word if around + word in self._known else other)
+        return done
+
     def parts(self, path: str) -> list[str]:
         """The paths that the engine's module at ``path`` is made of, in the order of its results; [] if unknown."""
         # A layer that an engine gave an adapter, and what holds the experts of a mixture.
-        path = path.removesuffix(".base_layer").removesuffix(".routed_experts")
+        path = self.named(path.removesuffix(".base_layer").removesuffix(".routed_experts"))
         if path in self._known:
             return [path]
         parent, _, name = path.rpartition(".")

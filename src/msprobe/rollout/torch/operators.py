@@ -10,6 +10,7 @@ import copy
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from inspect import signature
 from typing import Any
 
 import torch
@@ -46,6 +47,21 @@ class Operators:
         positions: Any,
     ) -> Judged:
         """Judge one call. ``given`` and ``results``: tensors or None. Raises NotKnown."""
+        try:
+            return self._judge(path, call, given, results, requests, positions)
+        except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as problem:
+            # A module of the trainer that takes other arguments than its counterpart.
+            raise NotKnown(f"the trainer's module takes other inputs: {str(problem).splitlines()[0][:80]}") from problem
+
+    def _judge(
+        self,
+        path: str,
+        call: int,
+        given: Sequence[Any],
+        results: Sequence[Any],
+        requests: Sequence[str],
+        positions: Any,
+    ) -> Judged:
         name = path.rpartition(".")[2]
         parts = self.trainer.parts(path)
         if name != "experts" and len(parts) == 1 and any(True for _ in parts[0].module.children()):
@@ -67,7 +83,7 @@ class Operators:
             rows = experts.judged_rows(experts.router_of(self.trainer, path), inputs[1])
             truth, own = (experts.of(self.trainer, path, inputs, wide) for wide in (self._in_float64, None))
         elif name == "logits_processor":
-            truth, own = ([self._ran(self.trainer.head(), [tensors[-1]], wide)] for wide in (True, False))
+            truth, own = ([self._logits(tensors[-1], wide)] for wide in (True, False))
         else:
             truth, own = (self._plain(path, tensors, found, wide) for wide in (True, False))
         return measured(path, call, found, truth, own, rows, is_norm="norm" in name)
@@ -79,6 +95,10 @@ class Operators:
         if not parts:
             raise NotKnown("the trainer has no such module")
         first, width = tensors[0], found[0].shape[-1]
+        if isinstance(parts[0].module, torch.nn.Embedding) and not first.is_floating_point():
+            # Some trainers scale inside of the table, engines behind it.
+            table = _cast(parts[0].module.weight, wide)
+            return [torch.nn.functional.embedding(first.long(), table)]
         if len(parts) > 1:
             done = torch.cat([self._ran(one.module, [first], wide) for one in parts], -1)
         elif len(tensors) == 2 and len(found) == 2:
@@ -93,6 +113,15 @@ class Operators:
         if done.shape != found[0].shape:
             raise NotKnown(f"the trainer's result has the shape {list(done.shape)}")
         return [done]
+
+    def _logits(self, hidden: Any, wide: bool) -> Any:
+        """The trainer's logits, with the cap and the scale of its configuration."""
+        done = self._ran(self.trainer.head(), [hidden], wide)
+        config = self.trainer.model.config
+        scaling, scale = getattr(config, "logits_scaling", None), getattr(config, "logit_scale", None)
+        done = done / scaling if scaling else done * scale if scale else done
+        cap = getattr(config, "final_logit_softcapping", None)
+        return torch.tanh(done / cap) * cap if cap else done
 
     def _ran(self, module: Any, given: Sequence[Any], wide: bool) -> Any:
         if module is None:
@@ -124,7 +153,9 @@ class Operators:
         positions, queries, keys = tensors
         size = attention.head_dim
         # Angles in the trainer's own precision: in float32 as it computes them, applied in float64.
-        cos, sin = found.module(torch.zeros(1, dtype=torch.float32), positions.long()[None])
+        kind = _layer_type(attention)
+        where = {} if kind is None or "layer_type" not in signature(found.module.forward).parameters else kind
+        cos, sin = found.module(torch.zeros(1, dtype=torch.float32), positions.long()[None], **where)
         done = []
         for one in (queries, keys):
             heads = _cast(one, wide).reshape(1, one.shape[0], -1, size).transpose(1, 2)
@@ -132,6 +163,15 @@ class Operators:
             turned, _ = apply(heads, heads, cos.to(kind), sin.to(kind))
             done.append(turned.transpose(1, 2).reshape(one.shape))
         return done
+
+
+def _layer_type(attention: Any) -> dict[str, Any] | None:
+    """Which of several rotary embeddings a layer takes, by the configuration of the model."""
+    types = getattr(getattr(attention, "config", None), "layer_types", None)
+    number = getattr(attention, "layer_idx", None)
+    if not isinstance(types, (list, tuple)) or not isinstance(number, int) or number >= len(types):
+        return None
+    return {"layer_type": types[number]}
 
 
 def _keeps_width(module: Any) -> bool:

@@ -23,11 +23,11 @@ class Choices:
 
     def note(self, path: str, results: Sequence[Any], requests: Sequence[str], positions: Any) -> None:
         """Keep the logits of a call of a router, and its choice for each row."""
-        router = self.trainer.modules.get(path)
+        router = self.trainer.module(path)
         logits = next((one for one in results if one is not None), None)
         if router is None or logits is None or not is_router(router):
             return
-        name = f"{path.rpartition('.')[0]}.experts"
+        name = self._experts(path)
         self._logits[name] = logits
         if positions is None:
             return
@@ -35,10 +35,14 @@ class Choices:
         for row, (request, position) in enumerate(zip(requests, positions.tolist(), strict=False)):
             self._of.setdefault((request, position), {})[name] = tuple(places[row].tolist())
 
+    def _experts(self, path: str) -> str:
+        """The trainer's path of the experts that a router chooses for."""
+        return self.trainer.named_path(f"{path.rpartition('.')[0]}.experts")
+
     def logits(self, path: str, tensors: Sequence[Any]) -> Any:
         """The router's logits for a call of experts: its own input, or what the router beside gave last."""
         experts = router_of(self.trainer, path).weight.shape[0]
-        for one in (self._logits.get(path), *tensors[1:]):
+        for one in (self._logits.get(self.trainer.named_path(path)), *tensors[1:]):
             if one is not None and one.shape == (len(tensors[0]), experts):
                 return one
         raise NotKnown("the logits of its router were not recorded")
@@ -51,7 +55,7 @@ class Choices:
         for path, module in self.trainer.modules.items():
             if not is_router(module) or not self._of:
                 continue
-            name = f"{path.rpartition('.')[0]}.experts"
+            name = self._experts(path)
 
             def keep(module: Any, given: Any, answer: Any, name: str = name) -> None:
                 logits = answer[0] if isinstance(answer, tuple) else answer

@@ -63,7 +63,15 @@ class Trainer:
 
     def parent_of(self, path: str) -> Any:
         """The module around ``path``."""
-        return self.modules.get(path.rpartition(".")[0])
+        return self.modules.get(self._paths.named(path.rpartition(".")[0]))
+
+    def module(self, path: str) -> Any:
+        """The module that the engine has at ``path``, where it is one; else None."""
+        return self.modules.get(self._paths.named(path))
+
+    def named_path(self, path: str) -> str:
+        """A path of the engine in the trainer's names."""
+        return self._paths.named(path)
 
     def head(self) -> Any:
         """What makes logits of hidden states."""
