@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM
 
+from msprobe.integrations.vllm import weight_check
 from msprobe.rollout.compared import Compared
 from msprobe.rollout.torch.comparing import compare_engine
 
@@ -86,6 +88,7 @@ def of_dense(engine: Engine, score: Score) -> None:
         "prefill of decoded", compared(engine.record("prefill", sampling(1), given=again), engine.trained)
     )
     _planted("dense", engine, score, greedy)
+    _live(engine, score)
     recorded: dict[str, list[dict[str, Any]]] = {}
     for name, (settings, is_processed, change, code) in CONTRACTS.items():
         key = f"{json.dumps(settings)} {is_processed}"
@@ -94,6 +97,27 @@ def of_dense(engine: Engine, score: Score) -> None:
         rows = recorded[key]
         folder = engine.folder / "contracts" / name.replace(" ", "_")
         score.contract(name, code, named(folder, rows, trainer_rows(engine.trained, rows), change))
+
+
+def _live(engine: Engine, score: Score) -> None:
+    """A step of AdamW at a rate of 1e-6 that did not arrive, asked of the running engine (verl 2996)."""
+    check = weight_check(engine.llm)
+    policy = AutoModelForCausalLM.from_pretrained(engine.trained)
+    if not check(policy):
+        score.accused.append("weights as they were loaded")
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-6, weight_decay=0.0)
+    for one in policy.parameters():
+        one.grad = torch.randn_like(one)
+    optimizer.step()
+    arrived = check(policy)
+    codes = {one.code for one in arrived.findings}
+    if codes != {"weights-stale"}:
+        score.missed.append("a step that did not arrive")
+    print(
+        f"live: {codes}, {len(arrived.findings)} of {arrived.coverage.read['weights']} weights, "
+        f"{arrived.seconds:.2f} s",
+        flush=True,
+    )
 
 
 def _sampled(engine: Engine, name: str, settings: dict[str, Any], is_processed: bool) -> list[dict[str, Any]]:

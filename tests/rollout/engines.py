@@ -98,6 +98,7 @@ class Engine:
         self.folder, self.dtype = folder, getattr(torch, dtype)
         self.model = make_model(folder / "model", kind, self.dtype, seed, **changes)
         self.lora: Any = None
+        self.answers: list[Any] = []
         if kind == "adapter":
             self.adapter = make_adapter(folder / "adapter", self.model, self.dtype, seed + 1)
             self.lora = LoRARequest("adapter", 1, str(self.adapter))
@@ -138,7 +139,7 @@ class Engine:
         self.llm.collective_rpc("msprobe_forget")
         how = {"dump_path": str(out), "task": "tensor", "level": "L0", "record_root": True, **options}
         with planted(self.modules()) if planted else nullcontext(), recording(self.llm, **how):
-            self.generate(prompts() if given is None else given, settings, lora)
+            self.answers = self.generate(prompts() if given is None else given, settings, lora)
         return out / "step0"
 
     def trainer(self, name: str, change: Callable[[Path], None]) -> str:

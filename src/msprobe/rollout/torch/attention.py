@@ -130,11 +130,20 @@ class Attention:
             queries = _cast(tensors[0][row], wide).reshape(-1, size)
             times = queries.shape[0] // keys.shape[1]
             keys, values = keys.repeat_interleave(times, 1), values.repeat_interleave(times, 1)
-            scores = torch.einsum("hd,khd->hk", queries, keys) * scale
-            if cap:
-                scores = torch.tanh(scores / cap) * cap
-            done[row] = torch.einsum("hk,khd->hd", torch.softmax(scores, -1), values).reshape(-1)
+            done[row] = _attended(queries, keys, values, scale, cap).reshape(-1)
         return [done]
+
+
+def _attended(queries: Any, keys: Any, values: Any, scale: float, cap: float | None) -> Any:
+    """Queries of one token [heads, size] over keys and values [tokens, heads, size]."""
+    if not cap and queries.dtype != torch.float64:
+        # As a trainer runs it: sums in float32 also for half types.
+        one, two, three = queries[:, None], keys.transpose(0, 1), values.transpose(0, 1)
+        return torch.nn.functional.scaled_dot_product_attention(one[None], two[None], three[None], scale=scale)[0, :, 0]
+    scores = torch.einsum("hd,khd->hk", queries, keys) * scale
+    if cap:
+        scores = torch.tanh(scores / cap) * cap
+    return torch.einsum("hk,khd->hd", torch.softmax(scores, -1), values)
 
 
 def _keys_of(model: Any, tokens: Sequence[int]) -> list[tuple[Any, Any]]:
