@@ -65,7 +65,7 @@ class Operator:
 class Compared:
     """``contract``: of the log-probs, where the engine gave any. ``findings``: of weights and operators, in order.
 
-    ``operators``: a line for each module.
+    ``operators``: a line for each module. ``of_logits``: the engine's log-probs are those of its recorded logits.
     """
 
     contract: Contract | None = None
@@ -73,12 +73,25 @@ class Compared:
     weights: int = 0
     operators: dict[str, Operator] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
+    of_logits: bool = False
+
+    @property
+    def only_rounding(self) -> bool:
+        """Is rounding that adds up the one thing that is left for log-probs that differ?
+
+        Inputs and weights are equal, each operator gives what the trainer's does, keys are the engine's own, and the
+        log-probs are those of the logits that were recorded.
+        """
+        own_keys = not any(line.stand_in for line in self.operators.values())
+        return bool(self.operators) and own_keys and self.coverage.is_complete and self.of_logits
 
     @property
     def all_findings(self) -> list[Finding]:
         """In the order in which they decide: contract, weights, operators, and what may be their effect."""
         given = list(self.contract.findings) if self.contract is not None else []
         causes = [one for one in given if one.code not in EFFECTS]
+        if not causes and not self.findings and self.only_rounding:
+            return []
         return [*causes, *self.findings, *(one for one in given if one.code in EFFECTS)]
 
     @property

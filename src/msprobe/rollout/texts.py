@@ -81,6 +81,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "the engine's log-probs are normalised over fewer tokens{kept_by}: {kept:.1%} of the trainer's mass",
         "sample with top_p = 1 and no top_k, or normalise the trainer's over the same tokens",
     ),
+    "inputs-differ": (
+        "the model was given wrong tokens or positions: {wrong} of {rows} rows of pass {call}{where}",
+        "look at the positions that the engine counts, and at what it feeds back",
+    ),
     "weights-differ": (
         "the engine holds other weights: {differ} of {rows} rows of {module}.{weight}",
         "look at the synchronisation: a name that is missing, an older step, a shard, an adapter that is not merged",

@@ -217,3 +217,25 @@ def test_an_operator_that_the_trainer_cannot_run_is_said_and_not_raised(stored: 
     found = compare_engine(str(stored / "roll"), str(stored / "model"))
     assert (found.status, found.exit_code) == ("AGREE", 2)
     assert any("down_proj" in one.what for one in found.coverage.not_read)
+
+
+@pytest.mark.parametrize("which", ["positions", "input_ids"])
+def test_wrong_positions_and_tokens_of_the_whole_model_are_named_first(stored: Path, which: str) -> None:
+    replace(stored, rf"Module\.root\..*forward\.1\.kwargs\.{which}", lambda values: (values + 1) % 64)
+    first = compare_engine(str(stored / "roll"), str(stored / "model")).all_findings[0]
+    assert (first.code, first.arguments["call"], first.arguments["wrong"]) == ("inputs-differ", 1, 2)
+
+
+def log_probs(folder: Path, change: float) -> None:
+    file = folder / "roll" / "responses.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    for row in rows:
+        row["log_probs"] = [one + change for one in row["log_probs"]]
+    file.write_text("\n".join(json.dumps(row) for row in rows))
+
+
+def test_where_all_else_agrees_log_probs_that_differ_are_rounding_if_they_are_of_the_logits(stored: Path) -> None:
+    found = compare_engine(str(stored / "roll"), str(stored / "model"))
+    assert found.only_rounding
+    log_probs(stored, -0.5)
+    assert not compare_engine(str(stored / "roll"), str(stored / "model")).only_rounding

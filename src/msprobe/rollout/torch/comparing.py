@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +15,14 @@ from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes
 from msprobe.rollout.compared import Compared, Operator
-from msprobe.rollout.contract import Contract, Finding, hold
+from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, Finding, hold
 from msprobe.rollout.engine_file import RESPONSES_FILE, Engine, read_engine
 from msprobe.rollout.responses import Response, Responses, read_responses
 from msprobe.rollout.torch.adapters import without_adapters
 from msprobe.rollout.torch.experts import FLIPPED
 from msprobe.rollout.torch.measuring import UNITS, Judged, NotKnown
 from msprobe.rollout.torch.operators import CONTAINER, Operators, settings_that_differ
-from msprobe.rollout.torch.recorded import Call, calls, type_of
+from msprobe.rollout.torch.recorded import Call, Rows, calls, passes_of, type_of
 from msprobe.rollout.torch.routing import Choices
 from msprobe.rollout.torch.trainer import Trainer, load
 from msprobe.rollout.torch.trainer_weights import TrainerWeights
@@ -52,6 +52,7 @@ def compare_engine(roll: str, model: str) -> Compared:
     done.findings, done.weights, more = hold_weights(engine.modules, TrainerWeights.of_model(trainer.model))
     not_read += more
     differ = len(done.findings)
+    inputs = _inputs(passes_of(part, engine), answers.tokens)
     judged = rows = 0
     unknown: dict[str, str] = {}
     skipped: dict[tuple[str, str], int] = {}
@@ -63,18 +64,21 @@ def compare_engine(roll: str, model: str) -> Compared:
             except NotKnown as reason:
                 unknown.setdefault(call.path, str(reason))
                 continue
+            if call.path.rpartition(".")[2] == "logits_processor":
+                answers.note_logits(call)
             judged, rows = judged + 1, rows + len(one.rows)
             _count(done, one)
             for why, count in one.skipped.items():
                 skipped[call.path, why] = skipped.get((call.path, why), 0) + count
             if len(one.wrong):
                 done.findings.append(_finding(one, call, engine, trainer, answers))
+        done.of_logits = answers.are_of_logits()
         done.contract = answers.contract(trainer, operators.choices)
     not_read += [NotRead(f"calls of {path}", why) for path, why in unknown.items() if why != CONTAINER]
     # Either choice of a router between equals is right: nothing is lost with such a row.
     not_read += [NotRead(f"{count} rows of {path}", why) for (path, why), count in skipped.items() if why != FLIPPED]
     done.findings += _scaled(done.operators)
-    done.findings = _ordered(_one_each(done.findings), done.operators)
+    done.findings = [*inputs, *_ordered(_one_each(done.findings), done.operators)]
     done.coverage = Coverage({"weights": done.weights + differ, "calls": judged, "rows": rows}, tuple(not_read))
     return done
 
@@ -95,7 +99,27 @@ class _Answers:
             for row in self.rows
             if isinstance(row.get("token_ids"), list)
         }
+        self.log_probs = {str(row.get("request_id")): row.get("log_probs") for row in self.rows}
+        self.away: list[float] = []
         self.cached = {str(row.get("request_id")): int(row.get("cached_tokens", 0)) for row in self.rows}
+
+    def note_logits(self, call: Call) -> None:
+        """Are the log-probs of a pass those of its logits?"""
+        logits = next((one for one in call.results if one is not None), None)
+        if logits is None or call.positions is None or len(call.requests) != len(logits):
+            return
+        whole = torch.log_softmax(logits.float(), -1)
+        for row, (request, position) in enumerate(zip(call.requests, call.positions.tolist(), strict=True)):
+            tokens, given = self.tokens.get(request), self.log_probs.get(request)
+            place = position + 1 - (len(tokens or ()) - len(given or ()))
+            if tokens is None or given is None or not 0 <= place < len(given) or given[place] is None:
+                continue
+            value = float(whole[row, tokens[position + 1]])
+            self.away.append(abs(value - float(given[place])))
+
+    def are_of_logits(self) -> bool:
+        """Were there log-probs, and all of them those of the logits that were recorded?"""
+        return bool(self.away) and max(self.away) <= ROUNDING_OF_FLOAT32
 
     def contract(self, trainer: Trainer, choices: Choices) -> Contract | None:
         """The engine's log-probs against the trainer's for the same tokens; None where the engine gave none."""
@@ -160,6 +184,30 @@ def _finding(one: Judged, call: Call, engine: Engine, trainer: Trainer, answers:
                 arguments["settings"] = {name: list(values) for name, values in differ.items()}
                 break
     return Finding("operator-differs", names[:_MOST_SHOWN], arguments)
+
+
+def _inputs(passes: Sequence[Rows], tokens: Mapping[str, Sequence[int]]) -> list[Finding]:
+    """Does each row of the model's input have the token that its request has at its position?"""
+    for number, one in enumerate(passes):
+        if (
+            one.positions is None
+            or one.tokens is None
+            or not len(one.requests) == len(one.positions) == len(one.tokens)
+        ):
+            continue
+        wrong = []
+        for row, (request, place, token) in enumerate(
+            zip(one.requests, one.positions.tolist(), one.tokens.tolist(), strict=True)
+        ):
+            known = tokens.get(request)
+            if known is not None and not (0 <= place < len(known) and known[place] == token):
+                wrong.append(row)
+        if wrong:
+            names = tuple(dict.fromkeys(one.requests[row] for row in wrong))[:_MOST_SHOWN]
+            first = int(one.positions[wrong[0]])
+            numbers = {"module": "root", "call": number, "wrong": len(wrong), "rows": len(one.requests)}
+            return [Finding("inputs-differ", names, {**numbers, "position": first})]
+    return []
 
 
 def _scaled(operators: Mapping[str, Operator]) -> list[Finding]:

@@ -15,15 +15,17 @@ from msprobe.rollout.engine_file import Engine
 from msprobe.store.part import DumpPart
 
 _CALL = re.compile(r"Module\.(?P<path>.+)\.(?P<kind>[^.]+)\.forward\.(?P<number>\d+)")
+_BEHIND = ("logits_processor", "lm_head")
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The request and the position of each row of a forward pass."""
+    """The request, the position and the token of each row of a forward pass; None for what was not recorded."""
 
     requests: list[str]
     positions: Any
+    tokens: Any = None
 
     def of(self, count: int) -> tuple[list[str], Any]:
         """Those of a result of ``count`` rows: of all tokens, or of the last of each request."""
@@ -50,7 +52,7 @@ class Call:
 
 def calls(part: DumpPart, engine: Engine) -> Iterator[Call]:
     """All calls of modules in the order in which they ended."""
-    passes = [_rows(part, engine, number, name) for number, name in enumerate(_roots(part))]
+    passes = passes_of(part, engine)
     ended = 0
     for name, record in part.records():
         found = _CALL.fullmatch(name)
@@ -63,10 +65,17 @@ def calls(part: DumpPart, engine: Engine) -> Iterator[Call]:
         given = [_values(part, leaf) for leaf in leaves]
         results = [_values(part, leaf) for leaf in record.get("output", [])]
         count = next((len(one) for one in results if one is not None), 0)
-        # What the root has returned is made logits behind it.
-        around = [passes[at] for at in (ended, ended - 1) if 0 <= at < len(passes)]
+        # What the root has returned is made logits behind it, before the next pass.
+        is_behind = found["path"].partition(".")[0] in _BEHIND
+        order = (ended - 1, ended) if is_behind else (ended, ended - 1)
+        around = [passes[at] for at in order if 0 <= at < len(passes)]
         requests, positions = next((one.of(count) for one in around if one.of(count)[0]), ([], None))
         yield Call(found["path"], ended, given, results, requests, positions)
+
+
+def passes_of(part: DumpPart, engine: Engine) -> list[Rows]:
+    """What the whole model was given, pass by pass."""
+    return [_rows(part, engine, number, name) for number, name in enumerate(_roots(part))]
 
 
 def type_of(part: DumpPart) -> str:
@@ -87,9 +96,9 @@ def _roots(part: DumpPart) -> list[str]:
 
 def _rows(part: DumpPart, engine: Engine, number: int, name: str) -> Rows:
     record = dict(part.records([name])).get(name)
-    leaf = record.get("input_kwargs", {}).get("positions") if isinstance(record, dict) else None
+    given = record.get("input_kwargs", {}) if isinstance(record, dict) else {}
     requests = [_SUFFIX.sub("", one) for one in engine.rows.get(number, [])]
-    return Rows(requests, None if leaf is None else _values(part, leaf))
+    return Rows(requests, *(_values(part, given[key]) if key in given else None for key in ("positions", "input_ids")))
 
 
 def _values(part: DumpPart, leaf: Any) -> Any:
