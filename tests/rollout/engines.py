@@ -26,7 +26,7 @@ from msprobe.pytorch import PrecisionDebugger
 MODEL: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 256}
 MODEL |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
-EXPERTS = {"head_dim": 32, "moe_intermediate_size": 64, "num_experts": 8, "num_experts_per_tok": 2}
+EXPERTS = {"head_dim": 32, "moe_intermediate_size": 32, "num_experts": 32, "num_experts_per_tok": 4}
 EXPERTS |= {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_parameters": YARN}
 #: Kind of engine -> configuration, what is different from MODEL, and options of the engine.
 KINDS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
@@ -48,8 +48,8 @@ def make_model(folder: Path, kind: str, dtype: torch.dtype, seed: int = 0, **cha
     model = AutoModelForCausalLM.from_config(made(**{**MODEL, **own, **changes}))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            # Routers whose choices are near to each other, so that rounding turns some of them.
-            times = 0.25 if name.endswith("mlp.gate.weight") else 8
+            # Routers that are not sure, so that rounding turns some of their choices.
+            times = 2 if name.endswith("mlp.gate.weight") else 8
             parameter.mul_(times) if parameter.dim() > 1 else parameter.add_(0.2 * torch.randn_like(parameter))
     model.to(dtype).save_pretrained(folder)
     return folder

@@ -35,7 +35,7 @@ def pack(target: Path, folders: dict[str, Path]) -> None:
 def main(target: Path, work: Path) -> None:
     """Write the archives."""
     engines.MODEL.update(_SMALL)
-    engines.EXPERTS.update({"head_dim": 32, "moe_intermediate_size": 32, "num_experts": 4})
+    engines.EXPERTS.update({"num_experts": 4, "num_experts_per_tok": 2})
     given, settings = engines.prompts(2), engines.sampling(3)
     for kind, name in (("dense", "engine"), ("experts", "experts"), ("adapter", "adapter")):
         one = engines.Engine(kind, "float32", work / kind)
