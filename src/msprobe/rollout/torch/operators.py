@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.rollout.torch import experts
 from msprobe.rollout.torch.attention import Attention
 from msprobe.rollout.torch.measuring import Judged, NotKnown, Rows, measured
@@ -51,7 +52,8 @@ class Operators:
             return self._judge(path, call, given, results, requests, positions)
         except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as problem:
             # A module of the trainer that takes other arguments than its counterpart.
-            raise NotKnown(f"the trainer's module takes other inputs: {str(problem).splitlines()[0][:80]}") from problem
+            why = (str(problem).splitlines() or [type(problem).__name__])[0][:80]
+            raise NotKnown(str(said("trainer-takes-other-inputs", why))) from problem
 
     def _judge(
         self,
