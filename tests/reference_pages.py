@@ -300,6 +300,7 @@ _ROOMS = {
     "R1": ("Errors: recording", "错误：采集"),
     "S1": ("Errors: dumps", "错误：dump"),
     "U1": ("Errors: command lines", "错误：命令行"),
+    "U2": ("Weights of adapters and Megatron-core", "adapter 与 Megatron-core 的权重"),
     "V1": ("Errors: the page", "错误：页面"),
 }
 _HEADS = (

@@ -4,14 +4,16 @@ Both are tensor dumps of modules (level L0). The engine joins layers that the tr
 value; gate and up), so several tensors of the training may answer to one of the engine.
 
 Source of the names and of what is joined: the consistency check of mindstudio-probe 26.2.0. Ours: joined in the
-order of the engine, not of appearance; recomputed calls are left out; a row that cannot be compared does not pass.
+order of the engine, not of appearance; recomputed calls are left out; a row that cannot be compared does not pass. What
+an engine hands on apart is what the training has as one: hidden states and the residual of a layer, and the sum that a
+norm makes of both. A fused activation, which multiplies with the other half, and packed weights answer to nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod, sqrt
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +37,7 @@ BACKENDS: tuple[Backend, ...] = ("fsdp", "megatron")
 ERROR, WARNING, PASS = "error", "warning", "pass"
 NO_PARTNER = "No bench data matched."
 NO_CANDIDATE = "The target has no such tensor."
+PACKED = "The engine packs this weight; msprobe rollout reads it."
 
 # Module of the training -> module of the engine, those that are joined in the order of the engine.
 _NAMES: dict[str, dict[str, str]] = {
@@ -58,6 +61,7 @@ _NAMES: dict[str, dict[str, str]] = {
 # Behind the backward pass of the whole model nothing is its forward, until tokens are embedded again.
 _MODELS = frozenset(("Qwen2Model", "Qwen3Model", "Qwen3MoeModel", "GPTModel"))
 _EMBEDDINGS = frozenset(("embed_tokens", "word_embeddings"))
+_FUSED_ACTIVATION = "AndMul"
 _ORDER = {"input": 0, "parameters": 1, "output": 2}
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")
 
@@ -82,6 +86,8 @@ class Piece:
     requires_grad: bool | None
     statistics: tuple[float | None, ...]
     data_name: str | None
+    #: Tensors that are added to this one before it is compared.
+    added: tuple[Piece, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def compare_training(training: DumpPart, inference: DumpPart, backend: Backend) 
             found = part.header.get("task")
             raise TaskMismatchError(said("inference-needs-tensors", part.path, found))
     names = _NAMES[backend]
-    ours, theirs = collect(training, names), collect(inference, {})
+    ours, theirs = collect(training, names), collect(inference, {}, is_engine=True)
     order = {module: number for number, module in enumerate(names)}
     for place, found in ours.items():
         pieces = tuple(sorted(_first_inputs(place, found), key=lambda piece: order.get(piece.module, 0)))
@@ -119,7 +125,7 @@ def _alone(ours: tuple[Piece, ...], theirs: tuple[Piece, ...], message: str) -> 
     return PlacePair(ours, theirs, all_six(UNSUPPORTED), WARNING, (f"{WARNING}: {message}",))
 
 
-def collect(part: DumpPart, names: Mapping[str, str]) -> dict[Place, tuple[Piece, ...]]:
+def collect(part: DumpPart, names: Mapping[str, str], is_engine: bool = False) -> dict[Place, tuple[Piece, ...]]:
     """The tensors of all forward calls of modules, by place. Several of one place are joined modules, or a module
     that occurs again (the first of those counts).
     """
@@ -138,12 +144,40 @@ def collect(part: DumpPart, names: Mapping[str, str]) -> dict[Place, tuple[Piece
         if not forward or (isinstance(record, dict) and record.get("is_recompute") is True):
             continue
         layer = _LAYER.search(name.path)
-        # In the order of the sheet: what goes in, what is there, what comes out.
-        for slot, leaf in sorted(leaves(entry, record), key=lambda found: _ORDER.get(found[0].partition(".")[0], 0)):
-            if is_tensor(leaf):
-                place = Place(name.number, slot, int(layer.group(1)) if layer else -1, names.get(module, module))
-                found.setdefault(place, {}).setdefault(module, _piece(entry, module, slot, leaf))
+        # In the order of the sheet: inputs, parameters, results.
+        ordered = sorted(leaves(entry, record), key=lambda found: _ORDER.get(found[0].partition(".")[0], 0))
+        pieces = {slot: _piece(entry, module, slot, leaf) for slot, leaf in ordered if is_tensor(leaf)}
+        if is_engine:
+            pieces = _as_training_has_them(pieces, module, name.owner)
+        for slot, piece in pieces.items():
+            place = Place(name.number, slot, int(layer.group(1)) if layer else -1, names.get(module, module))
+            found.setdefault(place, {}).setdefault(module, piece)
     return {place: tuple(pieces.values()) for place, pieces in found.items()}
+
+
+def _as_training_has_them(pieces: dict[str, Piece], module: str, kind: str) -> dict[str, Piece]:
+    """The tensors of a call of the engine in the slots in which the training has the same numbers."""
+    if kind.endswith(_FUSED_ACTIVATION):
+        return {}
+    inputs = [slot for slot, one in pieces.items() if slot.startswith("input.") and "float" in one.dtype]
+    results = [slot for slot in pieces if slot.startswith("output.")]
+    if module.endswith("norm") and len(inputs) == 2 and len(results) == 2:
+        done = {"input.0": pieces[results[1]], results[0]: pieces[results[0]]}
+    elif module == "layers" and inputs and len(results) == 2:
+        done = {"input.0": _sum_of([pieces[slot] for slot in inputs])}
+        done["output.0"] = _sum_of([pieces[slot] for slot in results])
+    else:
+        return pieces
+    return {**{slot: one for slot, one in pieces.items() if slot.startswith("parameters")}, **done}
+
+
+def _sum_of(pieces: Sequence[Piece]) -> Piece:
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    name = " + ".join(one.name for one in pieces)
+    # Of a sum nothing is known but its values.
+    return replace(first, name=name, statistics=(None,) * 4, added=tuple(pieces[1:]))
 
 
 def _module(path: str) -> str:
@@ -177,6 +211,8 @@ def _compared(
 ) -> PlacePair:
     if not theirs:
         return _alone(ours, theirs, NO_PARTNER)
+    if place.slot.startswith("parameters") and theirs[0].shape and not prod(theirs[0].shape):
+        return _alone(ours, theirs, PACKED)
     try:
         left, right = (_joined(place, pieces, part) for pieces, part in zip((ours, theirs), parts, strict=True))
         found = measure_tensors(left, right, "26.2")
@@ -200,9 +236,14 @@ def _joined(place: Place, pieces: tuple[Piece, ...], part: DumpPart) -> Array:
     """The values of all pieces without dimensions of length 1: parameters below, all else beside each other."""
     arrays = []
     for piece in pieces:
-        if piece.data_name is None:
-            raise InvalidInputError(said("tensor-without-file", piece.name))
-        arrays.append(read_values(part.tensor_path(piece.data_name)).array.squeeze())
+        total: Array | None = None
+        for one in (piece, *piece.added):
+            if one.data_name is None:
+                raise InvalidInputError(said("tensor-without-file", one.name))
+            values = read_values(part.tensor_path(one.data_name)).array.squeeze()
+            total = values if total is None else total + values
+        assert total is not None
+        arrays.append(total)
     if len(arrays) == 1:
         return arrays[0]
     joined: Array = np.concatenate(arrays, axis=0 if place.slot.startswith("parameters") else -1)

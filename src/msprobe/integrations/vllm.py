@@ -20,14 +20,17 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msprobe import log
 from msprobe.errors import InvalidInputError
 from msprobe.paths import make_folder, write_atomically
 from msprobe.rollout.engine_file import write_engine
 
-__all__ = ["RESPONSES", "WORKER", "Probe", "recording"]
+if TYPE_CHECKING:
+    from msprobe.rollout.torch.weight_check import WeightCheck
+
+__all__ = ["RESPONSES", "WORKER", "Probe", "recording", "weight_check"]
 
 #: What ``worker_extension_cls`` of vLLM takes.
 WORKER = "msprobe.integrations.vllm.Probe"
@@ -73,6 +76,13 @@ class Probe:
 
         return noting
 
+    def msprobe_weights(self) -> dict[str, Any]:
+        """What the modules of this worker hold: digests of rows, in the layout of its rank."""
+        from msprobe.rollout.torch.engine_weights import held
+
+        runner: Any = self.model_runner  # type: ignore[attr-defined]
+        return held(runner.model)
+
     def msprobe_end(self) -> dict[str, Any]:
         """End the step: the folder of all its ranks, whose rows each pass had, and what the modules hold."""
         from msprobe.rollout.torch.engine_weights import held
@@ -86,16 +96,37 @@ class Probe:
         return {"folder": folder, "steps": self._msprobe_steps, "modules": held(runner.model)}
 
 
+def weight_check(llm: Any) -> WeightCheck:
+    """What to call with the trainer after each synchronisation: does ``llm`` hold its weights?
+
+    ::
+
+        check = weight_check(llm)
+        ...                          # the trainer's weights are sent
+        arrived = check(policy)      # a module, a state dict (also of FSDP2), TrainerWeights.of_megatron(...)
+        if not arrived:
+            print(arrived)
+    """
+    from msprobe.rollout.torch.weight_check import WeightCheck
+
+    return WeightCheck(lambda: _asked(llm, "msprobe_weights"))
+
+
 @contextmanager
-def recording(llm: Any, config_path: str | None = None, **settings: Any) -> Iterator[None]:
+def recording(llm: Any, config_path: str | None = None, *, trainer: Any = None, **settings: Any) -> Iterator[None]:
     """Record each ``generate`` of ``llm`` (vLLM's ``LLM``) inside the block, as a step of its own.
 
-    Takes what PrecisionDebugger takes. Raises InvalidInputError where the workers were made without
-    ``worker_extension_cls=WORKER``, and the errors of PrecisionDebugger.
+    With a ``trainer``, what ``weight_check`` takes, its weights are compared before each ``generate``: a line says what
+    did not arrive, and ``engine.json`` keeps it. The rest is what PrecisionDebugger takes. Raises InvalidInputError
+    where the workers were made without ``worker_extension_cls=WORKER``, and the errors of PrecisionDebugger.
     """
     generate = llm.generate
+    check = weight_check(llm) if trainer is not None else None
 
     def recorded(*arguments: Any, **options: Any) -> Any:
+        arrived = None if check is None else check(trainer)
+        if arrived is not None and not arrived:
+            log.warning(str(arrived))
         is_eager = _asked(llm, "msprobe_begin", config_path, settings)
         if not all(is_eager):
             log.warning(
@@ -107,7 +138,10 @@ def recording(llm: Any, config_path: str | None = None, **settings: Any) -> Iter
         finally:
             ended = _asked(llm, "msprobe_end")
         _write(ended[0]["folder"], outputs, _sampling(arguments, options))
-        write_engine(ended[0]["folder"], {key: ended[0][key] for key in ("steps", "modules")})
+        content = {key: ended[0][key] for key in ("steps", "modules")}
+        if arrived is not None:
+            content["synchronisation"] = arrived.as_json()
+        write_engine(ended[0]["folder"], content)
         return outputs
 
     llm.generate = recorded

@@ -489,4 +489,5 @@ PIECES: tuple[Piece, ...] = (
     Piece("harmless-of-them", "", " ({} of them harmless)", "（其中 {0} 项无害）"),
     Piece("further-kinds", "", "and {} more{}: {}", "另有 {0} 项{1}：{2}"),
     Piece("more-findings", "", "and {} more", "另有 {0} 项"),
+    Piece("trainer-takes-other-inputs", "", "the trainer's module takes other inputs: {}", "训练侧模块的输入不同：{0}"),
 )

@@ -273,6 +273,12 @@ MESSAGES: tuple[Message, ...] = (
         severity="note",
     ),
     Message(
+        "N192", "rollout-asks-more", "note", "",
+        "`msprobe rollout` runs the trainer's operators on the engine's own inputs and names the first that differs: ask it before this sheet",
+        "`msprobe rollout` 在推理引擎自身的输入上运行训练侧算子，并指出首个有差异的算子：请先用它，再看本表",
+        severity="note",
+    ),
+    Message(
         "N190", "second-look-configurations", "note", "candidate reference count step",
         "second look: record both runs once more, with {candidate} and {reference} ({count} calls of step {step}, with their tensors), and give the same command again",
         "第二次比对：请用 {candidate} 和 {reference} 再采集两侧（step {step} 的 {count} 个调用及其张量），然后再次执行同一命令",

@@ -22,6 +22,7 @@ from msprobe.compare.training_inference import (
 )
 from msprobe.coverage import Coverage, NotRead, write
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.report.formats import sheet_format
 from msprobe.report.workbook import Cell, Sheet
@@ -111,6 +112,7 @@ def _compare(
     columns: list[Sequence[Cell]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in header]
     path = make_folder(folder) / kind.file.format(part=f"{rank}_{time.strftime('%Y%m%d%H%M%S')}")
     kind.render()(path, [Sheet("Sheet", header, [columns], len(rows))])
+    log.info(said("rollout-asks-more"))
     log.info(f"{matched} of {mine} tensors of the training have a partner; written: {path}")
     return path
 

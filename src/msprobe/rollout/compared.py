@@ -13,24 +13,85 @@ EFFECTS = ("beyond-rounding", "responses-stand-out", "from-a-position-on", "temp
 
 
 @dataclass
+class Operator:
+    """All calls of a module, each side against the trainer's operator in float64.
+
+    ``bits``: share of elements equal on both sides. ``engine``, ``trainer``: the largest deviation of a row, in units
+    of rounding, and the mean by which rows are too large (``bias``), in the same units. ``slopes``: sums of the squared
+    slopes of its rows, where it is a norm in a half type. ``skipped``: rows that were not judged; ``stand_in``: rows
+    judged with keys of the trainer, as the engine's were cached before the recording.
+    """
+
+    calls: int = 0
+    rows: int = 0
+    wrong: int = 0
+    skipped: int = 0
+    stand_in: int = 0
+    bits: float = 0.0
+    engine: tuple[float, float] = (0.0, 0.0)
+    trainer: tuple[float, float] = (0.0, 0.0)
+    slopes: tuple[float, float] = (0.0, 0.0)
+
+    def add(self, bits: float, engine: tuple[float, float], trainer: tuple[float, float]) -> None:
+        """Add the (units, bias) of both sides of a call; ``calls`` counts it already."""
+        share = 1 / self.calls
+        self.bits += (bits - self.bits) * share
+        self.engine = max(self.engine[0], engine[0]), self.engine[1] + (engine[1] - self.engine[1]) * share
+        self.trainer = max(self.trainer[0], trainer[0]), self.trainer[1] + (trainer[1] - self.trainer[1]) * share
+
+    @property
+    def scaled(self) -> float:
+        """How far rows are scaled as a whole, over what rounding of their elements and the trainer's own do to that."""
+        if not self.rows:
+            return 0.0
+        mine, theirs = (one / self.rows for one in self.slopes)
+        return float((mine / max(1.0, theirs)) ** 0.5)
+
+    @property
+    def nearer(self) -> str:
+        """Who is nearer to float64: ``engine``, ``trainer``, or ``both`` where neither is by a tenth."""
+        mine, theirs = self.engine[0], self.trainer[0]
+        return "both" if abs(mine - theirs) <= 0.1 * max(mine, theirs) else "engine" if mine < theirs else "trainer"
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``rollout.json``."""
+        sides = {"engine": self.engine, "trainer": self.trainer}
+        numbers = {name: one for name, one in vars(self).items() if not isinstance(one, tuple)}
+        both = {name: {"units": one[0], "bias": one[1]} for name, one in sides.items()}
+        return {**numbers, **both, "scaled": self.scaled, "nearer": self.nearer}
+
+
+@dataclass
 class Compared:
     """``contract``: of the log-probs, where the engine gave any. ``findings``: of weights and operators, in order.
 
-    ``operators``: for each module its calls, rows, wrong rows, the largest deviation in units of rounding, that of the
-    trainer's own operator, the share of equal bits, and rows that could not be judged.
+    ``operators``: a line for each module. ``of_logits``: the engine's log-probs are those of its recorded logits.
     """
 
     contract: Contract | None = None
     findings: list[Finding] = field(default_factory=list)
     weights: int = 0
-    operators: dict[str, dict[str, Any]] = field(default_factory=dict)
+    operators: dict[str, Operator] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
+    of_logits: bool = False
+
+    @property
+    def only_rounding(self) -> bool:
+        """Is rounding that adds up the one thing that is left for log-probs that differ?
+
+        Inputs and weights are equal, each operator gives what the trainer's does, keys are the engine's own, and the
+        log-probs are those of the logits that were recorded.
+        """
+        own_keys = not any(line.stand_in for line in self.operators.values())
+        return bool(self.operators) and own_keys and self.coverage.is_complete and self.of_logits
 
     @property
     def all_findings(self) -> list[Finding]:
         """In the order in which they decide: contract, weights, operators, and what may be their effect."""
         given = list(self.contract.findings) if self.contract is not None else []
         causes = [one for one in given if one.code not in EFFECTS]
+        if not causes and not self.findings and self.only_rounding:
+            return []
         return [*causes, *self.findings, *(one for one in given if one.code in EFFECTS)]
 
     @property

@@ -2,7 +2,8 @@
 
 ``steps``: for each forward pass ``{"call": n, "rows": [[request, tokens], ...]}``, in the order of the rows.
 ``modules``: path -> ``{"numbers": {name: number}, "weights": {name: digests}, "unread": {name: why}}``. Digests are 64
-bits for each row of a weight as it is applied (one for a vector), in the type of the engine, as whole numbers.
+bits for each row of a weight as it is applied (one for a vector), in the type of the engine, as whole numbers; ``sets``
+has those of the numbers of each expert in any order, as kernels pack them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Module:
     weights: Mapping[str, list[int]] = field(default_factory=dict)
     dtypes: Mapping[str, str] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
+    sets: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,15 +57,21 @@ def read_engine(folder: Path) -> Engine:
             int(step["call"]): [str(name) for name, count in step["rows"] for _ in range(min(int(count), 1 << 20))]
             for step in tree["steps"]
         }
-        modules = {
-            str(name): Module(
-                {str(key): float(value) for key, value in one.get("numbers", {}).items()},
-                {str(key): [int(digest) for digest in value] for key, value in one.get("weights", {}).items()},
-                {str(key): str(value) for key, value in one.get("dtypes", {}).items()},
-                {str(key): str(value) for key, value in one.get("unread", {}).items()},
-            )
-            for name, one in tree["modules"].items()
-        }
+        modules = read_modules(tree["modules"])
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise InvalidInputError(f'"{path}" is no file that msprobe.integrations.vllm wrote: {problem}.') from problem
     return Engine(rows, modules)
+
+
+def read_modules(tree: Mapping[str, Any]) -> dict[str, Module]:
+    """What modules hold, as an engine's worker says it."""
+    return {
+        str(name): Module(
+            {str(key): float(value) for key, value in one.get("numbers", {}).items()},
+            {str(key): [int(digest) for digest in value] for key, value in one.get("weights", {}).items()},
+            {str(key): str(value) for key, value in one.get("dtypes", {}).items()},
+            {str(key): str(value) for key, value in one.get("unread", {}).items()},
+            {str(key): [int(digest) for digest in value] for key, value in one.get("sets", {}).items()},
+        )
+        for name, one in tree.items()
+    }

@@ -68,6 +68,11 @@ def _tried(pairs: Sequence[Pair]) -> list[tuple[str, dict[str, Any], Values]]:
     for side, signed, values in (("engine", engine, (-engine, trainer)), ("trainer", trainer, (engine, -trainer))):
         if np.nanmedian(signed) > 0:
             tried.append(("sign", {"side": side}, values))
+    warm = next((one.settings["temperature"] for one, _ in pairs if "temperature" in one.settings), 1.0)
+    if warm not in (0.0, 1.0):
+        # It divides logits; log-probs that are divided are no distribution (prime-rl 697).
+        for side, values in (("engine", (engine * warm, trainer)), ("trainer", (engine, trainer * warm))):
+            tried.append(("log-probs-divided", {"temperature": warm, "side": side}, values))
     for places in (1, -1, 2, -2):
         tried.append(("shifted-tokens", {"places": places}, _shifted(pairs, places)))
     for rows in (1, -1):

@@ -52,6 +52,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "log-base": ("the log-probs of the {side} are logarithms to base {base:g}", "use natural logarithms"),
     "probabilities": ("the numbers of the {side} are probabilities, not their logarithms", "take the logarithm"),
+    "log-probs-divided": (
+        "the log-probs of the {side} are divided by the temperature ({temperature:g}); it divides logits",
+        "apply the temperature before the softmax",
+    ),
     "sign": ("the numbers of the {side} are negative log-probs", "change their sign"),
     "shifted-tokens": (
         "the log-probs are shifted: the engine's at token i + {places} is the trainer's at token i",
@@ -77,9 +81,37 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "the engine's log-probs are normalised over fewer tokens{kept_by}: {kept:.1%} of the trainer's mass",
         "sample with top_p = 1 and no top_k, or normalise the trainer's over the same tokens",
     ),
+    "inputs-differ": (
+        "the model was given wrong tokens or positions: {wrong} of {rows} rows of pass {call}{where}",
+        "look at the positions that the engine counts, and at what it feeds back",
+    ),
     "weights-differ": (
         "the engine holds other weights: {differ} of {rows} rows of {module}.{weight}",
         "look at the synchronisation: a name that is missing, an older step, a shard, an adapter that is not merged",
+    ),
+    "weights-stale": (
+        "{module}.{weight} is still what the engine held after synchronisation {step}: {differ} of {rows} rows differ",
+        "look at the names and buckets of the synchronisation: this one is not sent, or finds no layer",
+    ),
+    "weights-missing": (
+        "{module}.{weight} never arrived: the engine has {filled:g} everywhere",
+        "look at the names that the engine's loader knows: one that matches no layer is left out",
+    ),
+    "weights-transposed": (
+        "{module}.{weight} of the engine is the trainer's transposed",
+        "look at the conversion of this layer: a square matrix fits either way",
+    ),
+    "weights-cast": (
+        "{module}.{weight} of the engine went through {type}: {differ} of {rows} rows differ",
+        "send the weights in the type that the engine computes in",
+    ),
+    "weights-of-another": (
+        "{module}.{weight} of the engine is the trainer's {other}",
+        "look at the order in which weights are sent and loaded",
+    ),
+    "weights-wrong-shard": (
+        "{module}.{weight} of the engine is a shard of a different rank, or cut in a different order",
+        "cut each fused matrix on its own before the shards are put together",
     ),
     "weights-exchanged": (
         "the parts of the engine's {module}.{weight} have changed places",
@@ -92,6 +124,22 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "operator-differs": (
         "{module} gives other results for the same inputs: {wrong} of {rows} rows of pass {call}{where}{by}{causes}",
         "run this operator of both sides on these inputs; the settings above come first",
+    ),
+    "operator-scales-rows": (
+        "{module} scales whole rows, {times:.2g} times as much as rounding of their elements does ({rows} rows)",
+        "look at the type that its sums and variances are computed in",
+    ),
+    "stale-cache": (
+        "{module} reads keys of other weights: {cached} tokens of {requests} requests came from the prefix cache",
+        "reset the prefix cache after each update of the weights (reset_prefix_cache of vLLM)",
+    ),
+    "adapter-not-bound": (
+        "the engine's adapter of {module} is empty, the trainer's is not",
+        "look at the names of the adapter's weights: those that match no layer are left out without a word",
+    ),
+    "adapter-not-applied": (
+        "{module} gives what the layer gives without its adapter: {wrong} of {rows} rows of pass {call}",
+        "pass the adapter with each request (lora_request of vLLM), or merge it before the weights are sent",
     ),
     "responses-stand-out": (
         "{count} responses differ by {mean:.2g} on average, the others by {usual:.2g}",
@@ -138,7 +186,7 @@ def _how(values: Mapping[str, Any]) -> str:
 
 def lines(contract: Contract, engine: Responses, trainer: Responses) -> list[str]:
     """For the console: the verdict, what was found, the measures."""
-    done = [headline(contract), *_found(contract.findings)]
+    done = [headline(contract), *finding_lines(contract.findings)]
     done.append(f"  engine {engine.path} ({engine.field}), trainer {trainer.path} ({trainer.field})")
     done.append(f"  {_measures('engine - trainer', contract.measures)}")
     if contract.decode is not None:
@@ -146,7 +194,8 @@ def lines(contract: Contract, engine: Responses, trainer: Responses) -> list[str
     return done
 
 
-def _found(findings: Sequence[Finding]) -> list[str]:
+def finding_lines(findings: Sequence[Finding]) -> list[str]:
+    """For each finding its code with the sentence, and what to do."""
     done = []
     for place, finding in enumerate(findings):
         names = finding.responses
@@ -159,11 +208,18 @@ def _found(findings: Sequence[Finding]) -> list[str]:
 def compared_lines(compared: Compared, shows_operators: bool = False) -> list[str]:
     """For the console: a recorded engine against a trainer's model."""
     findings = compared.all_findings
-    done = [compared_headline(compared), *_found(findings[:_MOST_FINDINGS])]
+    done = [compared_headline(compared), *finding_lines(findings[:_MOST_FINDINGS])]
     if len(findings) > _MOST_FINDINGS:
         done.append(f"  and {len(findings) - _MOST_FINDINGS} more (rollout.json with -o)")
     if compared.contract is not None:
         done.append(f"  {_measures('log-probs, engine - trainer', compared.contract.measures)}")
+    stood_in = {path: line.stand_in for path, line in compared.operators.items() if line.stand_in}
+    if stood_in:
+        rows = sum(stood_in.values())
+        done.append(
+            f"  {rows} rows of {len(stood_in)} modules were judged with keys of the trainer, more widely: "
+            "the engine's were cached before the recording"
+        )
     if shows_operators:
         done += _operators(compared)
     return done
@@ -185,12 +241,16 @@ def compared_headline(compared: Compared) -> str:
 
 
 def _operators(compared: Compared) -> list[str]:
+    """A line for each module, those first whose sides have the fewest bits in common."""
     width = max((len(path) for path in compared.operators), default=0)
-    done = [f"  {'module':<{width}}  calls  rows  wrong  equal bits  units  trainer's units"]
-    for path, line in compared.operators.items():
+    done = [
+        f"  {'':<{width}}                            units           bias             nearer to",
+        f"  {'module':<{width}}  rows wrong equal bits engine trainer  engine trainer  float64",
+    ]
+    for path, line in sorted(compared.operators.items(), key=lambda one: (-one[1].wrong, one[1].bits)):
         done.append(
-            f"  {path:<{width}}  {line['calls']:>5} {line['rows']:>5}  {line['wrong']:>5}  {line['bits']:>10.1%} "
-            f"{line['units']:>6.3g}  {line['trainer_units']:>15.3g}"
+            f"  {path:<{width}} {line.rows:>5} {line.wrong:>5} {line.bits:>10.1%} {line.engine[0]:>6.3g} "
+            f"{line.trainer[0]:>7.3g} {line.engine[1]:>7.2g} {line.trainer[1]:>7.2g}  {line.nearer}"
         )
     return done
 
@@ -202,7 +262,7 @@ def compared_json(compared: Compared) -> dict[str, Any]:
         "headline": compared_headline(compared),
         "findings": [_as_json(one) for one in compared.all_findings],
         "measures": None if compared.contract is None else vars(compared.contract.measures),
-        "operators": compared.operators,
+        "operators": {path: line.as_json() for path, line in compared.operators.items()},
         "coverage": compared.coverage.as_json(),
     }
 

@@ -36,7 +36,12 @@ class Recorder:
     def tensor(self, name: str, array: Any, **more: Any) -> dict[str, Any]:
         values = np.asarray(array, np.float32)
         np.save(self.folder / "dump_tensor_data" / f"{name}.npy", values)
-        numbers = {"Max": values.max(), "Min": values.min(), "Mean": values.mean(), "Norm": np.linalg.norm(values)}
+        numbers = {
+            "Max": values.max(initial=0),
+            "Min": values.min(initial=0),
+            "Mean": values.mean() if values.size else 0.0,
+        }
+        numbers["Norm"] = np.linalg.norm(values)
         found = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(values.shape)}
         return {**found, **{key: float(value) for key, value in numbers.items()}, "data_name": f"{name}.npy", **more}
 
@@ -214,3 +219,45 @@ def test_statistics_of_several_tensors_are_those_of_all_their_values(
     pieces: tuple[Piece, ...], expected: Mapping[str, Any]
 ) -> None:
     assert joint_statistics(pieces) == expected
+
+
+class Engine(Recorder):
+    """Calls with several inputs and results, as an engine fuses them."""
+
+    def fused(self, name: str, given: list[Any], out: list[Any], weight: Any = None) -> None:
+        record: dict[str, Any] = {"input_kwargs": {}}
+        record["input_args"] = [self.tensor(f"{name}.input.{place}", one) for place, one in enumerate(given)]
+        record["output"] = [self.tensor(f"{name}.output.{place}", one) for place, one in enumerate(out)]
+        if weight is not None:
+            record["parameters"] = {"weight": self.tensor(f"{name}.parameters.weight", weight)}
+        self.data[name] = record
+
+
+def test_what_an_engine_hands_on_apart_is_compared_with_what_the_training_has_as_one(tmp_path: Path) -> None:
+    layer = "Module.model.layers.0"
+    residual, given, out = (GENERATOR.normal(size=(1, 5, 8)) for _ in range(3))
+    ours, theirs = Recorder(tmp_path / "t"), Engine(tmp_path / "i")
+    ours.call(f"{layer}.input_layernorm.LlamaRMSNorm.forward.0", given + residual, out, np.ones(8))
+    ours.call(f"{layer}.mlp.act_fn.SiLU.forward.0", given, out)
+    ours.call(f"{layer}.mlp.down_proj.Linear.forward.0", given, out, WEIGHTS["q"])
+    ours.call(f"{layer}.LlamaDecoderLayer.forward.0", given + residual, out + residual)
+    theirs.fused(f"{layer}.input_layernorm.RMSNorm.forward.0", [given, residual], [out, given + residual], np.ones(8))
+    theirs.fused(f"{layer}.mlp.act_fn.SiluAndMul.forward.0", [np.concatenate((given, out), -1)], [given * out])
+    theirs.fused(f"{layer}.mlp.down_proj.RowParallelLinear.forward.0", [given], [out], np.zeros(0))
+    theirs.fused(f"{layer}.LlamaDecoderLayer.forward.0", [np.arange(5), given, residual], [out, residual])
+    theirs.data[f"{layer}.LlamaDecoderLayer.forward.0"]["input_args"][0]["dtype"] = "torch.int64"
+    found = {
+        pair.candidate[0].name: pair
+        for pair in compare_training(ours.finish(), theirs.finish(), "fsdp")
+        if pair.candidate
+    }
+    results = {name.removeprefix(f"{layer}."): pair.result for name, pair in found.items()}
+    packed = "mlp.down_proj.Linear.forward.0.parameters.weight"
+    alone = [name for name, pair in found.items() if not pair.reference and name != f"{layer}.{packed}"]
+    assert {name for name, result in results.items() if result != "pass"} == {
+        packed,
+        *(one.removeprefix(f"{layer}.") for one in alone),
+    }
+    assert {one.removeprefix(f"{layer}.mlp.").partition(".")[0] for one in alone} == {"act_fn"}
+    assert "rollout" in found[f"{layer}.{packed}"].messages[0]
+    assert found[f"{layer}.LlamaDecoderLayer.forward.0.input.0"].reference[0].added

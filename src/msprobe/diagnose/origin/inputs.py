@@ -148,6 +148,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
             return
     elif look_between_modules(scene, judged, difference):
         return
+    taker, slot = _given_to_root(scene, event, difference) or (event.name, difference.slot)
     measured = scene.comparer.measured_inputs(judged.partner.name)
     clear = tensor.is_another(difference, "outside", measured)
     clear |= is_integer(difference.left)
@@ -157,14 +158,13 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         ("outside", fingerprint(difference.left)),
         judged,
         "data",
-        said(
-            "data-differs",
-            difference.slot,
-            event.name,
-            scene.how(difference),
-        )
-        + ("" if scene.has_calls or not event.index else ", or what the model calculates between its modules"),
-        where=f"{event.name}, {difference.slot}",
+        said("data-differs", slot, taker, scene.how(difference))
+        + (
+            ""
+            if scene.has_calls or not event.index or taker != event.name
+            else ", or what the model calculates between its modules"
+        ),
+        where=f"{taker}, {slot}",
         clear=clear,
         facts=(Seen(difference),),
         # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
@@ -172,6 +172,17 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         matters=is_integer(difference.left) and scene.same_passes and of_results(scene.judged, True) > 0.0,
         difference=difference,
     )
+
+
+def _given_to_root(scene: Scene, event: Event, difference: Difference) -> tuple[str, str] | None:
+    """The whole model's pass, and the argument by which the tensor came in, where that was recorded (record_root)."""
+    digest = fingerprint(difference.left)
+    roots = (one for one in scene.pairing.candidate.events if one.index >= event.index and one.parts.path == "root")
+    root = next((one for one in roots if one.direction == event.direction), None)
+    if digest is None or root is None:
+        return None
+    found = [slot for slot, leaf in root.inputs() if is_tensor(leaf) and fingerprint(leaf) == digest]
+    return (root.name, found[0]) if found else None
 
 
 def _is_of_gradients(scene: Scene, event: Event, difference: Difference) -> bool:

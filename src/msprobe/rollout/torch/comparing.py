@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,19 +14,25 @@ from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes
-from msprobe.rollout.compared import Compared
-from msprobe.rollout.contract import Contract, Finding, hold
+from msprobe.rollout.compared import Compared, Operator
+from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, Finding, hold
 from msprobe.rollout.engine_file import RESPONSES_FILE, Engine, read_engine
 from msprobe.rollout.responses import Response, Responses, read_responses
-from msprobe.rollout.torch.operators import CONTAINER, Judged, NotKnown, Operators, settings_that_differ
+from msprobe.rollout.torch.adapters import without_adapters
+from msprobe.rollout.torch.experts import FLIPPED
+from msprobe.rollout.torch.measuring import UNITS, Judged, NotKnown
+from msprobe.rollout.torch.operators import CONTAINER, Operators, settings_that_differ
+from msprobe.rollout.torch.recorded import Call, Rows, calls, passes_of, type_of
+from msprobe.rollout.torch.routing import Choices
 from msprobe.rollout.torch.trainer import Trainer, load
+from msprobe.rollout.torch.trainer_weights import TrainerWeights
 from msprobe.rollout.torch.weights import hold_weights
-from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
 
-_CALL = re.compile(r"Module\.(?P<path>.+)\.(?P<kind>[^.]+)\.forward\.(?P<number>\d+)")
-_SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 _MOST_SHOWN = 20
+#: Rows of a norm that are scaled as a whole (see ``measuring``), and of fewer rows nothing is said.
+_TIMES_SCALED = 2.0
+_FEWEST_SCALED = 16
 _MOST_LOGITS = 1 << 26
 
 
@@ -39,166 +45,196 @@ def compare_engine(roll: str, model: str) -> Compared:
     ranks = dump.ranks(step)
     part = dump.part(step, ranks[0])
     engine = read_engine(part.folder.parent)
-    trainer = Trainer(load(model, _dtype(part)))
-    answers = part.folder.parent / RESPONSES_FILE
-    done = Compared(_contract(str(answers), trainer) if answers.is_file() else None)
+    trainer = Trainer(load(model, type_of(part)))
+    answers = _Answers(str(part.folder.parent / RESPONSES_FILE))
+    done = Compared()
     not_read = [NotRead(f"rank {rank}", "one rank of the engine is compared") for rank in ranks[1:]]
-    findings, done.weights, more = hold_weights(engine.modules, trainer)
-    done.findings += findings
+    done.findings, done.weights, more = hold_weights(engine.modules, TrainerWeights.of_model(trainer.model))
     not_read += more
+    differ = len(done.findings)
+    inputs = _inputs(passes_of(part, engine), answers.tokens)
     judged = rows = 0
     unknown: dict[str, str] = {}
+    skipped: dict[tuple[str, str], int] = {}
+    operators = Operators(trainer, answers.tokens)
     with torch.no_grad():
-        for one, requests, positions in _judged(part, engine, trainer, unknown):
+        for call in calls(part, engine):
+            try:
+                one = operators.judge(call.path, call.number, call.given, call.results, call.requests, call.positions)
+            except NotKnown as reason:
+                unknown.setdefault(call.path, str(reason))
+                continue
+            if call.path.rpartition(".")[2] == "logits_processor":
+                answers.note_logits(call)
             judged, rows = judged + 1, rows + len(one.rows)
-            _counted(done.operators, one)
+            _count(done, one)
+            for why, count in one.skipped.items():
+                skipped[call.path, why] = skipped.get((call.path, why), 0) + count
             if len(one.wrong):
-                done.findings.append(_finding(one, requests, positions, engine, trainer))
+                done.findings.append(_finding(one, call, engine, trainer, answers))
+        done.of_logits = answers.are_of_logits()
+        done.contract = answers.contract(trainer, operators.choices)
     not_read += [NotRead(f"calls of {path}", why) for path, why in unknown.items() if why != CONTAINER]
-    cached = {path: line["skipped"] for path, line in done.operators.items() if line["skipped"]}
-    not_read += [NotRead(f"{count} rows of {path}", "earlier keys were cached") for path, count in cached.items()]
-    done.findings = _ordered(_one_each(done.findings), done.operators)
-    done.coverage = Coverage({"weights": done.weights + len(findings), "calls": judged, "rows": rows}, tuple(not_read))
+    # Either choice of a router between equals is right: nothing is lost with such a row.
+    not_read += [NotRead(f"{count} rows of {path}", why) for (path, why), count in skipped.items() if why != FLIPPED]
+    done.findings += _scaled(done.operators)
+    done.findings = [*inputs, *_ordered(_one_each(done.findings), done.operators)]
+    done.coverage = Coverage({"weights": done.weights + differ, "calls": judged, "rows": rows}, tuple(not_read))
     return done
 
 
-def _contract(path: str, trainer: Trainer) -> Contract | None:
-    """The engine's log-probs against the trainer's for the same tokens; None where the engine gave none."""
-    tree = [parse_json(line, path) for line in file_bytes(path).splitlines() if line.strip()]
-    if not any(isinstance(row, dict) and row.get("log_probs") for row in tree):
-        return None
-    engine = read_responses(path, "engine")
-    rows = []
-    for one, row in zip(engine.rows, tree, strict=False):
-        if one.tokens is None:
-            continue
-        count = len(one.tokens)
-        prompt = [int(token) for token in row.get("prompt_token_ids", [])]
-        tokens = torch.tensor([[*prompt, *one.tokens.tolist()]])
-        with torch.no_grad():
-            logits = trainer.model(tokens).logits[0, len(prompt) - 1 : -1].float()
-        chosen = torch.log_softmax(logits, -1)[torch.arange(count), tokens[0, -count:]]
-        whole = logits.double().numpy() if logits.numel() * len(engine.rows) <= _MOST_LOGITS else None
-        rows.append(Response(one.name, chosen.double().numpy(), tokens=one.tokens, logits=whole))
-    return hold(engine, Responses("the trainer's model", "logits", tuple(rows), is_named=True))
+class _Answers:
+    """``responses.jsonl`` of a step: tokens of each request, and the contract with the trainer."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.rows: list[dict[str, Any]] = []
+        text = file_bytes(path) if os.path.isfile(path) else b""
+        for line in text.splitlines():
+            row = parse_json(line, path) if line.strip() else None
+            if isinstance(row, dict):
+                self.rows.append(row)
+        self.tokens = {
+            str(row.get("request_id")): [*map(int, row.get("prompt_token_ids", [])), *map(int, row["token_ids"])]
+            for row in self.rows
+            if isinstance(row.get("token_ids"), list)
+        }
+        self.log_probs = {str(row.get("request_id")): row.get("log_probs") for row in self.rows}
+        self.away: list[float] = []
+        self.cached = {str(row.get("request_id")): int(row.get("cached_tokens", 0)) for row in self.rows}
+
+    def note_logits(self, call: Call) -> None:
+        """Are the log-probs of a pass those of its logits?"""
+        logits = next((one for one in call.results if one is not None), None)
+        if logits is None or call.positions is None or len(call.requests) != len(logits):
+            return
+        whole = torch.log_softmax(logits.float(), -1)
+        for row, (request, position) in enumerate(zip(call.requests, call.positions.tolist(), strict=True)):
+            tokens, given = self.tokens.get(request), self.log_probs.get(request)
+            place = position + 1 - (len(tokens or ()) - len(given or ()))
+            if tokens is None or given is None or not 0 <= place < len(given) or given[place] is None:
+                continue
+            value = float(whole[row, tokens[position + 1]])
+            self.away.append(abs(value - float(given[place])))
+
+    def are_of_logits(self) -> bool:
+        """Were there log-probs, and all of them those of the logits that were recorded?"""
+        return bool(self.away) and max(self.away) <= ROUNDING_OF_FLOAT32
+
+    def contract(self, trainer: Trainer, choices: Choices) -> Contract | None:
+        """The engine's log-probs against the trainer's for the same tokens; None where the engine gave none."""
+        if not any(row.get("log_probs") for row in self.rows):
+            return None
+        engine = read_responses(self.path, "engine")
+        mine, theirs = [], []
+        for one, row in zip(engine.rows, self.rows, strict=False):
+            if one.tokens is None:
+                continue
+            count, prompt = len(one.tokens), [int(token) for token in row.get("prompt_token_ids", [])]
+            tokens = torch.tensor([[*prompt, *one.tokens.tolist()]])
+            with choices.of_trainer() as theirs_chose:
+                logits = trainer.model(tokens).logits[0, len(prompt) - 1 : -1].float()
+            values = torch.log_softmax(logits, -1)[torch.arange(count), tokens[0, -count:]]
+            whole = logits.double().numpy() if logits.numel() * len(engine.rows) <= _MOST_LOGITS else None
+            flipped = choices.flipped(one.name, len(prompt) - 1, count, theirs_chose)
+            mine.append(one if flipped is None else replace(one, router=np.zeros_like(flipped)))
+            theirs.append(Response(one.name, values.double().numpy(), tokens=one.tokens, logits=whole, router=flipped))
+        rows = Responses(engine.path, engine.field, tuple(mine), engine.unread, engine.is_named)
+        return hold(rows, Responses("the trainer's model", "logits", tuple(theirs), is_named=True))
 
 
-def _dtype(part: DumpPart) -> str:
-    """The type that most of the modules' results have."""
-    counts: dict[str, int] = {}
-    for _, record in part.records():
-        for leaf in record.get("output", []) if isinstance(record, dict) else []:
-            if isinstance(leaf, dict) and "float" in str(leaf.get("dtype")):
-                counts[str(leaf["dtype"])] = counts.get(str(leaf["dtype"]), 0) + 1
-    if not counts:
-        raise InvalidInputError(f'"{part.path}" has no results of modules; record the engine with level L0.')
-    return max(counts, key=lambda name: counts[name])
+def _count(done: Compared, one: Judged) -> None:
+    """Add a call to the table of its module."""
+    line = done.operators.setdefault(one.path, Operator())
+    line.calls += 1
+    line.rows += len(one.rows) - sum(one.skipped.values())
+    line.skipped += sum(one.skipped.values())
+    line.wrong += len(one.wrong)
+    line.stand_in += 0 if one.stand_in is None else int(one.stand_in.sum())
+    line.slopes = line.slopes[0] + one.slopes[0], line.slopes[1] + one.slopes[1]
+    line.add(one.bits, (one.engine.units, one.engine.bias), (one.trainer.units, one.trainer.bias))
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """A forward pass of the engine: the request and the position of each row."""
-
-    requests: list[str]
-    positions: Any
-
-    def of_rows(self, count: int) -> tuple[list[str], Any]:
-        """Those of a result of ``count`` rows: of all tokens, or of the last of each request."""
-        if count == len(self.requests):
-            return self.requests, self.positions
-        last = {name: row for row, name in enumerate(self.requests)}
-        if count == len(last):
-            places = list(last.values())
-            return list(last), None if self.positions is None else self.positions[places]
-        return [], None
-
-
-def _judged(
-    part: DumpPart, engine: Engine, trainer: Trainer, unknown: dict[str, str]
-) -> Iterator[tuple[Judged, list[str], Any]]:
-    operators = Operators(trainer)
-    passes = [_pass(part, engine, number, name) for number, name in enumerate(_roots(part))]
-    ended = 0
-    for name, record in part.records():
-        found = _CALL.fullmatch(name)
-        if found is None or not isinstance(record, dict):
-            continue
-        if found["path"] == "root":
-            ended += 1
-            continue
-        given = [_values(part, leaf) for leaf in record.get("input_args", [])]
-        results = [_values(part, leaf) for leaf in record.get("output", [])]
-        count = next((len(one) for one in results if one is not None), 0)
-        # What the root has returned is made logits behind it.
-        around = [passes[at] for at in (ended, ended - 1) if 0 <= at < len(passes)]
-        requests, positions = next((one.of_rows(count) for one in around if one.of_rows(count)[0]), ([], None))
-        try:
-            one = operators.judge(found["path"], ended, given, results, requests, positions)
-        except NotKnown as reason:
-            unknown.setdefault(found["path"], str(reason))
-            continue
-        yield one, requests, positions
-
-
-def _roots(part: DumpPart) -> list[str]:
-    return [name for name in part.names() if name.startswith("Module.root.") and ".forward." in name]
-
-
-def _pass(part: DumpPart, engine: Engine, number: int, name: str) -> _Pass:
-    record = dict(part.records([name])).get(name)
-    leaf = record.get("input_kwargs", {}).get("positions") if isinstance(record, dict) else None
-    requests = [_SUFFIX.sub("", one) for one in engine.rows.get(number, [])]
-    return _Pass(requests, None if leaf is None else _values(part, leaf))
-
-
-def _values(part: DumpPart, leaf: Any) -> Any:
-    if not isinstance(leaf, dict) or not isinstance(leaf.get("data_name"), str):
-        return None
-    values = part.array(leaf["data_name"])
-    kind = getattr(torch, str(leaf.get("dtype", "")).removeprefix("torch."), None)
-    if values is None or not isinstance(kind, torch.dtype):
-        return None
-    return torch.from_numpy(np.array(values)).to(kind)
-
-
-def _counted(table: dict[str, dict[str, Any]], one: Judged) -> None:
-    line = table.setdefault(
-        one.path, {"calls": 0, "rows": 0, "wrong": 0, "units": 0.0, "trainer_units": 0.0, "bits": 0.0, "skipped": 0}
-    )
-    line["calls"] += 1
-    line["rows"] += len(one.rows) - one.skipped[0]
-    line["skipped"] += one.skipped[0]
-    line["wrong"] += len(one.wrong)
-    line["units"] = max(line["units"], float(one.rows.max(initial=0.0)))
-    line["trainer_units"] = max(line["trainer_units"], one.own)
-    line["bits"] += (one.bits - line["bits"]) / line["calls"]
-
-
-def _finding(one: Judged, requests: list[str], positions: Any, engine: Engine, trainer: Trainer) -> Finding:
+def _finding(one: Judged, call: Call, engine: Engine, trainer: Trainer, answers: _Answers) -> Finding:
     rows = one.wrong
     first = int(rows[0])
-    names = tuple(dict.fromkeys(requests[row] for row in rows if row < len(requests)))[:_MOST_SHOWN]
+    requests, positions = call.requests, call.positions
+    names = tuple(dict.fromkeys(requests[row] for row in rows if row < len(requests)))
     arguments: dict[str, Any] = {
         "module": one.path,
         "call": one.call,
         "wrong": len(rows),
         "rows": len(one.rows),
         "units": float(np.nan_to_num(one.rows[rows], nan=np.inf).max()),
-        "limit": one.limit,
+        "limit": float(one.limits[first]),
     }
     if positions is not None and first < len(positions):
         arguments["position"] = int(positions[first])
+    if one.stand_in is not None and one.stand_in[rows].all():
+        # Only rows that read keys of before the recording are wrong.
+        arguments["cached"] = sum(answers.cached.get(name, 0) for name in names)
+        return Finding("stale-cache", names[:_MOST_SHOWN], {**arguments, "requests": len(names)})
+    if _is_base(one, call, trainer):
+        return Finding("adapter-not-applied", names[:_MOST_SHOWN], arguments)
     around = trainer.parent_of(one.path)
-    for path, module in ((one.path, trainer.modules.get(one.path)), (one.path.rpartition(".")[0], around)):
+    for path, module in ((one.path, trainer.module(one.path)), (one.path.rpartition(".")[0], around)):
         if module is not None and path in engine.modules:
             differ = settings_that_differ(engine.modules[path].numbers, module)
             if differ:
                 arguments["settings"] = {name: list(values) for name, values in differ.items()}
                 break
-    return Finding("operator-differs", names, arguments)
+    return Finding("operator-differs", names[:_MOST_SHOWN], arguments)
 
 
-def _ordered(findings: list[Finding], operators: dict[str, dict[str, Any]]) -> list[Finding]:
+def _inputs(passes: Sequence[Rows], tokens: Mapping[str, Sequence[int]]) -> list[Finding]:
+    """Does each row of the model's input have the token that its request has at its position?"""
+    for number, one in enumerate(passes):
+        if (
+            one.positions is None
+            or one.tokens is None
+            or not len(one.requests) == len(one.positions) == len(one.tokens)
+        ):
+            continue
+        wrong = []
+        for row, (request, place, token) in enumerate(
+            zip(one.requests, one.positions.tolist(), one.tokens.tolist(), strict=True)
+        ):
+            known = tokens.get(request)
+            if known is not None and not (0 <= place < len(known) and known[place] == token):
+                wrong.append(row)
+        if wrong:
+            names = tuple(dict.fromkeys(one.requests[row] for row in wrong))[:_MOST_SHOWN]
+            first = int(one.positions[wrong[0]])
+            numbers = {"module": "root", "call": number, "wrong": len(wrong), "rows": len(one.requests)}
+            return [Finding("inputs-differ", names, {**numbers, "position": first})]
+    return []
+
+
+def _scaled(operators: Mapping[str, Operator]) -> list[Finding]:
+    """Norms whose rows are within their limits, and scaled as a whole by more than rounding does."""
+    return [
+        Finding("operator-scales-rows", (), {"module": path, "rows": line.rows, "times": line.scaled})
+        for path, line in operators.items()
+        if not line.wrong and line.rows >= _FEWEST_SCALED and line.scaled > _TIMES_SCALED
+    ]
+
+
+def _is_base(one: Judged, call: Call, trainer: Trainer) -> bool:
+    """Are the wrong rows those of the layer without its adapter?"""
+    given = next((tensor for tensor in call.given if tensor is not None), None)
+    base = None
+    if given is not None and given.is_floating_point():
+        base = without_adapters([part.module for part in trainer.parts(one.path)], given)
+    found = next((tensor for tensor in call.results if tensor is not None), None)
+    if base is None or found is None or base.shape != found.shape:
+        return False
+    rows = one.wrong
+    away = (base[rows].double() - found[rows].double()).square().mean(-1).sqrt()
+    size = base[rows].double().square().mean(-1).sqrt().clamp_min(1e-30)
+    return bool((away / size / UNITS[found.dtype] <= one.limits[rows].max()).all())
+
+
+def _ordered(findings: list[Finding], operators: Mapping[str, Operator]) -> list[Finding]:
     """Weights first, but for those of a layer that is wrong in some rows alone.
 
     A packed weight is read through its layer: where most results agree with the trainer's weight, the layer is wrong.
@@ -206,7 +242,7 @@ def _ordered(findings: list[Finding], operators: dict[str, dict[str, Any]]) -> l
 
     def is_layer(one: Finding) -> bool:
         line = operators.get(str(one.arguments.get("module")))
-        return "weight" in one.arguments and line is not None and 0 < 2 * line["wrong"] < line["rows"]
+        return "weight" in one.arguments and line is not None and 0 < 2 * line.wrong < line.rows
 
     return [*(one for one in findings if not is_layer(one)), *filter(is_layer, findings)]
 

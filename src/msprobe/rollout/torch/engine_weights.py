@@ -6,11 +6,13 @@ a layer gives its weight back exactly (each sum has one term that is not 0), so 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
-import xxhash
+
+from msprobe.rollout.torch.digests import row_digests, set_digests
 
 _MOST_ROWS = 1 << 20
 _MOST_COLUMNS = 1 << 16
@@ -29,11 +31,30 @@ def held(model: Any) -> dict[str, dict[str, Any]]:
                 digests, dtype = _digests(module, name, parameter)
                 entry.setdefault("weights", {})[name] = digests
                 entry.setdefault("dtypes", {})[name] = dtype
+                if parameter.dim() > 2:
+                    entry.setdefault("sets", {})[name] = set_digests(parameter)
             except Exception as problem:  # an engine's layer may refuse anything
                 entry.setdefault("unread", {})[name] = str(problem).split("\n")[0][:120] or type(problem).__name__
+        _note_adapter(module, entry)
         if entry:
             done[path] = entry
     return done
+
+
+def _note_adapter(module: Any, entry: dict[str, Any]) -> None:
+    """Digests of the matrices that an engine has bound to a layer, one adapter at a time: [adapters, 1, rank, size]."""
+    for name, attribute in (("lora_a", "lora_a_stacked"), ("lora_b", "lora_b_stacked")):
+        stacked = getattr(module, attribute, None)
+        if not isinstance(stacked, (tuple, list)):
+            continue
+        for number, one in enumerate(stacked):
+            if one.shape[0] != 1:
+                entry.setdefault("unread", {})[f"{name}.{number}"] = "the engine holds several adapters"
+                continue
+            if name == "lora_a":
+                entry.setdefault("numbers", {})["max_lora_rank"] = float(one.shape[2])
+            entry.setdefault("weights", {})[f"{name}.{number}"] = row_digests(one[0, 0])
+            entry.setdefault("dtypes", {})[f"{name}.{number}"] = str(one.dtype)
 
 
 def numbers_of(module: Any) -> dict[str, float]:
@@ -45,14 +66,6 @@ def numbers_of(module: Any) -> dict[str, float]:
     }
 
 
-def row_digests(values: Any) -> list[int]:
-    """64 bits of each row of a matrix, or one number for a vector, whatever its strides."""
-    values = values.detach().to("cpu")
-    table = values.reshape(1, -1) if values.dim() < 2 else values.reshape(values.shape[0], -1)
-    raw = table.contiguous().view(torch.uint8).numpy() if table.numel() else np.zeros((table.shape[0], 0), np.uint8)
-    return [xxhash.xxh3_64_intdigest(row.tobytes()) for row in raw]
-
-
 def _digests(module: Any, name: str, parameter: Any) -> tuple[list[int], str]:
     """Digests of a parameter, through the layer where it is packed."""
     if parameter.numel():
@@ -62,10 +75,24 @@ def _digests(module: Any, name: str, parameter: Any) -> tuple[list[int], str]:
     columns = getattr(module, "input_size_per_partition", None) or getattr(module, "input_size", None)
     if name != "weight" or not isinstance(columns, int) or columns > _MOST_COLUMNS:
         raise ValueError("it is packed, and the module does not say its size")
-    if getattr(module, "bias", None) is not None:
+    adds_bias = getattr(module, "bias", None) is not None
+    if adds_bias and not hasattr(module, "skip_bias_add"):
         raise ValueError("it is packed, and the layer adds a bias")
-    with torch.inference_mode():
+    with torch.inference_mode(), _without_bias(module, adds_bias):
         dtype = getattr(module, "params_dtype", parameter.dtype)
         answer = module(torch.eye(columns, dtype=dtype, device=parameter.device))
     found = answer[0] if isinstance(answer, tuple) else answer
     return row_digests(found.t()), str(found.dtype)
+
+
+@contextmanager
+def _without_bias(module: Any, adds_bias: bool) -> Iterator[None]:
+    """vLLM's layers can hand their bias on beside the result."""
+    before = getattr(module, "skip_bias_add", None)
+    if adds_bias:
+        module.skip_bias_add = True
+    try:
+        yield
+    finally:
+        if adds_bias:
+            module.skip_bias_add = before

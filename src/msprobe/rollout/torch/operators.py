@@ -1,76 +1,42 @@
 """The trainer's own operators on what the engine recorded: each result of the engine against theirs, row by row.
 
 Nothing of two runs is paired, so nothing drifts: an operator is judged on the very inputs that the engine gave it. The
-truth is the trainer's operator in float64. Deviations are root mean squares of a row over that of the truth, in units
-of the engine's type. Limits: 64 units in float32, 3 in half types, on healthy pairs of a small Llama and Qwen3-MoE
-(docs/rollout.md); and 4 times what the trainer's own operator in its own type is away from the truth.
+truth is the trainer's operator in float64.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from inspect import signature
 from typing import Any
 
-import numpy as np
 import torch
 
+from msprobe.messages import said
+from msprobe.rollout.torch import experts
+from msprobe.rollout.torch.attention import Attention
+from msprobe.rollout.torch.measuring import Judged, NotKnown, Rows, measured
+from msprobe.rollout.torch.routing import Choices
 from msprobe.rollout.torch.trainer import Trainer
+from msprobe.rollout.torch.widened import InFloat64
 
-UNITS = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float64: 2.0**-52}
-LIMITS = {torch.float32: 64.0, torch.bfloat16: 3.0, torch.float16: 3.0, torch.float64: 64.0}
-_TIMES_OWN = 4.0
-#: A row is measured against at least this share of the usual row.
-_FLOOR = 0.1
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A call of the engine. ``rows``: units of each row; ``limit``: beyond it a row is wrong.
-
-    ``bits``: the share of elements that equal the trainer's operator in the engine's type; ``own``: units of that one.
-    ``skipped``: rows that could not be judged, with the reason.
-    """
-
-    path: str
-    call: int
-    rows: np.ndarray[Any, np.dtype[np.float64]]
-    limit: float
-    bits: float
-    own: float
-    skipped: tuple[int, str] = (0, "")
-
-    @property
-    def wrong(self) -> Any:
-        """The numbers of the rows beyond the limit."""
-        return np.flatnonzero(~(self.rows <= self.limit))
-
-
+#: Modules of more weights are not kept in float64.
+_MOST_KEPT = 1 << 20
 #: Why a module that only calls others is not judged.
 CONTAINER = "its own modules are judged"
-
-
-class NotKnown(Exception):
-    """No operator of the trainer computes this call; the text says why."""
-
-
-@dataclass
-class _Keys:
-    """Keys and values of one request by position, as the attention of one layer was given them."""
-
-    keys: dict[int, Any] = field(default_factory=dict)
-    values: dict[int, Any] = field(default_factory=dict)
 
 
 class Operators:
     """Judges calls in the order of execution: attention needs the keys of earlier ones."""
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: Trainer, tokens: Mapping[str, Sequence[int]] | None = None) -> None:
         self.trainer = trainer
+        self._attention = Attention(trainer, tokens or {})
+        self.choices = Choices(trainer)
         self._wide: dict[int, Any] = {}
-        self._cache: dict[tuple[str, str], _Keys] = {}
 
     def judge(
         self,
@@ -82,26 +48,47 @@ class Operators:
         positions: Any,
     ) -> Judged:
         """Judge one call. ``given`` and ``results``: tensors or None. Raises NotKnown."""
+        try:
+            return self._judge(path, call, given, results, requests, positions)
+        except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as problem:
+            # A module of the trainer that takes other arguments than its counterpart.
+            why = (str(problem).splitlines() or [type(problem).__name__])[0][:80]
+            raise NotKnown(str(said("trainer-takes-other-inputs", why))) from problem
+
+    def _judge(
+        self,
+        path: str,
+        call: int,
+        given: Sequence[Any],
+        results: Sequence[Any],
+        requests: Sequence[str],
+        positions: Any,
+    ) -> Judged:
+        name = path.rpartition(".")[2]
         parts = self.trainer.parts(path)
-        if len(parts) == 1 and any(True for _ in parts[0].module.children()):
+        if name != "experts" and len(parts) == 1 and any(True for _ in parts[0].module.children()):
             raise NotKnown(CONTAINER)
         tensors = [one for one in given if one is not None]
+        self.choices.note(path, results, requests, positions)
         found = [one for one in results if one is not None]
         if not tensors or not found or not found[0].is_floating_point():
             raise NotKnown("no tensors of it were recorded")
-        name = path.rpartition(".")[2]
-        keep: Any = None
+        rows = Rows()
         if name == "rotary_emb":
-            operator: Callable[[bool], list[Any]] = lambda wide: self._rotary(path, tensors, wide)  # noqa: E731
+            truth, own = (self._rotary(path, tensors, wide) for wide in (True, False))
         elif name in ("attn", "attention") and len(tensors) == 3:
-            keep = self._remember(path, tensors, requests, positions)
-            operator = lambda wide: self._attention(path, tensors, requests, positions, keep, wide)  # noqa: E731
+            rows = self._attention.remember(path, tensors, requests, positions)
+            keep = rows.keep
+            truth, own = (self._attention.of(path, tensors, requests, positions, keep, wide) for wide in (True, False))
+        elif name == "experts":
+            inputs = [tensors[0], self.choices.logits(path, tensors)]
+            rows = experts.judged_rows(experts.router_of(self.trainer, path), inputs[1])
+            truth, own = (experts.of(self.trainer, path, inputs, wide) for wide in (self._in_float64, None))
         elif name == "logits_processor":
-            operator = lambda wide: [self._ran(self.trainer.head(), [tensors[-1]], wide)]  # noqa: E731
+            truth, own = ([self._logits(tensors[-1], wide)] for wide in (True, False))
         else:
-            operator = lambda wide: self._plain(path, tensors, found, wide)  # noqa: E731
-        truth, own = operator(True), operator(False)
-        return _measured(path, call, found, truth, own, keep)
+            truth, own = (self._plain(path, tensors, found, wide) for wide in (True, False))
+        return measured(path, call, found, truth, own, rows, is_norm="norm" in name)
 
     # ---- operators
 
@@ -110,6 +97,10 @@ class Operators:
         if not parts:
             raise NotKnown("the trainer has no such module")
         first, width = tensors[0], found[0].shape[-1]
+        if isinstance(parts[0].module, torch.nn.Embedding) and not first.is_floating_point():
+            # Some trainers scale inside of the table, engines behind it.
+            table = _cast(parts[0].module.weight, wide)
+            return [torch.nn.functional.embedding(first.long(), table)]
         if len(parts) > 1:
             done = torch.cat([self._ran(one.module, [first], wide) for one in parts], -1)
         elif len(tensors) == 2 and len(found) == 2:
@@ -125,13 +116,35 @@ class Operators:
             raise NotKnown(f"the trainer's result has the shape {list(done.shape)}")
         return [done]
 
+    def _logits(self, hidden: Any, wide: bool) -> Any:
+        """The trainer's logits, with the cap and the scale of its configuration."""
+        done = self._ran(self.trainer.head(), [hidden], wide)
+        config = self.trainer.model.config
+        scaling, scale = getattr(config, "logits_scaling", None), getattr(config, "logit_scale", None)
+        done = done / scaling if scaling else done * scale if scale else done
+        cap = getattr(config, "final_logit_softcapping", None)
+        return torch.tanh(done / cap) * cap if cap else done
+
     def _ran(self, module: Any, given: Sequence[Any], wide: bool) -> Any:
         if module is None:
             raise NotKnown("the trainer has no such module")
         if wide:
-            module = self._wide.setdefault(id(module), copy.deepcopy(module).double())
-        answer = module(*[_cast(one, wide) if one.is_floating_point() else one.long() for one in given])
+            module = self._in_float64(module)
+        with InFloat64() if wide else nullcontext():
+            answer = module(*[_cast(one, wide) if one.is_floating_point() else one.long() for one in given])
         return answer[0] if isinstance(answer, tuple) else answer
+
+    def _in_float64(self, module: Any) -> Any:
+        if id(module) in self._wide:
+            return self._wide[id(module)]
+        wide = copy.deepcopy(module).double()
+        # Kernels that group experts have no float64.
+        if getattr(getattr(wide, "config", None), "_experts_implementation", None) is not None:
+            wide.config._experts_implementation = "eager"
+        # Eight bytes for each weight of a whole model are more than a machine may have.
+        if sum(one.numel() for one in module.parameters()) <= _MOST_KEPT:
+            self._wide[id(module)] = wide
+        return wide
 
     def _rotary(self, path: str, tensors: Sequence[Any], wide: bool) -> list[Any]:
         found = next(iter(self.trainer.named("rotary_emb")), None)
@@ -142,7 +155,9 @@ class Operators:
         positions, queries, keys = tensors
         size = attention.head_dim
         # Angles in the trainer's own precision: in float32 as it computes them, applied in float64.
-        cos, sin = found.module(torch.zeros(1, dtype=torch.float32), positions.long()[None])
+        kind = _layer_type(attention)
+        where = {} if kind is None or "layer_type" not in signature(found.module.forward).parameters else kind
+        cos, sin = found.module(torch.zeros(1, dtype=torch.float32), positions.long()[None], **where)
         done = []
         for one in (queries, keys):
             heads = _cast(one, wide).reshape(1, one.shape[0], -1, size).transpose(1, 2)
@@ -151,47 +166,14 @@ class Operators:
             done.append(turned.transpose(1, 2).reshape(one.shape))
         return done
 
-    def _remember(self, path: str, tensors: Sequence[Any], requests: Sequence[str], positions: Any) -> Any:
-        """Keep keys and values; which rows have all earlier positions."""
-        if positions is None or len(requests) != len(positions) or len(positions) != len(tensors[0]):
-            raise NotKnown("whose rows these are was not recorded")
-        whole = np.zeros(len(requests), bool)
-        for row, (request, place) in enumerate(zip(requests, positions.tolist(), strict=True)):
-            kept = self._cache.setdefault((path, request), _Keys())
-            if place == 0:
-                kept.keys.clear()
-                kept.values.clear()
-            kept.keys[place], kept.values[place] = tensors[1][row], tensors[2][row]
-            whole[row] = len(kept.keys) == place + 1
-        if not whole.any():
-            raise NotKnown("earlier keys of its requests were cached before the recording")
-        return whole
 
-    def _attention(
-        self, path: str, tensors: Sequence[Any], requests: Sequence[str], positions: Any, keep: Any, wide: bool
-    ) -> list[Any]:
-        attention = self.trainer.parent_of(path)
-        size, scale = getattr(attention, "head_dim", None), getattr(attention, "scaling", None)
-        if size is None or scale is None:
-            raise NotKnown("the trainer's attention does not say its scale")
-        done = torch.zeros_like(_cast(tensors[0], wide))
-        window = getattr(attention, "sliding_window", None)
-        for row in np.flatnonzero(keep).tolist():
-            place = int(positions[row])
-            kept = self._cache[path, requests[row]]
-            first = 0 if window is None else max(0, place + 1 - window)
-            keys, values = (
-                torch.stack([_cast(table[at], wide) for at in range(first, place + 1)]).reshape(
-                    place + 1 - first, -1, size
-                )
-                for table in (kept.keys, kept.values)
-            )
-            queries = _cast(tensors[0][row], wide).reshape(-1, size)
-            times = queries.shape[0] // keys.shape[1]
-            keys, values = keys.repeat_interleave(times, 1), values.repeat_interleave(times, 1)
-            scores = torch.einsum("hd,khd->hk", queries, keys) * scale
-            done[row] = torch.einsum("hk,khd->hd", torch.softmax(scores, -1), values).reshape(-1)
-        return [done]
+def _layer_type(attention: Any) -> dict[str, Any] | None:
+    """Which of several rotary embeddings a layer takes, by the configuration of the model."""
+    types = getattr(getattr(attention, "config", None), "layer_types", None)
+    number = getattr(attention, "layer_idx", None)
+    if not isinstance(types, (list, tuple)) or not isinstance(number, int) or number >= len(types):
+        return None
+    return {"layer_type": types[number]}
 
 
 def _keeps_width(module: Any) -> bool:
@@ -204,41 +186,6 @@ def _keeps_width(module: Any) -> bool:
 
 def _cast(one: Any, wide: bool) -> Any:
     return one.double() if wide else one
-
-
-def _measured(
-    path: str, call: int, found: Sequence[Any], truth: Sequence[Any], own: Sequence[Any], keep: Any
-) -> Judged:
-    kind = found[0].dtype
-    unit = UNITS.get(kind)
-    if unit is None:
-        raise NotKnown(f"results of {kind} have no limit")
-    rows: Any = 0.0
-    trainers: Any = 0.0
-    equal: list[float] = []
-    for result, true, mine in zip(found, truth, own, strict=False):
-        flat, right = result.double().reshape(len(result), -1), true.reshape(len(result), -1)
-        size = right.square().mean(1).sqrt()
-        size = torch.maximum(size, _FLOOR * size[torch.isfinite(size)].mean())
-        size = torch.where(size > 0, size, torch.ones_like(size))
-        rows = np.maximum(rows, _units(flat, right, size, unit))
-        theirs = mine.to(kind).reshape(len(result), -1)
-        trainers = np.maximum(trainers, _units(theirs.double(), right, size, unit))
-        equal.append(float((theirs == result.reshape(len(result), -1)).double().mean()))
-    skipped = (0, "")
-    if keep is not None and not keep.all():
-        skipped = (int((~keep).sum()), "earlier keys of its requests were cached before the recording")
-        rows = np.where(keep, rows, 0.0)
-    own_units = float(np.median(trainers))
-    return Judged(
-        path, call, rows, max(LIMITS[kind], _TIMES_OWN * own_units), float(np.mean(equal)), own_units, skipped
-    )
-
-
-def _units(values: Any, truth: Any, size: Any, unit: float) -> Any:
-    same = (values == truth) | (torch.isnan(values) & torch.isnan(truth))
-    difference = torch.where(same, torch.zeros_like(values), values - truth)
-    return (difference.square().mean(1).sqrt() / size / unit).numpy()
 
 
 def settings_that_differ(numbers: Mapping[str, float], module: Any) -> dict[str, tuple[float, float]]:

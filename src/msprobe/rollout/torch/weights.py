@@ -2,56 +2,233 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import xxhash
 
 from msprobe.coverage import NotRead
 from msprobe.rollout.contract import Finding
 from msprobe.rollout.engine_file import Module
-from msprobe.rollout.torch.engine_weights import row_digests
-from msprobe.rollout.torch.trainer import Trainer
+from msprobe.rollout.layout import Piece, pieces
+from msprobe.rollout.torch.digests import row_digests, set_digests
+from msprobe.rollout.torch.trainer_weights import TrainerWeights
+
+#: Path and weight of an engine -> one number for the digests of its rows.
+Folded = Mapping[tuple[str, str], int]
+_OF_EXPERTS = {"w13_weight": "gate_up_proj", "w2_weight": "down_proj"}
+_NARROWER = (torch.bfloat16, torch.float16, getattr(torch, "float8_e4m3fn", None))
 
 
-def hold_weights(modules: Mapping[str, Module], trainer: Trainer) -> tuple[list[Finding], int, list[NotRead]]:
-    """Findings, how many weights are equal, and what nobody could compare."""
+@dataclass(frozen=True)
+class Before:
+    """What an engine held after an earlier synchronisation, and the number of that."""
+
+    step: int
+    weights: Folded
+
+
+def fold(rows: Sequence[int]) -> int:
+    """One number for the digests of all rows."""
+    return xxhash.xxh3_64_intdigest(array("Q", rows).tobytes())
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A weight of the engine: its rows, and the trainer's names and pieces that it should be made of."""
+
+    path: str
+    name: str
+    found: list[int]
+    kind: torch.dtype | None
+    names: list[str]
+    pieces: list[Piece]
+    blocks: list[list[int]]
+
+    @property
+    def wanted(self) -> list[int]:
+        return [digest for block in self.blocks for digest in block]
+
+
+def hold_weights(
+    modules: Mapping[str, Module], trainer: TrainerWeights, before: Sequence[Before] = ()
+) -> tuple[list[Finding], int, list[NotRead]]:
+    """Findings, how many weights are equal, and what nobody could compare.
+
+    ``before``: what the engine held earlier, which tells a weight that never arrived from one that is wrong.
+    """
     findings: list[Finding] = []
     not_read: list[NotRead] = []
-    equal = 0
+    equal, seen = 0, set()
     for path, module in modules.items():
         not_read += [NotRead(f"{path}.{name} of the engine", why) for name, why in module.unread.items()]
         for name, digests in module.weights.items():
-            parts = [one for one in trainer.parts(path) if getattr(one.module, name, None) is not None]
-            if not parts and path.rpartition(".")[2] == "lm_head" and trainer.head() is not None:
-                blocks = [_digests(trainer.head(), name, module.dtypes.get(name, ""))]
-            elif not parts:
+            held = _held(path, name, digests, module, trainer)
+            if held is None:
                 not_read.append(NotRead(f"{path}.{name} of the engine", "the trainer has no such module"))
                 continue
-            else:
-                blocks = [_digests(one.module, name, module.dtypes.get(name, "")) for one in parts]
-            wanted = [digest for block in blocks for digest in block]
+            seen.update(held.names)
             # A table of embeddings is padded to the sizes of kernels.
-            found = digests[: len(wanted)]
-            if found == wanted:
+            if held.found[: len(held.wanted)] == held.wanted or _is_same_set(held, module, trainer):
                 equal += 1
-                continue
-            findings.append(_finding(path, name, found, blocks, [one.path for one in parts]))
+            else:
+                findings.append(_finding(held, trainer, before))
+    unread = {f"{part}.{name}" for path, one in modules.items() for name in one.unread for part in trainer.parts(path)}
+    lost = sorted(set(trainer.names()) - seen - unread - trainer.tied())
+    not_read += [NotRead(f"{name} of the trainer", "the engine has no such weight") for name in lost]
     return findings, equal, not_read
 
 
-def _digests(module: Any, name: str, dtype: str) -> list[int]:
-    values = getattr(module, name)
-    kind = getattr(torch, dtype.removeprefix("torch."), None) if dtype else None
-    return row_digests(values if kind is None else values.to(kind))
+def _held(path: str, name: str, digests: list[int], module: Module, trainer: TrainerWeights) -> _Held | None:
+    stem, _, number = name.partition(".")
+    parts = trainer.parts(path)
+    if stem in ("lora_a", "lora_b") and number.isdigit():
+        if int(number) >= len(parts):
+            return None
+        return _adapter(path, name, digests, module, trainer, f"{parts[int(number)]}.{stem}")
+    names = [f"{part}.{_OF_EXPERTS.get(name, name)}" for part in parts]
+    names = [one for one in names if trainer.has(one)]
+    if not names and path.rpartition(".")[2] == "lm_head":
+        names = [one for one in (trainer.head(),) if one is not None]
+    if not names:
+        return None
+    kind = _kind(module.dtypes.get(name, ""))
+    cut = pieces(module.numbers, [trainer.shape(one)[0] for one in names])
+    if all(len(trainer.shape(one)) == 1 for one in names):
+        # A fused vector has one digest, whatever it is made of.
+        whole = [trainer.vector(one)[piece.rows or slice(None)] for one, piece in zip(names, cut, strict=True)]
+        blocks = [row_digests(torch.cat(whole), kind)]
+    else:
+        blocks = [_rows(trainer, one, kind, piece) for one, piece in zip(names, cut, strict=True)]
+    return _Held(path, name, digests, kind, names, cut, blocks)
 
 
-def _finding(path: str, name: str, found: list[int], blocks: list[list[int]], paths: list[str]) -> Finding:
-    wanted = [digest for block in blocks for digest in block]
-    arguments: dict[str, Any] = {"module": path, "weight": name, "rows": len(wanted), "engine_rows": len(found)}
-    if len(found) == len(wanted) and sorted(found) == sorted(wanted):
-        turned = [digest for block in reversed(blocks) for digest in block]
-        code = "weights-exchanged" if len(blocks) > 1 and found == turned else "weight-rows-exchanged"
-        return Finding(code, (), {**arguments, "parts": paths})
+def _is_same_set(held: _Held, module: Module, trainer: TrainerWeights) -> bool:
+    """Are the numbers of each expert the trainer's, in the order in which a kernel packs them?"""
+    tensor = trainer.tensor(held.names[0]) if len(held.names) == 1 else None
+    found = module.sets.get(held.name)
+    return tensor is not None and found is not None and tensor.dim() > 2 and found == set_digests(tensor, held.kind)
+
+
+def _adapter(path: str, name: str, digests: list[int], module: Module, trainer: TrainerWeights, own: str) -> _Held:
+    """An adapter's matrix: the engine has room for a larger rank, which is filled with zeros."""
+    kind = _kind(module.dtypes.get(name, ""))
+    tensor = trainer.tensor(own)
+    if tensor is None:
+        wanted: list[int] = [digests[-1] if digests else 0] * len(digests)
+        is_empty = len(set(digests)) <= 1
+        return _Held(path, name, digests, kind, [], [], [wanted if is_empty else [-1] * len(digests)])
+    rank = max(int(module.numbers.get("max_lora_rank", 0)), tensor.shape[0 if name.startswith("lora_a") else 1])
+    wide = tensor.new_zeros((rank, tensor.shape[1]) if name.startswith("lora_a") else (len(tensor), rank))
+    wide[: tensor.shape[0], : tensor.shape[1]] = tensor
+    return _Held(path, name, digests, kind, [own], [Piece()], [row_digests(wide, kind)])
+
+
+def _kind(dtype: str) -> torch.dtype | None:
+    found = getattr(torch, dtype.removeprefix("torch."), None) if dtype else None
+    return found if isinstance(found, torch.dtype) else None
+
+
+def _rows(trainer: TrainerWeights, name: str, kind: Any, piece: Piece) -> list[int]:
+    found = trainer.rows(name, kind, piece.columns)
+    return found if piece.rows is None else found[piece.rows]
+
+
+# ---- what an unequal weight is
+
+
+def _finding(held: _Held, trainer: TrainerWeights, before: Sequence[Before]) -> Finding:
+    found, wanted = held.found, held.wanted
+    arguments: dict[str, Any] = {
+        "module": held.path,
+        "weight": held.name,
+        "rows": len(wanted),
+        "engine_rows": len(found),
+        "parts": [one.rpartition(".")[0] for one in held.names],
+    }
     differ = sum(one != other for one, other in zip(found, wanted, strict=False))
-    return Finding("weights-differ", (), {**arguments, "differ": max(differ, abs(len(found) - len(wanted)))})
+    arguments["differ"] = max(differ, len(wanted) - len(found))
+    if held.name.startswith("lora_") and len(set(found)) <= 1:
+        return Finding("adapter-not-bound", (), arguments)
+    if len(found) == len(wanted) and sorted(found) == sorted(wanted):
+        turned = [digest for block in reversed(held.blocks) for digest in block]
+        code = "weights-exchanged" if len(held.blocks) > 1 and found == turned else "weight-rows-exchanged"
+        return Finding(code, (), arguments)
+    now = fold(found)
+    same = [one.step for one in before if one.weights.get((held.path, held.name)) == now]
+    if same:
+        # The oldest synchronisation since which nothing has come.
+        return Finding("weights-stale", (), {**arguments, "step": min(same)})
+    return _of_values(held, trainer, arguments) or Finding("weights-differ", (), arguments)
+
+
+def _of_values(held: _Held, trainer: TrainerWeights, arguments: dict[str, Any]) -> Finding | None:
+    """What can be said where the trainer's tensors are at hand: cast, transposed, another weight, another shard."""
+    tensors = [trainer.tensor(name) for name in held.names]
+    if not tensors or not all(isinstance(one, torch.Tensor) for one in tensors):
+        return None
+    cut = list(zip(tensors, held.pieces, strict=True))
+    if tensors[0].dim() < 2:
+        cut = [(torch.cat([one[piece.rows or slice(None)] for one, piece in cut]), Piece())]
+    whole = all(piece == Piece() for piece in held.pieces)
+    for kind in _NARROWER:
+        if kind is None or kind == held.kind:
+            continue
+        cast = [digest for one, piece in cut for digest in _cut(one.to(kind), held.kind or one.dtype, piece)]
+        if cast == held.found[: len(cast)]:
+            return Finding("weights-cast", (), {**arguments, "type": str(kind).removeprefix("torch.")})
+    if whole and all(one.dim() == 2 for one in tensors):
+        # Of fused matrices one alone may be turned.
+        first = 0
+        for one, block in zip(tensors, held.blocks, strict=True):
+            mine = held.found[first : first + len(block)]
+            first += len(block)
+            if mine != block and one.shape[0] == one.shape[1] and mine == row_digests(one.t(), held.kind):
+                return Finding("weights-transposed", (), arguments)
+    if all(one.unique().numel() > 1 for one in tensors):
+        for filled in (0.0, 1.0):
+            same = [digest for one, piece in cut for digest in _cut(torch.full_like(one, filled), held.kind, piece)]
+            if held.found == same:
+                return Finding("weights-missing", (), {**arguments, "filled": filled})
+    if not whole:
+        everything = {digest for name in held.names for digest in trainer.rows(name, held.kind, None)}
+        others = [_other_rank(held, trainer, piece) for piece in held.pieces if piece.columns is not None]
+        if everything.issuperset(held.found) or any(others):
+            return Finding("weights-wrong-shard", (), arguments)
+    other = _same_elsewhere(held, trainer)
+    return None if other is None else Finding("weights-of-another", (), {**arguments, "other": other})
+
+
+def _cut(tensor: Any, kind: torch.dtype | None, piece: Piece) -> list[int]:
+    rows = row_digests(tensor, kind, piece.columns)
+    return rows if piece.rows is None else rows[piece.rows]
+
+
+def _other_rank(held: _Held, trainer: TrainerWeights, piece: Piece) -> bool:
+    """Are the columns those of a different rank?"""
+    assert piece.columns is not None
+    size = piece.columns.stop - piece.columns.start
+    width = trainer.width(held.names[0])
+    return any(
+        held.found == trainer.rows(held.names[0], held.kind, slice(first, first + size))
+        for first in range(0, width - size + 1, size)
+    )
+
+
+def _same_elsewhere(held: _Held, trainer: TrainerWeights) -> str | None:
+    """The name of another weight of the trainer, of the same shape, that the engine holds in this place."""
+    shapes = [trainer.shape(name) for name in held.names]
+    ending = held.names[0].rpartition(".")[2]
+    for name in trainer.names():
+        if name in held.names or name.rpartition(".")[2] != ending or trainer.shape(name) != shapes[0]:
+            continue
+        rows = trainer.rows(name, held.kind, None)
+        first = 0
+        for block in held.blocks:
+            if held.found[first : first + len(block)] == rows and rows != block:
+                return name
+            first += len(block)
+    return None

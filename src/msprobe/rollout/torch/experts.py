@@ -1,0 +1,74 @@
+"""A mixture of experts on what the engine recorded: the trainer's choice from the engine's own router logits.
+
+As both choose from the same logits, a router that flips between two forward passes changes nothing here. Where two
+experts at the edge of the choice are equal within rounding of these logits, either choice is right: such rows are
+counted, and not judged.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from msprobe.rollout.torch.measuring import UNITS, NotKnown, Rows
+from msprobe.rollout.torch.trainer import Trainer
+from msprobe.rollout.torch.widened import InFloat64
+
+FLIPPED = "two experts are equal within rounding at the edge of the router's choice"
+_EDGE = 2.0
+
+
+def router_of(trainer: Trainer, path: str) -> Any:
+    """The module beside the experts at ``path`` that chooses them. Raises NotKnown."""
+    around = trainer.parent_of(path)
+    for module in () if around is None else around.children():
+        if is_router(module):
+            return module
+    raise NotKnown("the trainer has no router that is known")
+
+
+def is_router(module: Any) -> bool:
+    """Does a module choose experts: a matrix, and how many of its rows are chosen?"""
+    weight = getattr(module, "weight", None)
+    return isinstance(getattr(module, "top_k", None), int) and weight is not None and weight.dim() == 2
+
+
+def judged_rows(router: Any, logits: Any) -> Rows:
+    """Which rows have a choice that rounding does not turn."""
+    best = logits.double().topk(min(router.top_k + 1, logits.shape[-1]), -1).values
+    if best.shape[-1] <= router.top_k:
+        return Rows()
+    gap = best[:, -2] - best[:, -1]
+    size = best[:, -2:].abs().amax(1)
+    keep = (gap > _EDGE * UNITS.get(logits.dtype, 0.0) * size).numpy()
+    return Rows(keep, {} if keep.all() else {FLIPPED: int((~keep).sum())})
+
+
+def chosen(router: Any, logits: Any) -> Any:
+    """The numbers of the experts that are chosen, sorted: [rows, k]."""
+    return logits.double().topk(router.top_k, -1).indices.sort(-1).values
+
+
+def of(trainer: Trainer, path: str, tensors: Sequence[Any], wide: Any) -> list[Any]:
+    """The trainer's experts for (hidden states, router logits); ``wide`` makes a module one of float64."""
+    hidden, logits = tensors
+    router, experts = router_of(trainer, path), trainer.module(path)
+    if experts is None or hidden.dim() != 2 or logits.shape != (len(hidden), router.weight.shape[0]):
+        raise NotKnown("the trainer's experts take other inputs")
+    # With the identity for its weight, the trainer's router makes its choice from the logits that it is given.
+    router = copy.deepcopy(router)
+    kind = torch.float64 if wide is not None else hidden.dtype
+    router.weight = torch.nn.Parameter(torch.eye(logits.shape[-1], dtype=kind), requires_grad=False)
+    if hasattr(router, "hidden_dim"):
+        router.hidden_dim = logits.shape[-1]
+    try:
+        with InFloat64() if wide is not None else nullcontext():
+            _, weights, places = router(logits.to(kind))
+            module = experts if wide is None else wide(experts)
+            return [module(hidden.to(kind), places, weights.to(kind))]
+    except (TypeError, ValueError, RuntimeError) as problem:
+        raise NotKnown(f"the trainer's experts cannot be called alone: {str(problem)[:80]}") from problem

@@ -1,0 +1,139 @@
+"""How far a result of the engine and of the trainer's own operator are from the trainer's operator in float64.
+
+A deviation is the root mean square of a row's errors over that of the true row, in units of the engine's type. The
+*slope* of a row is what its errors have in common with the row itself: rounding of single elements has no direction,
+a variance that is computed in a half type scales the whole row (vllm 36101).
+
+Limits: 64 units in float32, 2 in half types (healthy rows have up to 8 and 1), and 4 times what the trainer's own
+operator in its own type is away from the truth; slopes of norms in half types, over all rows of a module: twice what
+elements that are rounded on their own leave. Chosen with ``python -m rollout.limits`` (tests), whose seeds, sizes and
+prompts are none of those that the bench scores: healthy norms have 0.6 to 1.1 of it, those with a variance in bfloat16
+2.8 to 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+UNITS = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float64: 2.0**-52}
+LIMITS = {torch.float32: 64.0, torch.bfloat16: 2.0, torch.float16: 2.0, torch.float64: 64.0}
+_TIMES_OWN = 4.0
+#: Elements that are rounded twice each: their slopes, in units, times the root of their number.
+_SLOPE_OF_ROUNDING = 0.3
+#: A row is measured against at least this share of the usual row.
+_FLOOR = 0.1
+_HALF = (torch.bfloat16, torch.float16)
+
+
+class NotKnown(Exception):
+    """No operator of the trainer computes this call; the text says why."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side against float64. ``units``: largest deviation of a row; ``bias``: mean slope of the rows, in units."""
+
+    units: float = 0.0
+    bias: float = 0.0
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A call of the engine. ``rows``: units of each row; ``limits``: beyond its own a row is wrong.
+
+    ``bits``: the share of elements that equal the trainer's operator in the engine's type. ``engine``, ``trainer``:
+    each against float64. ``slopes``: the sums over the rows of the squares of their slopes, over the square of what
+    rounding leaves; 0 for what is no norm in a half type.
+    ``skipped``: reason -> rows that could not be judged. ``stand_in``: rows judged with keys of the trainer.
+    """
+
+    path: str
+    call: int
+    rows: np.ndarray[Any, np.dtype[np.float64]]
+    limits: np.ndarray[Any, np.dtype[np.float64]]
+    bits: float
+    engine: Side
+    trainer: Side
+    slopes: tuple[float, float] = (0.0, 0.0)
+    skipped: dict[str, int] = field(default_factory=dict)
+    stand_in: Any = None
+
+    @property
+    def wrong(self) -> Any:
+        """The numbers of the rows beyond their limits."""
+        return np.flatnonzero(~(self.rows <= self.limits))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows are judged (``keep``; None: all), why others are not, and by how many units limits are widened."""
+
+    keep: Any = None
+    skipped: dict[str, int] = field(default_factory=dict)
+    widened: Any = None
+
+
+def measured(
+    path: str, call: int, found: Sequence[Any], truth: Sequence[Any], own: Sequence[Any], rows: Rows, is_norm: bool
+) -> Judged:
+    """Compare the engine's results with the truth (float64) and with the trainer's own. Raises NotKnown."""
+    kind = found[0].dtype
+    unit = UNITS.get(kind)
+    if unit is None:
+        raise NotKnown(f"results of {kind} have no limit")
+    mine: Any = np.zeros(len(found[0]))
+    theirs: Any = np.zeros(len(found[0]))
+    equal: list[float] = []
+    slopes: list[tuple[Any, Any]] = []
+    keep = np.ones(len(found[0]), bool) if rows.keep is None else rows.keep
+    for result, true, other in zip(found, truth, own, strict=False):
+        flat, right = result.double().reshape(len(result), -1), true.reshape(len(result), -1)
+        same = other.to(kind).reshape(len(result), -1)
+        size = right.square().mean(1).sqrt()
+        size = torch.maximum(size, _FLOOR * size[torch.isfinite(size)].mean())
+        size = torch.where(size > 0, size, torch.ones_like(size))
+        mine = np.maximum(mine, _units(flat, right, size, unit))
+        theirs = np.maximum(theirs, _units(same.double(), right, size, unit))
+        is_equal = (same == result.reshape(len(result), -1)).double().mean(1).numpy()
+        equal.append(float(is_equal[keep].mean()) if keep.any() else 1.0)
+        slopes.append((_slopes(flat, right, unit)[keep], _slopes(same.double(), right, unit)[keep]))
+    mine, theirs = np.where(keep, mine, 0.0), np.where(keep, theirs, 0.0)
+    usual = float(np.median(theirs[keep])) if keep.any() else 0.0
+    limits = np.full(len(mine), max(LIMITS[kind], _TIMES_OWN * usual))
+    if rows.widened is not None:
+        limits = limits + rows.widened
+    usual = _SLOPE_OF_ROUNDING / float(np.sqrt(found[0].shape[-1]))
+    squares = [float(np.square(one / usual).sum()) if is_norm and kind in _HALF else 0.0 for one in slopes[0]]
+    return Judged(
+        path,
+        call,
+        mine,
+        limits,
+        float(np.mean(equal)),
+        Side(float(mine.max(initial=0.0)), _mean(slopes[0][0])),
+        Side(float(theirs.max(initial=0.0)), _mean(slopes[0][1])),
+        (squares[0], squares[1]),
+        rows.skipped,
+        None if rows.widened is None else rows.widened > 0,
+    )
+
+
+def _units(values: Any, truth: Any, size: Any, unit: float) -> Any:
+    same = (values == truth) | (torch.isnan(values) & torch.isnan(truth))
+    difference = torch.where(same, torch.zeros_like(values), values - truth)
+    return (difference.square().mean(1).sqrt() / size / unit).numpy()
+
+
+def _slopes(values: Any, truth: Any, unit: float) -> Any:
+    power = truth.square().sum(1)
+    found = ((values - truth) * truth).sum(1) / torch.where(power > 0, power, torch.ones_like(power)) / unit
+    return torch.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0).numpy()
+
+
+def _mean(slopes: Any) -> float:
+    return float(slopes.mean()) if len(slopes) else 0.0

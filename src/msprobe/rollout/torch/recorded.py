@@ -1,0 +1,111 @@
+"""The calls of a recorded engine with their tensors, and the request and position of each row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from msprobe.errors import InvalidInputError
+from msprobe.rollout.engine_file import Engine
+from msprobe.store.part import DumpPart
+
+_CALL = re.compile(r"Module\.(?P<path>.+)\.(?P<kind>[^.]+)\.forward\.(?P<number>\d+)")
+_BEHIND = ("logits_processor", "lm_head")
+_SUFFIX = re.compile(r"-[0-9a-f]{8}$")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The request, the position and the token of each row of a forward pass; None for what was not recorded."""
+
+    requests: list[str]
+    positions: Any
+    tokens: Any = None
+
+    def of(self, count: int) -> tuple[list[str], Any]:
+        """Those of a result of ``count`` rows: of all tokens, or of the last of each request."""
+        if count == len(self.requests):
+            return self.requests, self.positions
+        last = {name: row for row, name in enumerate(self.requests)}
+        if count == len(last):
+            places = list(last.values())
+            return list(last), None if self.positions is None else self.positions[places]
+        return [], None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a module: its number of the pass, tensors (None where none was recorded), and whose rows they are."""
+
+    path: str
+    number: int
+    given: list[Any]
+    results: list[Any]
+    requests: list[str]
+    positions: Any
+
+
+def calls(part: DumpPart, engine: Engine) -> Iterator[Call]:
+    """All calls of modules in the order in which they ended."""
+    passes = passes_of(part, engine)
+    ended = 0
+    for name, record in part.records():
+        found = _CALL.fullmatch(name)
+        if found is None or not isinstance(record, dict):
+            continue
+        if found["path"] == "root":
+            ended += 1
+            continue
+        leaves = [*record.get("input_args", []), *(record.get("input_kwargs") or {}).values()]
+        given = [_values(part, leaf) for leaf in leaves]
+        results = [_values(part, leaf) for leaf in record.get("output", [])]
+        count = next((len(one) for one in results if one is not None), 0)
+        # What the root has returned is made logits behind it, before the next pass.
+        is_behind = found["path"].partition(".")[0] in _BEHIND
+        order = (ended - 1, ended) if is_behind else (ended, ended - 1)
+        around = [passes[at] for at in order if 0 <= at < len(passes)]
+        requests, positions = next((one.of(count) for one in around if one.of(count)[0]), ([], None))
+        yield Call(found["path"], ended, given, results, requests, positions)
+
+
+def passes_of(part: DumpPart, engine: Engine) -> list[Rows]:
+    """What the whole model was given, pass by pass."""
+    return [_rows(part, engine, number, name) for number, name in enumerate(_roots(part))]
+
+
+def type_of(part: DumpPart) -> str:
+    """The type that most of the modules' results have. Raises InvalidInputError where there are none."""
+    counts: dict[str, int] = {}
+    for _, record in part.records():
+        for leaf in record.get("output", []) if isinstance(record, dict) else []:
+            if isinstance(leaf, dict) and "float" in str(leaf.get("dtype")):
+                counts[str(leaf["dtype"])] = counts.get(str(leaf["dtype"]), 0) + 1
+    if not counts:
+        raise InvalidInputError(f'"{part.path}" has no results of modules; record the engine with level L0.')
+    return max(counts, key=lambda name: counts[name])
+
+
+def _roots(part: DumpPart) -> list[str]:
+    return [name for name in part.names() if name.startswith("Module.root.") and ".forward." in name]
+
+
+def _rows(part: DumpPart, engine: Engine, number: int, name: str) -> Rows:
+    record = dict(part.records([name])).get(name)
+    given = record.get("input_kwargs", {}) if isinstance(record, dict) else {}
+    requests = [_SUFFIX.sub("", one) for one in engine.rows.get(number, [])]
+    return Rows(requests, *(_values(part, given[key]) if key in given else None for key in ("positions", "input_ids")))
+
+
+def _values(part: DumpPart, leaf: Any) -> Any:
+    if not isinstance(leaf, dict) or not isinstance(leaf.get("data_name"), str):
+        return None
+    values = part.array(leaf["data_name"])
+    kind = getattr(torch, str(leaf.get("dtype", "")).removeprefix("torch."), None)
+    if values is None or not isinstance(kind, torch.dtype):
+        return None
+    return torch.from_numpy(np.array(values)).to(kind)

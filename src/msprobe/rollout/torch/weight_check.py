@@ -1,0 +1,107 @@
+"""Did a synchronisation of weights arrive? Asked after each, in the running program: bit by bit, by digests of rows.
+
+What is kept of earlier synchronisations is one number for each weight, so that a weight that never arrives is told from
+one that arrives wrong. Weights stay where they are: the engine's workers digest theirs, the trainer's ranks theirs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from msprobe.coverage import Coverage, NotRead
+from msprobe.rollout.contract import Finding
+from msprobe.rollout.engine_file import read_modules
+from msprobe.rollout.texts import finding_lines, sentence
+from msprobe.rollout.torch.engine_weights import held
+from msprobe.rollout.torch.trainer_weights import TrainerWeights
+from msprobe.rollout.torch.weights import Before, fold, hold_weights
+
+#: So many synchronisations back a weight is known.
+_KEPT = 16
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What came of one check. ``number``: of the synchronisation, from 0; ``equal``: weights that are the trainer's."""
+
+    number: int
+    equal: int
+    findings: tuple[Finding, ...]
+    coverage: Coverage
+    seconds: float
+
+    @property
+    def holds(self) -> bool:
+        """Are all weights that could be read the trainer's?"""
+        return not self.findings and self.equal > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``engine.json``."""
+        return {
+            "number": self.number,
+            "equal": self.equal,
+            "findings": [{"code": one.code, "arguments": one.arguments} for one in self.findings],
+            "coverage": self.coverage.as_json(),
+        }
+
+    def __bool__(self) -> bool:
+        return self.holds
+
+    def __str__(self) -> str:
+        if self.findings:
+            first = f"synchronisation {self.number}: {sentence(self.findings[0])}."
+        else:
+            first = f"synchronisation {self.number}: {self.equal} weights are the trainer's."
+        return "\n".join([f"{first} {self.coverage.sentence('read')}".rstrip(), *finding_lines(self.findings)])
+
+
+class WeightCheck:
+    """Compares an engine with the trainer after each synchronisation.
+
+    ``engine``: its model, or a function that gives, for each rank of it, what ``engine_weights.held`` gives there.
+    """
+
+    def __init__(self, engine: torch.nn.Module | Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+        self._ask = (lambda: [held(engine)]) if isinstance(engine, torch.nn.Module) else engine
+        self._before: list[list[Before]] = []
+        self._number = 0
+
+    def __call__(self, trainer: torch.nn.Module | Mapping[str, Any] | TrainerWeights) -> Arrived:
+        """Compare now. ``trainer``: its model, a state dict (also of FSDP2), or ``TrainerWeights.of_megatron(...)``.
+
+        Of a sharded trainer all ranks must call, each with what the engine holds.
+        """
+        begun = time.perf_counter()
+        if isinstance(trainer, torch.nn.Module):
+            weights = TrainerWeights.of_model(trainer)
+        else:
+            weights = trainer if isinstance(trainer, TrainerWeights) else TrainerWeights.of_state_dict(trainer)
+        ranks = self._ask()
+        findings: list[Finding] = []
+        not_read: list[NotRead] = []
+        equal = 0
+        for rank, tree in enumerate(ranks):
+            modules = read_modules(tree)
+            while len(self._before) <= rank:
+                self._before.append([])
+            of_rank, count, more = hold_weights(modules, weights, self._before[rank])
+            where = {"rank": rank} if len(ranks) > 1 else {}
+            findings += [Finding(one.code, one.responses, {**one.arguments, **where}) for one in of_rank]
+            equal += count
+            not_read += [one for one in more if one not in not_read]
+            now = {(path, name): fold(rows) for path, one in modules.items() for name, rows in one.weights.items()}
+            self._before[rank] = [*self._before[rank], Before(self._number, now)][-_KEPT:]
+        done = Arrived(
+            self._number,
+            equal,
+            tuple(findings),
+            Coverage({"weights": equal + len(findings)}, tuple(not_read)),
+            time.perf_counter() - begun,
+        )
+        self._number += 1
+        return done
