@@ -107,3 +107,19 @@ def test_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (found,) = (tmp_path / "nan").glob("anomaly_analyze_*.json")
     (first,) = json.loads(found.read_text())["rank_1"]
     assert first["op_name"] == "Torch.rsqrt.0.forward"
+
+
+def test_rollout(tmp_path: Path) -> None:
+    """What the engine's numbers mean is named, and once that is mended both sides agree; no engine is needed."""
+    folder = EXAMPLES / "07_rollout"
+    readme = (folder / "README.md").read_text()
+    printed, statuses = [], []
+    for command, shown in zip(commands_of(folder, tmp_path), commands_of(folder, "output"), strict=True):
+        ended = forked.run(*command.run, cwd=folder, timeout=120)
+        assert ended.returncode == command.status, (command.shown, ended.stdout, ended.stderr)
+        assert shown.shown in readme
+        printed.append(" ".join(ended.stdout.split()))
+        if command.words[0] == "rollout":
+            statuses.append(json.loads((tmp_path / "contract" / "rollout.json").read_text())["status"])
+    assert statuses == ["diverged", "agree"]
+    assert quoted_but_not_printed(readme, tmp_path, printed) == []

@@ -59,7 +59,7 @@ class Score:
     def healthy_one(self, name: str, found: Compared) -> None:
         """Count a healthy pair."""
         self.healthy += 1
-        if (found.status, found.exit_code) != ("AGREE", 0):
+        if (found.status, found.exit_code) != ("agree", 0):
             self.accused.append(name)
         flipped = found.contract.measures.flipped if found.contract else 0
         stood_in = sum(line.stand_in for line in found.operators.values())

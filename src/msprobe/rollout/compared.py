@@ -97,9 +97,9 @@ class Compared:
     @property
     def status(self) -> Status:
         """As of a contract."""
-        return "DIVERGED" if self.all_findings else "AGREE" if self.coverage.read.get("calls") else "NOT JUDGED"
+        return "diverged" if self.all_findings else "agree" if self.coverage.read.get("calls") else "incomparable"
 
     @property
     def exit_code(self) -> int:
         """1 where something does not hold, 2 where nothing was found and not all could be judged, else 0."""
-        return 2 if self.status == "NOT JUDGED" else self.coverage.status(self.status == "DIVERGED")
+        return 2 if self.status == "incomparable" else self.coverage.status(self.status == "diverged")

@@ -36,7 +36,7 @@ _LEAST_KEPT = 0.3
 _LEAST_ALONE = -1.0
 _SHOWN = 5
 
-Status = Literal["AGREE", "DIVERGED", "NOT JUDGED"]
+Status = Literal["agree", "diverged", "incomparable"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Contract:
     @property
     def exit_code(self) -> int:
         """1 where something does not hold, 2 where not all could be looked at, else 0."""
-        return 2 if self.status == "NOT JUDGED" else self.coverage.status(self.status == "DIVERGED")
+        return 2 if self.status == "incomparable" else self.coverage.status(self.status == "diverged")
 
 
 def hold(engine: Responses, trainer: Responses, prefill: Responses | None = None) -> Contract:
@@ -110,7 +110,7 @@ def hold(engine: Responses, trainer: Responses, prefill: Responses | None = None
     for side in (engine, trainer, *([prefill] if prefill is not None else [])):
         not_read += [NotRead(f"{what} of {side.path}", why) for what, why in side.unread]
     coverage = Coverage({"responses": len(pairs), "tokens": measures.tokens}, tuple(dict.fromkeys(not_read)))
-    status: Status = "DIVERGED" if findings else "AGREE" if measures.tokens else "NOT JUDGED"
+    status: Status = "diverged" if findings else "agree" if measures.tokens else "incomparable"
     return Contract(status, tuple(findings), measures, coverage, decode)
 
 

@@ -281,7 +281,7 @@ def headline(contract: Contract) -> str:
     """The verdict in one line, with what was not read."""
     if contract.findings:
         first = f"DIVERGED: {sentence(contract.findings[0])}."
-    elif contract.status == "NOT JUDGED":
+    elif contract.status == "incomparable":
         first = "NOT JUDGED: no token has a log-prob on both sides."
     elif contract.measures.equal == contract.measures.tokens:
         first = f"AGREE: all {contract.measures.tokens} log-probs are equal."

@@ -47,7 +47,7 @@ def test_rounding_alone_agrees(tmp_path: Path, noise: float, seed: int, drawn: d
     found = judged(
         tmp_path, rows(policy, policy.log_probs(warm, noise=noise), **drawn), rows(policy, policy.log_probs(warm))
     )
-    assert (found.status, codes(found), found.exit_code) == ("AGREE", [], 0)
+    assert (found.status, codes(found), found.exit_code) == ("agree", [], 0)
     assert (found.measures.equal == found.measures.tokens) == (noise == 0)
 
 
@@ -64,7 +64,7 @@ def test_a_flipped_router_is_counted_apart(tmp_path: Path) -> None:
         rows(policy, engine, routed_experts=flipped),
         rows(policy, policy.log_probs(), routed_experts=experts),
     )
-    assert (found.status, found.measures.flipped) == ("AGREE", 2)
+    assert (found.status, found.measures.flipped) == ("agree", 2)
     assert found.measures.largest < 0.2
 
 
@@ -72,7 +72,7 @@ def test_tokens_of_tools_that_a_trainer_leaves_out_are_no_fault(tmp_path: Path) 
     policy = made()
     mask = [[1] * 10 + [0] * 6 + [1] * 24 for _ in range(12)]
     found = judged(tmp_path, rows(policy, policy.log_probs()), rows(policy, policy.log_probs(), response_mask=mask))
-    assert (found.status, found.measures.tokens) == ("AGREE", 12 * 34)
+    assert (found.status, found.measures.tokens) == ("agree", 12 * 34)
 
 
 # ---- what people found in weeks: the code, and the arguments that prove it
@@ -227,7 +227,7 @@ def test_a_mistake_is_named(
     engine, trainer = mistake(made(temperature=drawn, seed=seed))
     found = judged(tmp_path, engine, trainer)
     assert codes(found) == [code]
-    assert (found.status, found.exit_code) == ("DIVERGED", 1)
+    assert (found.status, found.exit_code) == ("diverged", 1)
     first = found.findings[0].arguments
     assert (
         {key: first[key] for key in arguments} == pytest.approx(arguments)
@@ -267,7 +267,7 @@ def test_half_of_the_responses_taken_away_is_said(tmp_path: Path) -> None:
     policy = made()
     engine, trainer = rows(policy, policy.log_probs()), rows(policy, policy.log_probs())[:6]
     found = judged(tmp_path, engine, trainer)
-    assert (found.status, found.exit_code, found.coverage.is_complete) == ("AGREE", 2, False)
+    assert (found.status, found.exit_code, found.coverage.is_complete) == ("agree", 2, False)
     assert found.coverage.read == {"responses": 6, "tokens": 240}
 
 

@@ -55,7 +55,7 @@ def first(found: Compared) -> tuple[str, str]:
 def test_experts_are_judged_by_the_routers_own_logits(unpacked: Any) -> None:
     folder = unpacked("experts.zip")
     found = compared(folder, "roll", "own/model")
-    assert (found.status, found.exit_code) == ("AGREE", 0)
+    assert (found.status, found.exit_code) == ("agree", 0)
     assert found.operators["model.layers.0.mlp.experts"].rows
     file = folder / "own" / "model" / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "norm_topk_prob": False}))
@@ -76,7 +76,7 @@ def test_a_stale_expert_is_named_however_a_kernel_packs_it(unpacked: Any) -> Non
 def test_an_adapter_is_part_of_the_trainer(unpacked: Any) -> None:
     folder = unpacked("adapter.zip")
     found = compared(folder, "roll", "own/adapter")
-    assert (found.status, found.exit_code) == ("AGREE", 0)
+    assert (found.status, found.exit_code) == ("agree", 0)
     base = compared(folder, "roll", "dense/model")
     assert first(base)[0] == "weights-differ", "the engine has an adapter that this trainer has not"
 
@@ -107,7 +107,7 @@ def test_an_adapter_that_no_request_names_is_named(unpacked: Any) -> None:
 def test_a_prefix_cache_is_judged_with_keys_of_the_trainer(unpacked: Any) -> None:
     folder = unpacked("cached.zip")
     found = compared(folder, "roll", "dense/model")
-    assert (found.status, found.exit_code) == ("AGREE", 0)
+    assert (found.status, found.exit_code) == ("agree", 0)
     attention = found.operators["model.layers.0.self_attn.attn"]
     assert attention.stand_in == attention.rows > 0
     assert any("cached before the recording" in line for line in compared_lines(found))

@@ -72,7 +72,7 @@ def theta(base: float) -> dict[str, Any]:
 
 def test_a_healthy_engine_agrees_and_all_of_it_was_looked_at(stored: Path) -> None:
     found = compare_engine(str(stored / "roll"), str(stored / "model"))
-    assert (found.status, found.exit_code, found.coverage.is_complete) == ("AGREE", 0, True)
+    assert (found.status, found.exit_code, found.coverage.is_complete) == ("agree", 0, True)
     assert found.weights == 9
     assert {path.rpartition(".")[2] for path in found.operators} >= {"attn", "rotary_emb", "qkv_proj", "act_fn"}
     assert all(line.wrong == 0 and line.rows for line in found.operators.values())
@@ -150,7 +150,7 @@ def test_keys_of_a_cached_prefix_without_its_tokens_are_not_judged_and_it_is_sai
     file.write_text(json.dumps({**engine, "steps": engine["steps"][1:]}))
     (stored / "roll" / "responses.jsonl").unlink()
     found = compare_engine(str(stored / "roll"), str(stored / "model"))
-    assert (found.status, found.exit_code) == ("AGREE", 2)
+    assert (found.status, found.exit_code) == ("agree", 2)
     assert any("self_attn.attn" in one.what for one in found.coverage.not_read)
 
 
@@ -158,7 +158,7 @@ def test_the_command_and_bad_input(stored: Path) -> None:
     words = ["rollout", stored / "roll", "--trainer", stored / "model"]
     assert call(*words).returncode == 0
     assert "self_attn.attn" in call(*words, "--operators").stdout
-    assert json.loads(call(*words, "--json", "-").stdout)["status"] == "AGREE"
+    assert json.loads(call(*words, "--json", "-").stdout)["status"] == "agree"
     for bad in (
         ["rollout"],
         ["rollout", stored / "roll"],
@@ -215,7 +215,7 @@ def test_modules_that_trainers_call_differently_are_found() -> None:
 def test_an_operator_that_the_trainer_cannot_run_is_said_and_not_raised(stored: Path) -> None:
     replace(stored, r"down_proj.*input\.0", lambda values: values[:, :5].clone())
     found = compare_engine(str(stored / "roll"), str(stored / "model"))
-    assert (found.status, found.exit_code) == ("AGREE", 2)
+    assert (found.status, found.exit_code) == ("agree", 2)
     assert any("down_proj" in one.what for one in found.coverage.not_read)
 
 

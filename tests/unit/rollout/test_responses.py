@@ -99,7 +99,7 @@ def test_samples_of_slime(tmp_path: Path) -> None:
     trainer = read_responses(str(tmp_path / "train.pt"), "trainer")
     assert trainer.field == "log_probs"
     assert all(the_same(one, policy, place, log_probs) for place, one in enumerate(trainer.rows))
-    assert hold(found, trainer).status == "AGREE"
+    assert hold(found, trainer).status == "agree"
 
 
 def test_a_batch_of_verl_or_trl_is_a_padded_table_that_holds_both_sides(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_batch_of_verl_or_trl_is_a_padded_table_that_holds_both_sides(tmp_path
     engine, trainer = read_responses(path, "engine"), read_responses(path, "trainer")
     assert (engine.field, trainer.field) == ("rollout_log_probs", "old_log_probs")
     found = hold(engine, trainer)
-    assert (found.status, found.measures.tokens) == ("AGREE", 80 + 30 + 12)
+    assert (found.status, found.measures.tokens) == ("agree", 80 + 30 + 12)
 
 
 def test_tokens_beside_log_probs_as_sglang_has_them(tmp_path: Path) -> None:
