@@ -128,7 +128,7 @@ def _answer(mine: Checked, other: Checked) -> str:
 
 def with_settled(verdict: Verdict, settled: list[Settled], place: Place) -> Verdict:
     """The verdict with what a second look settled. The first call that is wrong on one side alone is named first,
-    unless the call that was named comes before it and is still open.
+    unless the call that was named comes before it: rows compare two kernels, which is sharper than the tolerance here.
     """
     counts = Counter(one.answer for one in settled)
     note = said(
@@ -146,8 +146,8 @@ def with_settled(verdict: Verdict, settled: list[Settled], place: Place) -> Verd
         if one.answer in _ALONE:
             named = one
             break
-        if one.entry == first and one.answer != "right":
-            break  # nothing refutes what is named first, and nothing before it is wrong
+        if one.entry == first:
+            break  # nothing before it is wrong
     if named is None:
         return verdict
     same = next((one for one in verdict.findings if one.entry == named.entry), None)
