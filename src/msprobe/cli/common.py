@@ -12,6 +12,7 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import factor_of
+from msprobe.messages import said
 
 #: Of these a value is the next word.
 VALUED = ("--limit",)
@@ -101,7 +102,7 @@ def _limit(text: str) -> str:
     try:
         factor_of(text)
     except InvalidInputError:
-        raise argparse.ArgumentTypeError(f"must be a number above 0, at most 1e6, found {text[:40]!r}") from None
+        raise argparse.ArgumentTypeError(said("number-wanted", "1e6", text[:40])) from None
     return text
 
 
@@ -112,8 +113,9 @@ def _with_default(what: str, default: str | None) -> str:
 def _number_up_to(most: int | None) -> Callable[[str], int]:
     def number(text: str) -> int:
         if not text.isdecimal() or not 1 <= int(text) <= (most or int(text)):
-            wanted = "1 or more" if most is None else f"from 1 to {most}"
-            raise argparse.ArgumentTypeError(f"must be {wanted}, found {text[:40]}")
+            found = text[:40]
+            text = said("count-wanted", found) if most is None else said("count-up-to-wanted", most, found)
+            raise argparse.ArgumentTypeError(text)
         return int(text)
 
     return number

@@ -373,7 +373,11 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece("result-differs-by", "", "the result differs by {} (relative)", "结果的相对差异为 {0}"),
     Piece("relative-difference-at-least", "", "relative difference {}{}", "相对差异{0} {1}"),
-    Piece("rounding-explains", "", "; rounding{} explains {}", "；舍入误差{0}最多造成 {1}"),
+    Piece("number-wanted", "", "must be a number above 0, at most {}, found {!r}", "必须是大于 0 且不超过 {0} 的数，实际为 {1!r}"),
+    Piece("count-wanted", "", "must be a whole number of 1 or more, found {!r}", "必须是不小于 1 的整数，实际为 {0!r}"),
+    Piece("count-up-to-wanted", "", "must be a whole number from 1 to {}, found {!r}", "必须是 1 到 {0} 的整数，实际为 {1!r}"),
+    Piece("rounding-explains", "", "; rounding explains {}", "；舍入误差最多造成 {0}"),
+    Piece("inputs-explain", "", "; rounding and the inputs explain {}", "；舍入误差和输入差异最多造成 {0}"),
     Piece("times-precise", "", "{:.1f} times", "{0:.1f} 倍"),
     Piece("agree-as-far", "", "{} as far as recorded: {}", "{0}（就已有部分而言）：{1}"),
     Piece(

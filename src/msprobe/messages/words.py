@@ -123,7 +123,6 @@ WORDS: dict[str, str] = {
     "mean": "均值",
     "norm": "范数",
     "value": "值",
-    " and the inputs": "和输入差异",
     "all statistics of its inputs are": "输入的统计量全部",
     "its inputs are": "输入",
     "the difference cannot be measured: NaN or infinities at other places, or different shapes":

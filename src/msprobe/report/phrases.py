@@ -416,8 +416,8 @@ def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
         "relative-difference-at-least", "at least " if evidence.get("lower_bound") else "", short(found)
     )
     if isinstance(explained, (int, float)):
-        came = " and the inputs" if isinstance(arrived, (int, float)) and arrived else ""
-        text += said("rounding-explains", came, short(explained))
+        with_inputs = isinstance(arrived, (int, float)) and bool(arrived)
+        text += said("inputs-explain" if with_inputs else "rounding-explains", short(explained))
         if 0 < explained < found:
             text += said("times-the-limit", _times(found / explained))
     lines = [text]

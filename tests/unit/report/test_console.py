@@ -86,7 +86,7 @@ def test_a_finding_says_where_and_shows_both_sides() -> None:
     assert "called by  /home/me/train.py:131 in step" in text
     assert "site-packages" not in text, "frames of libraries are not the user's"
     assert said("record-of-step", "609") in text
-    size = said("result-differs-by", "0.004") + said("rounding-explains", "", "8e-06")
+    size = said("result-differs-by", "0.004") + said("rounding-explains", "8e-06")
     assert size + said("times-the-limit", "500 times") in words(text)
     assert said("count-the-same", "its inputs are") in text
 
