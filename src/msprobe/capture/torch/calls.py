@@ -33,6 +33,8 @@ _grad_enabled = torch.is_grad_enabled
 # The error by which torch ends a recomputation when it has what it needs.
 STOPPED = "_StopRecomputationError"
 _SEVERAL = (tuple, list)
+#: They write running averages to arguments that have no gradient, and torch counts no write.
+_AVERAGING = frozenset("batch_norm instance_norm native_batch_norm cudnn_batch_norm miopen_batch_norm".split())
 
 
 class TensorWriter(Writer):
@@ -214,6 +216,10 @@ class CallRecorder(TensorWriter, CallWriter):
             if tensor._version != version:
                 first = bool(unit.args) and tensor is unit.args[0]
                 self.statistics.invalidate(tensor, part_written(key, unit.args) if first else None)
+        if key.rpartition(".")[2] in _AVERAGING:
+            for tensor in (*unit.args, *unit.kwargs.values()):
+                if isinstance(tensor, torch.Tensor) and not tensor.requires_grad:
+                    self.statistics.invalidate(tensor)
         unwritten = unwritten_result(key, result)
         if unwritten is not None:
             self.statistics.leave_unwritten(*unwritten)

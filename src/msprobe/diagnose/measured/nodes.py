@@ -258,8 +258,10 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     numbers = {} if is_alone else _numbers_of_exchanges(pairing)
     for call in calls.values():
         if call.event.direction == "gradient":
-            is_new = made.is_new_in(call.outputs)
-            yield Node(call.event, "", "gradient", max(call.outputs.units, default=0.0), (), "", from_outside=is_new)
+            # Where all rows are the same, they explain no difference that is recorded.
+            if any(table.of(place).distance for place in call.outputs.places):
+                is_new, unit = made.is_new_in(call.outputs), max(call.outputs.units)
+                yield Node(call.event, "", "gradient", unit, (), "", from_outside=is_new)
             continue
         if call.event in numbers:
             found = _of_exchange(table, call, numbers[call.event])
