@@ -222,7 +222,7 @@ def test_a_script_that_fails_is_judged_as_far_as_it_went(place: Path) -> None:
     done = msprobe(place, "lockstep", "reference", "-o", "failed", "--", "train.py", "softplus", "raise")
     assert done.returncode == 1, done.stderr
     assert "RuntimeError: no more" in done.stderr
-    assert mentions(done.stderr, "confirm-script-failed")
+    assert mentions(done.stderr, "lockstep-script-failed")
     assert findings(place / "failed")[0]["entry"] == "Functional.softplus.0.forward"
 
 

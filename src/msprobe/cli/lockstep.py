@@ -64,7 +64,7 @@ def _lockstep(args: argparse.Namespace) -> int:
         print_lines(lambda width: lines(verdict, [str(Path(args.output_path) / FILE)], width))
     if status:
         say(
-            f"msprobe: the script ended with status {status}; the verdict is of what it did until then.",
+            f"msprobe: {said('lockstep-script-failed', status)}",
             file=sys.stderr,
         )
         return verdict.exit_code or COULD_NOT

@@ -303,6 +303,12 @@ MESSAGES: tuple[Message, ...] = (
         severity="note",
     ),
     Message(
+        "L106", "lockstep-script-failed", "note", "status",
+        "the script ended with status {status}; the verdict is of what it did until then.",
+        "脚本以状态 {status} 结束；结论只包含此前执行的部分。",
+        severity="warning",
+    ),
+    Message(
         "L105", "results-of-other-shapes", "note", "count calls",
         "results of a different shape than in the reference were kept ({count}): {calls}",
         "shape 与标杆侧不同的结果被保留（{count} 个）：{calls}",
