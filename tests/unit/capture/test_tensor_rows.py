@@ -347,8 +347,9 @@ def test_large_tensors_of_a_device_have_the_rows_of_the_cpu(tmp_path: Path, monk
         assert (one.zero, one.left_out) == (other.zero, other.left_out)
         assert other.squares == pytest.approx(one.squares)
         assert other.blocks == pytest.approx(one.blocks, rel=1e-6)
+    # Without the extension what is known now is summed by the framework, in single precision.
+    close = 1e-6 if native.numbers is not None else 1e-5
     for text, late in zip(texts, late_texts, strict=True):
         for key, value in text.items():
-            assert late[key] == (pytest.approx(value, rel=1e-6, nan_ok=True) if isinstance(value, float) else value), (
-                key
-            )
+            wanted = pytest.approx(value, rel=close, nan_ok=True) if isinstance(value, float) else value
+            assert late[key] == wanted, key
