@@ -21,7 +21,6 @@ from msprobe.store.rows import SUMS, Numbers, Rows, number_of
 #: Accelerators without double precision add up to 131,072 elements in single precision, each addition to half a unit:
 #: sqrt(2**17) * 2**-24, of the norm.
 _SUMMED_IN_SINGLE = 2.0**-15.5
-_GIVES_BACK = operators.STORED_OTHERWISE | operators.RESHAPES
 _Terms = list[tuple[Any, float]]
 
 
@@ -78,7 +77,10 @@ def _terms(event: Event, rows: Rows) -> _Terms | None:
     one, other = given.get("input.0"), given.get("input.1", given.get("input.other"))
     if given.keys() & {"input.out", "input.rounding_mode"} or not is_tensor(one):
         return None
-    if name in _GIVES_BACK or (name in operators.EXCHANGES_ALONE and len(ranks_of_group(event)) == 1):
+    if name in operators.RESHAPES:
+        # A view as a different type has the same bits, and not the same numbers.
+        return [(one, 1.0)] if all(leaf["dtype"] == one["dtype"] for _, leaf in event.outputs()) else None
+    if name in operators.STORED_OTHERWISE or (name in operators.EXCHANGES_ALONE and len(ranks_of_group(event)) == 1):
         return [(one, 1.0)]
     if name in operators.NEGATES:
         return [(one, -1.0)]

@@ -114,5 +114,17 @@ def test_a_factor_may_be_in_a_tensor_and_each_side_has_its_own() -> None:
         ("Tensor.contiguous.0.forward", [np.where(_ONE > 2.0, np.inf, _ONE)], [_ITS_ONE]),
     ],
 )
-def test_of_all_others_nothing_is_said(name: str, mine: list[Any], theirs: list[Any]) -> None:
+def test_others_are_judged_otherwise(name: str, mine: list[Any], theirs: list[Any]) -> None:
     assert _error(name, mine, _ONE, theirs, _ITS_ONE) is None
+
+
+def test_a_view_as_a_different_type_gives_different_numbers() -> None:
+    mine, theirs = _Rows(), _Rows()
+    events = []
+    for rows, given in ((mine, _ONE), (theirs, _ITS_ONE)):
+        event = _event(rows, "Tensor.view.0.forward", [given], given, {})
+        event.record["output"][0]["dtype"] = "torch.bfloat16"
+        events.append(event)
+    candidate: Any = mine
+    reference: Any = theirs
+    assert error_of_call(events[0], events[1], candidate, reference) is None
