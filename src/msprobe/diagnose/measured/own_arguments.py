@@ -75,7 +75,7 @@ def _terms(event: Event, rows: Rows) -> _Terms | None:
     """The tensors whose weighted sum the call gives, with their weights; None if it gives something else."""
     name, given = operation(event.stem), dict(event.inputs())
     one, other = given.get("input.0"), given.get("input.1", given.get("input.other"))
-    if given.keys() & {"input.out", "input.rounding_mode"} or not is_tensor(one):
+    if given.keys() & {"input.out", "input.rounding_mode"} or one is None or not is_tensor(one):
         return None
     if name in operators.RESHAPES:
         # A view as a different type has the same bits, and not the same numbers.
