@@ -25,7 +25,7 @@ NOT_RUN = {
     "needs MindSpore": 7,
     "needs a C++ compiler": 1,
     "needs a device": 4,
-    "needs an engine": 1,
+    "needs an engine": 2,
     "needs many processes": 1,
     "needs packages of others": 5,
     "needs the network": 5,
