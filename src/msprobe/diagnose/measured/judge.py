@@ -140,7 +140,7 @@ def judge_nodes(
             waiting.append(one)
         elif first is None:
             first = one
-    explains_all &= first is None and blind <= _FEW_BLIND * calls
+    explains_all &= first is None and blind <= _FEW_BLIND * calls and len(waiting) <= _MOST_WAITING
     largest = heapq.nlargest(_NEAREST, sizes, key=lambda size: size[:2])
     nearest = tuple(event for _, _, event in sorted(largest, key=lambda size: size[1]))
     exchanges = tuple(node.exchange for node in found if node.exchange is not None)
@@ -159,8 +159,8 @@ def judge_nodes(
 
 
 def is_settled(node: Node, distance: float, coherent: float) -> bool:
-    """True if a collective is explained by all that its ranks put in together, in units of elements, or nothing can be
-    said of it.
+    """True if a collective is explained by all that its ranks put in together, in units of elements, or may be as far
+    apart as half of its size.
     """
     assert node.exchange is not None
     results = [
@@ -168,9 +168,7 @@ def is_settled(node: Node, distance: float, coherent: float) -> bool:
         for one, norm in zip(node.results, node.exchange.norms, strict=True)
     ]
     whole = replace(node, results=tuple(results))
-    if not (math.isfinite(distance) and math.isfinite(coherent)) or _is_blind(whole):
-        return True
-    return beyond_limits(whole, {}, shipped()).beyond <= 0.0
+    return _is_blind(whole) or beyond_limits(whole, {}, shipped()).beyond <= 0.0
 
 
 def healthy_calls(pairing: Pairing, is_alone: bool) -> HealthyCalls:

@@ -15,7 +15,7 @@ _Key = tuple[str, tuple[int, ...]]
 
 def settle_exchanges(results: Sequence[Compared]) -> list[Compared]:
     """The results of all ranks of a step without what was said of collectives that are explained. Where a rank of a
-    group is not there, nothing can be said.
+    group was not compared, or what it puts in is not known, nothing is said of one, and it explains nothing either.
     """
     if not any(result.waiting for result in results):
         return list(results)
@@ -29,13 +29,15 @@ def settle_exchanges(results: Sequence[Compared]) -> list[Compared]:
                 whole[2] += sizes[2 * number + 1]
     found = []
     for result in results:
-        explained = set()
+        settled, reach = set(), result.reach
         for name, node in result.waiting.items():
             assert node.exchange is not None
             ranks, distance, coherent = together[node.exchange.key, node.exchange.number]
-            missing = ranks < len(node.exchange.key[1])
-            if missing or is_settled(node, math.nan if missing else distance, coherent):
-                explained.add(name)
-        kept = [one for one in result.suspects if not (one.waits and one.finding.entry in explained)]
-        found.append(replace(result, suspects=kept))
+            is_known = ranks >= len(node.exchange.key[1]) and math.isfinite(distance) and math.isfinite(coherent)
+            if not is_known or is_settled(node, distance, coherent):
+                settled.add(name)
+            if not is_known:
+                reach = replace(reach, explained=False)
+        kept = [one for one in result.suspects if not (one.waits and one.finding.entry in settled)]
+        found.append(replace(result, suspects=kept, reach=reach))
     return found

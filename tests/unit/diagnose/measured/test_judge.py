@@ -11,7 +11,7 @@ import pytest
 from msprobe.diagnose.measured.classes import Classes, measured, shipped
 from msprobe.diagnose.measured.healthy import HealthyCalls
 from msprobe.diagnose.measured.judge import healthy_nodes, judge_nodes
-from msprobe.diagnose.measured.nodes import Node, Result, product_units
+from msprobe.diagnose.measured.nodes import Exchange, Node, Result, product_units
 from msprobe.diagnose.tolerance.told_units import TEN_BITS, Rounding
 
 _NOTHING = Classes({}, {})
@@ -157,3 +157,13 @@ def test_gradients_that_calls_have_made_are_explained() -> None:
 
 def _event(name: str) -> Any:
     return _Event(name)
+
+
+def test_more_collectives_than_can_wait_explain_nothing() -> None:
+    def found(count: int) -> list[Node]:
+        exchange = Exchange(("all_reduce", (0, 1)), 0, 0.0, 0.0, (1.0,))
+        return [replace(_node(str(number), 0.1), exchange=exchange) for number in range(count)]
+
+    assert judge_nodes(found(3), _NOTHING).explains_all
+    assert not judge_nodes(found(100), _NOTHING).explains_all
+    assert all(one.node.exchange for one in judge_nodes(found(100), _NOTHING).waiting)

@@ -28,7 +28,17 @@ def _rank(rank: int, put_in: float, key: Any = _KEY) -> Compared:
     suspects = [Suspect(finding, 1.0, clear=True, waits=True), Suspect(other, 2.0, clear=True)]
     empty: Any = ({}, {})
     return Compared(
-        0, rank, suspects, Reach(), 0.0, {}, [], [], empty, put_in={key: [put_in, put_in / 64]}, waiting={_NAME: node}
+        0,
+        rank,
+        suspects,
+        Reach(explained=True),
+        0.0,
+        {},
+        [],
+        [],
+        empty,
+        put_in={key: [put_in, put_in / 64]},
+        waiting={_NAME: node},
     )
 
 
@@ -36,8 +46,13 @@ def _said(*ranks: Compared) -> list[int]:
     return [len(result.suspects) for result in settle_exchanges(ranks)]
 
 
+def _are_explained(*ranks: Compared) -> set[bool]:
+    return {result.reach.explained for result in settle_exchanges(ranks)}
+
+
 def test_what_another_rank_puts_in_explains_it() -> None:
     assert _said(_rank(0, 0.01), _rank(1, 0.9)) == [1, 1]
+    assert _are_explained(_rank(0, 0.01), _rank(1, 0.9)) == {True}
 
 
 def test_what_nobody_puts_in_is_wrong_in_the_collective() -> None:
@@ -47,8 +62,10 @@ def test_what_nobody_puts_in_is_wrong_in_the_collective() -> None:
 @pytest.mark.parametrize("unknown", [math.nan, math.inf])
 def test_what_a_rank_puts_in_may_be_unknown(unknown: float) -> None:
     assert _said(_rank(0, 0.01), _rank(1, unknown)) == [1, 1]
+    assert _are_explained(_rank(0, 0.01), _rank(1, unknown)) == {False}
 
 
 def test_of_a_group_with_a_rank_that_was_not_compared_nothing_is_said() -> None:
     assert _said(_rank(0, 0.01)) == [1]
+    assert _are_explained(_rank(0, 0.01)) == {False}
     assert _said(_rank(0, 0.01), _rank(1, 0.9, ("Distributed.all_reduce", (1, 2)))) == [1, 1]
