@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import itertools
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -207,3 +208,16 @@ def _is_ours(name: str) -> bool:
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
     return entry.is_file(follow_symlinks=False)
+
+
+def ranks_written_since(dump_path: StrPath, since: float, below: str = "") -> Iterator[str]:
+    """The names of ranks' folders, of any step, in which a file was written at or after ``since`` (seconds since the
+    epoch). Other processes may create and remove folders meanwhile. ``below``: "*/" for those of processes that are
+    no ranks.
+    """
+    # ``Path.glob`` raises where a folder is removed while it looks.
+    for folder in glob.iglob(f"{glob.escape(os.fspath(dump_path))}/{below}step*/rank*"):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            # The clock of a file system ticks more slowly.
+            if any(entry.stat().st_mtime >= since - 2 for entry in entries):
+                yield os.path.basename(folder)

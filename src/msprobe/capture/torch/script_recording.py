@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
@@ -10,7 +9,6 @@ import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import process
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -28,7 +26,7 @@ from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import NotAvailableError
 from msprobe.guard import attempt
 from msprobe.messages import said
-from msprobe.store import durable
+from msprobe.store import durable, layout
 
 
 class ScriptRecording:
@@ -125,11 +123,7 @@ class ScriptRecording:
         """The names of ranks' folders, of any step, in which something was written since this recording began.
         ``below``: "*/" for those of processes that are no ranks.
         """
-        for folder in Path(self.debugger.settings.dump_path).glob(f"{below}step*/rank*"):
-            with contextlib.suppress(OSError):
-                # The clock of a file system ticks more slowly.
-                if any(file.stat().st_mtime >= self._since - 2 for file in folder.iterdir()):
-                    yield folder.name
+        return layout.ranks_written_since(self.debugger.settings.dump_path, self._since, below)
 
 
 def _say_not_recorded(scripts: Mapping[str, int]) -> None:
