@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.effect.leftover import Left, gradients_left
 from msprobe.diagnose.effect.movement import weights_of
-from msprobe.diagnose.effect.reach import Reach, reach_of
+from msprobe.diagnose.effect.reach import Reach, reach_of, written_in
 from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
 from msprobe.diagnose.origin.measured_calls import look_at_rows
 from msprobe.diagnose.origin.scene import Scene
@@ -173,10 +173,18 @@ def _compare_timelines(
     sides = ("candidate", left), ("reference", right)
     paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights), task.known)
     pairing, comparer, crossing = paired.pairing, paired.comparer, paired.crossing
-    before = Before(task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched)
+    before = Before(
+        task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched, task.before.written
+    )
     scene = searched(paired, calibration, task.first, before, task.steps, task.isolated, task.delivered)
     reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
-    reach = replace(reach, untouched=scene.untouched, explained=_is_explained(scene, task.before))
+    reach = replace(
+        reach,
+        untouched=scene.untouched,
+        explained=_is_explained(scene, task.before),
+        # Where nothing was written, what earlier steps wrote is still there.
+        written=written_in(scene.judged.values()) or task.before.written,
+    )
     compared = Compared(
         step=left.step,
         rank=left.rank,

@@ -178,6 +178,14 @@ SUMS_TERMS = frozenset("add sub rsub lerp cumsum diff cat stack hstack vstack ds
 ADDED_PRODUCTS = frozenset("addmm baddbmm addbmm addmv".split())
 #: Sums of products of two tensors that are no call of a program's, as a rule.
 FURTHER_PRODUCTS = frozenset("mv dot conv_transpose1d conv_transpose2d conv_transpose3d".split())
+#: They raise their first argument to the power of their second.
+POWERS = frozenset(("pow",))
+#: They take square roots.
+ROOTS = frozenset(("sqrt",))
+#: They look elements up, the same ones several times: their gradient adds up what each of these gets.
+SCATTERED_BY_BACKWARD = frozenset("embedding getitem gather index_select take take_along_dim".split())
+#: They add what they compute of their other arguments to the first.
+ADDS_TO = frozenset(("addcmul", "addcdiv"))
 #: Which argument a quotient is divided by: where it is next to nothing, the quotient is as far apart as that.
 DIVISORS = {"div": 1, "addcdiv": 2, "reciprocal": 0, "rsqrt": 0, "sqrt": 0}
 
@@ -186,6 +194,8 @@ ADDS = frozenset(("add", "sub"))
 SUBTRACTS = frozenset(("sub",))
 #: They give a mean of two tensors, by the weight of the second.
 AVERAGES = frozenset(("lerp",))
+#: They write their second argument over the first.
+OVERWRITES = frozenset(("copy",))
 #: They divide by what others multiply by.
 DIVIDES = frozenset(("div",))
 #: They give what they are given, each element with the other sign.

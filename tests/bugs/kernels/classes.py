@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 
 from msprobe.diagnose.measured import classes
-from msprobe.diagnose.measured.nodes import product_units
+from msprobe.diagnose.measured.product_units import product_units
 
 from .judges import nodes_of
 from .networks import NETWORKS, PRECISIONS

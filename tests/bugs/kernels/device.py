@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
@@ -45,6 +46,8 @@ class Device(TorchDispatchMode):
         self._before: dict[int, torch.Tensor] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(one, DTensor) for one in types):
+            return NotImplemented  # its own operators, of what a rank has, come here again
         full, options = func.overloadpacket.__name__, dict(kwargs or {})
         name = full[:-1] if full.endswith("_") and not full.endswith("__") else full
         faulty = self._fault is not None and self._fault.operator == name

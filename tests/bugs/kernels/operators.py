@@ -359,7 +359,8 @@ def _nll_loss(kit: Kit, x: Any, target: Any, weight: Any, reduction: int, ignore
     return [-kit.total(x.gather(1, target[:, None])) / target.numel(), None]
 
 
-def _embedding_backward(kit: Kit, g: Any, places: Any, count: int, _padding: int, _scaled: bool) -> Results:
+def _embedding_backward(kit: Kit, g: Any, places: Any, count: int, padding: int, _scaled: bool) -> Results:
+    g = g.masked_fill((places == padding).unsqueeze(-1), 0.0)
     found = torch.zeros(count, g.shape[-1], dtype=kit.wide(g).dtype)
     return [found.index_add(0, places.flatten().flip(0), kit.wide(g).flatten(0, -2).flip(0))]
 

@@ -1,6 +1,8 @@
 """Two ranks of one training, whose gradients go through a collective; each device and fault in a folder of its own.
 
 python -m bugs.kernels.ranks FOLDER NETWORK PRECISION NAME=VARIANT[+FAULT] ...
+
+Precision ``sharded``: two steps of FSDP2, with weights in float32 and calls in bfloat16.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from .device import Device
 from .faults import FAULTS
@@ -22,10 +25,11 @@ from .networks import Training
 from .record import WARM_UP
 
 RANKS = 2
+SHARDED = "sharded"
 
 
 def train(rank: int, store: str, folder: Path, network: str, precision: str, wanted: dict[str, str]) -> None:
-    """One rank: of each device the step after the warm-up is recorded with statistics."""
+    """One rank: of each device the steps after the warm-up are recorded with statistics."""
     from msprobe.pytorch import PrecisionDebugger
 
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank))
@@ -42,20 +46,36 @@ def train(rank: int, store: str, folder: Path, network: str, precision: str, wan
     torch.randint = of_this_rank  # type: ignore[assignment]
     for name, device in wanted.items():
         variant, _, fault = device.partition("+")
-        training = Training(network, precision)
-        training.network = replace(training.network, averages=True)
+        training = _sharded(network) if precision == SHARDED else _averaged(network, precision)
         for number in range(WARM_UP):
             training.step(number)
         debugger = PrecisionDebugger(dump_path=str(folder / name), task="statistics", level="mix")
-        debugger.start(model=training.model)
-        with Device(variant, FAULTS[fault] if fault else None):
-            training.step(WARM_UP)
-        debugger.stop()
-        debugger.step()
+        for number in range(2 if precision == SHARDED else 1):
+            debugger.start(model=training.model)
+            with Device(variant, FAULTS[fault] if fault else None):
+                training.step(WARM_UP + number)
+            debugger.stop()
+            debugger.step()
         PrecisionDebugger.reset()
     dist.barrier()
     # What gloo's threads do while Python ends may abort the process (pytorch/pytorch#179291).
     os._exit(0)
+
+
+def _averaged(network: str, precision: str) -> Training:
+    training = Training(network, precision)
+    training.network = replace(training.network, averages=True)
+    return training
+
+
+def _sharded(network: str) -> Training:
+    training = Training(network, "float32")
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    fully_shard(training.model, mp_policy=policy)
+    training.optimizer = training.network.optimizer(training.model.parameters())
+    # FSDP2 averages by itself.
+    training.network = replace(training.network, averages=False)
+    return training
 
 
 def main() -> None:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from msprobe.diagnose.differences.records import Comparer, Difference, is_floating, is_integer, rms, statistics
+from msprobe.compare.entry_names import writes_in_place
+from msprobe.diagnose.differences.records import (
+    Comparer,
+    Difference,
+    is_floating,
+    is_integer,
+    numel,
+    rms,
+    statistics,
+)
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.arrival import arrival_of, common_factor
 from msprobe.diagnose.effect.results import changed_results
@@ -14,6 +23,7 @@ from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
+from msprobe.diagnose.steps.tensor_info import numbers
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import effect, tensor
 from msprobe.diagnose.tolerance.judge import Judged
@@ -29,7 +39,8 @@ class Reach:
     ``states``: what the states of a module may be apart by in the next step, because of this one. ``what``: what is
     furthest apart, in words. ``at_start``: what the step before has left, weights and states; None where weights were
     not recorded. ``untouched``: nothing differs at all, in this step and those before it. ``explained``: rows explain
-    all that differs, in this step and those before it.
+    all that differs, in this step and those before it. ``written``: what differs in the tensors that calls wrote to,
+    as :func:`pair_of` knows it: the next step may take it from there.
     """
 
     size: float = 0.0
@@ -40,6 +51,26 @@ class Reach:
     at_start: float | None = None
     untouched: bool = True
     explained: bool = False
+    written: frozenset[Hashable] = frozenset()
+
+
+def pair_of(difference: Difference) -> Hashable | None:
+    """What tells the two tensors of a difference from others, also where one was recorded as a whole and the other as
+    what a rank has of it; None where nothing does, or of a single number.
+    """
+    sides = difference.left, difference.right
+    if not all(
+        is_tensor(leaf) and is_floating(leaf) and numel(leaf) > 1 and numbers(leaf) is not None for leaf in sides
+    ):
+        return None
+    # The mean is another one where zeros fill up what a rank has.
+    return tuple((most, least, norm) for most, least, _, norm in map(statistics, sides))
+
+
+def written_in(judged: Iterable[Judged]) -> frozenset[Hashable]:
+    """What differs in the tensors that calls wrote to."""
+    writes = (one.changed_outputs for one in judged if one.event.is_call and writes_in_place(one.event.stem))
+    return frozenset(pair for found in writes for one in found if (pair := pair_of(one)) is not None)
 
 
 def reach_of(

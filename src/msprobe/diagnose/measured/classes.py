@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from msprobe.diagnose.measured.nodes import SINGLE, Node, family_of
+from msprobe.diagnose.measured.node import SINGLE, Node, family_of
 from msprobe.foreign.json_text import parse_json
 
 _FILE = Path(__file__).with_name("classes.json")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class HealthyCalls:
     """By operator and direction, in bits: of calls beyond the limits by how much at the most (``beyond``), and the
     largest ``excess`` of distance, and of what is coherent, over arguments and rounding
-    (:meth:`msprobe.diagnose.measured.nodes.Node.excess`). ``given``: how far apart the arguments of one were at the
+    (:meth:`msprobe.diagnose.measured.node.Node.excess`). ``given``: how far apart the arguments of one were at the
     most.
     """
 

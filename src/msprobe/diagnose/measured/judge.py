@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 
 from msprobe.diagnose.measured.classes import Classes, shipped
 from msprobe.diagnose.measured.healthy import NOT_MEASURED, HealthyCalls
-from msprobe.diagnose.measured.nodes import ROUNDED_ONCE, SINGLE, UNTOLD, Exchange, Node, nodes, product_units
+from msprobe.diagnose.measured.node import ROUNDED_ONCE, SINGLE, Exchange, Node
+from msprobe.diagnose.measured.nodes import nodes
+from msprobe.diagnose.measured.product_units import UNTOLD, product_units
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.told_units import Rounding, possible_rounding
@@ -23,7 +25,7 @@ _DOUBT = 4 * _SPREAD
 #: Sums that are kept in their own type, single precision, share terms from element to element, and so their errors:
 #: there more is coherent. ``python -m tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy
 #: devices have, ``python -m bugs.kernels.shadow --only clean`` what is named in rewritten programs (docs/figures.md).
-_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.3, 2.8), (0.3, 4.8)
+_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.45, 2.8), (0.3, 4.8)
 #: In bits: what is coherent in a call may be so much beyond that of a healthy pair, in half types and in single
 #: precision; the distance, which is an estimate, as much as its doubt. ``python -m tests.bugs.kernels.run --noise``
 #: names the healthy devices that are called different, each beside another one as the healthy pair (docs/figures.md).
@@ -37,6 +39,8 @@ _MOST_WAITING = 20
 _NEAREST = 20
 #: A step is explained if no more than this share of its calls could not be judged.
 _FEW_BLIND = 0.1
+#: Why a call is not judged: it draws random numbers, and all it takes is known.
+_RANDOM = "random"
 #: Why a call is not judged, where that hides nothing: its gradient is that of other calls as well, or of another one.
 _BESIDE = frozenset(("several uses", "another node"))
 #: Where a result may be apart by more than this share of its norm, nothing can be said of it.
@@ -107,9 +111,10 @@ def judge_nodes(
     possible: Mapping[str, Rounding] = UNTOLD,
 ) -> Judgement:
     """Judge calls in the order of execution. ``healthy``: see :func:`healthy_calls`. ``possible``: see
-    :func:`msprobe.diagnose.measured.nodes.product_units`.
+    :func:`msprobe.diagnose.measured.product_units.product_units`.
     """
     units = product_units(found, possible)
+    alike = _drawn_alike(found, units, classes, healthy)
     first: Unexplained | None = None
     explained: list[Event] = []
     calls = not_judged = blind = 0
@@ -124,6 +129,8 @@ def judge_nodes(
         if not node.results and not node.excused:
             continue
         calls += 1
+        if node.excused == _RANDOM and node.drawn_by in alike:
+            node = replace(node, excused="")
         if node.excused or _is_blind(node):
             not_judged += 1
             blind += not node.excused
@@ -156,6 +163,24 @@ def judge_nodes(
         exchanges,
         tuple(waiting[:_MOST_WAITING]),
     )
+
+
+def _drawn_alike(
+    found: Sequence[Node], units: Mapping[str, float], classes: Classes, healthy: HealthyCalls
+) -> set[Event]:
+    """The calls that have drawn the same random numbers on both sides. Where one has, as its result shows, those of the
+    same API before it have as well: they come from the same generator.
+    """
+    drawn: dict[str, list[Event]] = {}
+    alike: set[Event] = set()
+    for node in found:
+        if node.excused != _RANDOM or node.drawn_by is not node.event:
+            continue
+        drawn.setdefault(node.operation, []).append(node.event)
+        shows = any(one.count >= _FEW_ELEMENTS for one in node.results) and not _is_blind(node)
+        if shows and beyond_limits(node, units, classes, healthy).beyond <= 0.0:
+            alike.update(drawn[node.operation])
+    return alike
 
 
 def is_settled(node: Node, distance: float, coherent: float) -> bool:

@@ -8,20 +8,52 @@ addition, an average that an optimizer keeps, an exchange with nobody.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured.deviation import Deviation
+from msprobe.diagnose.measured.members import name_of_member
 from msprobe.diagnose.steps.process_group import ranks_of_group
 from msprobe.diagnose.steps.tensor_info import numel
-from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.store.row_format import block_of
 from msprobe.store.rows import SUMS, Numbers, Rows, number_of
 
 #: Accelerators without double precision add up to 131,072 elements in single precision, each addition to half a unit:
 #: sqrt(2**17) * 2**-24, of the norm.
 _SUMMED_IN_SINGLE = 2.0**-15.5
+#: How many deviations the smallest divisor is to be away from nothing.
+_ABOVE = 8.0
+#: What is added shows in sums if it is so many times as large as what these may be off by.
+_SHOWS = 16.0
+#: A quotient whose norm is at most so many times that of norms is about the same size everywhere.
+_EVEN = 2.0
 _Terms = list[tuple[Any, float]]
+
+
+class Side(NamedTuple):
+    """A call as one side made it: the API's name, and what it takes and gives."""
+
+    stem: str
+    inputs: Sequence[Slot]
+    outputs: Sequence[Slot]
+    #: Of the group that a collective runs on; 0 for any other call.
+    ranks: int = 0
+
+    @classmethod
+    def of(cls, event: Event) -> Side:
+        """That of a whole call."""
+        return cls(
+            event.stem, event.inputs(), event.outputs(), len(ranks_of_group(event)) if event.is_collective else 0
+        )
+
+    @property
+    def name(self) -> str:
+        """What it computes; of one tensor, where it computes the same of several."""
+        return name_of_member(operation(self.stem))
 
 
 class _Left(NamedTuple):
@@ -31,17 +63,70 @@ class _Left(NamedTuple):
     scale: float
 
 
-def error_of_call(event: Event, partner: Event, candidate: Rows, reference: Rows) -> Deviation | None:
+def error_of_call(one: Side, other: Side, candidate: Rows, reference: Rows) -> Deviation | None:
     """How far the errors of two calls themselves are apart; None where their results are no weighted sums of their
     arguments, or a number is not known. ``norm`` is the scale that they are to be measured by.
     """
-    mine = _left_over(event, candidate)
-    theirs = _left_over(partner, reference) if mine is not None else None
-    if mine is None or theirs is None:
+    terms, its_terms = _terms(one, candidate), _terms(other, reference)
+    if not terms or not its_terms:
         return None
-    (_, leaf), *_ = event.outputs()
-    count, scale = numel(leaf), max(mine.scale, theirs.scale)
-    *signed, total = (one - other for one, other in zip(mine.sums, theirs.sums, strict=True))
+    mine = _left_over(one, terms, candidate)
+    theirs = _left_over(other, its_terms, reference) if mine is not None else None
+    return _apart(one, mine, theirs, max(mine.scale, theirs.scale)) if mine is not None and theirs is not None else None
+
+
+def change_by_call(one: Side, other: Side, candidate: Rows, reference: Rows) -> Deviation | None:
+    """How far two calls are apart in what they add to their first argument, which is something else than a weighted
+    sum; None for other calls, or where a number is not known. ``norm`` is that of what is added, estimated as distances
+    are.
+    """
+    if one.name not in operators.ADDS_TO or other.name != one.name:
+        return None
+    found = []
+    for side, rows in ((one, candidate), (other, reference)):
+        first = dict(side.inputs).get("input.0")
+        left = _left_over(side, [(first, 1.0)], rows) if is_tensor(first) else None
+        if left is None:
+            return None
+        found.append(left)
+    mine, theirs = found
+    norm = max(math.hypot(*left.sums[:-1]) / math.sqrt(SUMS) for left in found)
+    scale = max(mine.scale, theirs.scale)
+    change = _apart(one, mine, theirs, scale)
+    return None if change is None or norm < _SHOWS * _SUMMED_IN_SINGLE * scale else replace(change, norm=norm)
+
+
+def apart_of_quotient(side: Side, rows: Rows, numerator: Deviation, divisor: Deviation, change: float) -> float | None:
+    """How far a quotient that a call adds to its first argument may be apart, over its norm ``change``, where it has
+    about the same size everywhere: where the divisor is small, so is what it divides. None where a divisor is as small
+    as it may be apart, small divisors make the quotient large, or a number is not known.
+    """
+    given = dict(side.inputs)
+    found = _numbers(given.get("input.2"), rows) if is_tensor(given.get("input.2")) else None
+    value = _number(given.get("input.value", given.get("input.3", 1.0)), rows)
+    if found is None or value is None:
+        return None
+    count, squares, blocks = numel(given["input.2"]), found[1], found[3]
+    size = math.sqrt(squares / max(count, 1))
+    relative = numerator.distance / numerator.norm + divisor.distance / divisor.norm
+    # Elements of the divisor that may be anything are counted by nothing.
+    if not (min(abs(found[4]), abs(found[5])) > _ABOVE * relative * size > 0.0):
+        return None
+    if change > _EVEN * abs(value) * numerator.norm / size:
+        return None
+    share, length = 0.0, block_of(count)
+    for place, norm in enumerate(blocks):
+        filled = min(max(count - place * length, 0), length)
+        if filled:
+            of_block = norm / math.sqrt(filled) / size
+            share += filled / count * (min(relative / of_block, 1.0) if of_block > 0.0 else 1.0)
+    return math.sqrt(share)
+
+
+def _apart(one: Side, mine: _Left, theirs: _Left, scale: float) -> Deviation | None:
+    (_, leaf), *_ = one.outputs
+    count = numel(leaf)
+    *signed, total = (ours - its for ours, its in zip(mine.sums, theirs.sums, strict=True))
     distance = math.hypot(*signed) / math.sqrt(SUMS)
     sums = abs(total) / math.sqrt(max(count, 1))
     if not (math.isfinite(distance) and math.isfinite(sums) and math.isfinite(scale)):
@@ -50,13 +135,11 @@ def error_of_call(event: Event, partner: Event, candidate: Rows, reference: Rows
     return Deviation("estimate", max(distance - noise, 0.0), max(sums - noise, 0.0), scale, count, alike=count)
 
 
-def _left_over(event: Event, rows: Rows) -> _Left | None:
-    outputs = event.outputs()
-    if len(outputs) != 1 or not _is_plain(outputs[0][1]):
+def _left_over(side: Side, terms: _Terms, rows: Rows) -> _Left | None:
+    if len(side.outputs) != 1 or not _is_plain(side.outputs[0][1]):
         return None
-    (_, result), *_ = outputs
-    terms = _terms(event, rows)
-    if not terms or any(not _is_plain(leaf) or numel(leaf) != numel(result) for leaf, _ in terms):
+    (_, result), *_ = side.outputs
+    if any(not _is_plain(leaf) or numel(leaf) != numel(result) for leaf, _ in terms):
         return None
     found = _numbers(result, rows)
     if found is None:
@@ -71,24 +154,26 @@ def _left_over(event: Event, rows: Rows) -> _Left | None:
     return _Left(tuple(sums), scale)
 
 
-def _terms(event: Event, rows: Rows) -> _Terms | None:
+def _terms(side: Side, rows: Rows) -> _Terms | None:
     """The tensors whose weighted sum the call gives, with their weights; None if it gives something else."""
-    name, given = operation(event.stem), dict(event.inputs())
+    name, given = side.name, dict(side.inputs)
     one, other = given.get("input.0"), given.get("input.1", given.get("input.other"))
     if given.keys() & {"input.out", "input.rounding_mode"} or one is None or not is_tensor(one):
         return None
     if name in operators.RESHAPES:
         # A view as a different type has the same bits, and not the same numbers.
-        return [(one, 1.0)] if all(leaf["dtype"] == one["dtype"] for _, leaf in event.outputs()) else None
-    if name in operators.STORED_OTHERWISE or (name in operators.EXCHANGES_ALONE and len(ranks_of_group(event)) == 1):
+        return [(one, 1.0)] if all(leaf["dtype"] == one["dtype"] for _, leaf in side.outputs) else None
+    if name in operators.STORED_OTHERWISE or (name in operators.EXCHANGES_ALONE and side.ranks == 1):
         return [(one, 1.0)]
+    if name in operators.OVERWRITES:
+        return [(other, 1.0)] if is_tensor(other) else None
     if name in operators.NEGATES:
         return [(one, -1.0)]
     if name in operators.AVERAGES:
         weight = _number(given.get("input.2", given.get("input.weight")), rows)
         end = given.get("input.1", given.get("input.end"))
         return [(one, 1.0 - weight), (end, weight)] if weight is not None else None
-    is_reflected = event.stem.rpartition(".")[2].startswith("__r")
+    is_reflected = side.stem.rpartition(".")[2].startswith("__r")
     if name in operators.ADDS and is_tensor(other):
         alpha = given.get("input.alpha", given.get("input.2"))
         weight = 1.0 if alpha is None else _number(alpha, rows)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured.deviation import Deviation
+from msprobe.diagnose.steps.timeline import Event
 
 #: The root mean square of rounding once, in units: half of the square of ``nodes.ROUNDED_ONCE``, which is of two sides.
 _ROUNDED = 0.2123
@@ -75,14 +76,40 @@ def _other_factor(operation: str, given: Sequence[Deviation], place: int) -> Dev
     return given[other] if other < len(given) else None
 
 
+def exponent_of(operation: str, forward: Event) -> float:
+    """The number to whose power a call raises its argument; 0 where it does not, or where that is a tensor."""
+    if operation not in operators.POWERS:
+        return 0.0
+    found = dict(forward.inputs())
+    exponent = found.get("input.1", found.get("input.exponent"))
+    exponent = exponent.get("value") if isinstance(exponent, dict) else exponent
+    if not isinstance(exponent, (int, float)) or isinstance(exponent, bool):
+        return 0.0
+    return float(exponent) if math.isfinite(exponent) else 0.0
+
+
 def of_argument(
-    operation: str, direction: str, place: int, argument: Deviation, result: Deviation, scale: float
+    operation: str,
+    direction: str,
+    place: int,
+    argument: Deviation,
+    result: Deviation,
+    scale: float,
+    power: float = 0.0,
 ) -> float:
-    """What the deviation of the argument at ``place`` is divided by."""
+    """What the deviation of the argument at ``place`` is divided by. ``power``: see :func:`exponent_of`."""
+    if power:
+        # x**n is n times as far apart as x, its gradient n - 1 times; what arrives counts once.
+        times = 1.0 if direction == "backward" and not place else max(abs(power), 1.0)
+        return argument.norm / times
     if direction == "forward" and operation in operators.MOVES and 0 < result.count < argument.count:
         return result.norm or argument.norm  # what is taken out is no further apart than the whole
     if direction == "forward" and place == operators.DIVISORS.get(operation):
-        return _smallest(argument)
+        smallest = _smallest(argument)
+        if operation in operators.ROOTS and scale and argument.distance:
+            # The squares of differences of roots are no more than the differences of what these are of.
+            return max(smallest, scale * math.sqrt(argument.distance / math.sqrt(max(argument.count, 1))))
+        return smallest
     if direction == "forward" and operation in TERMS:
         spread = math.sqrt(max(1.0, result.count / max(argument.count, 1)))
         shrunk = result.count / argument.count if operation == "mean" and argument.count and result.count else 1.0
@@ -105,9 +132,10 @@ def units_of_rounding(
     units = 1.0
     if is_single and operation not in operators.MOVES:
         units = max(units, _ROUNDED * math.sqrt(summed(operation, direction, result, given) / 3.0))
-    elif direction == "backward" and _is_norm(operation):
-        # Kernels add what the rows give to a weight's gradient in its own type, in single precision or not.
-        units = max(units, math.sqrt(summed(operation, direction, result, given) / 3.0))
+    elif direction == "backward" and (_is_norm(operation) or operation in operators.SCATTERED_BY_BACKWARD):
+        # Kernels add what the rows give to a gradient in its own type, in single precision or not. Where rows are
+        # alike, partial sums have the size of the whole, or more.
+        units = max(units, math.sqrt(summed(operation, direction, result, given)))
     if operation in operators.EXPONENTS:
         units = max(units, *(min(one.norm / math.sqrt(max(one.count, 1)), max(1.0, abs(one.largest))) for one in given))
     return units
@@ -149,6 +177,13 @@ def chosen_otherwise(operation: str, direction: str, given: Sequence[Deviation])
         return 0.0
     shares = [one.distance / one.norm for one in given[1:] if one.norm]
     return math.sqrt(min(max(shares, default=0.0), 1.0))
+
+
+def of_smallest_divisor(operation: str, given: Sequence[Deviation]) -> float:
+    """How small the smallest divisor is, in relation to the norm of all: what is divided may be apart there."""
+    place = operators.DIVISORS.get(operation, -1)
+    divisor = given[place] if 0 <= place < len(given) else None
+    return _smallest(divisor) / divisor.norm if divisor is not None and divisor.norm else 1.0
 
 
 def _smallest(argument: Deviation) -> float:

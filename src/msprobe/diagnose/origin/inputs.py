@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import operation, plain_path, writes_in_place
+from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, is_integer, numel, statistics
 from msprobe.diagnose.differences.words import dtype_word, named
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.movement import place_of_weight
-from msprobe.diagnose.effect.reach import of_results
+from msprobe.diagnose.effect.reach import of_results, pair_of
 from msprobe.diagnose.evidence import Because, Named, Seen, Setting
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.argument import blame_argument
@@ -28,6 +29,9 @@ from msprobe.diagnose.tolerance import frameworks, tensor
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import said
+
+#: Types that are no coarser than this are of single precision.
+_SINGLE = 2.0**-22
 
 
 def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
@@ -107,6 +111,8 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
 def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     """A tensor whose maker was not recorded."""
     event = judged.event
+    if pair_of(difference) in scene.before.written:
+        return  # a call of the step before wrote to it
     state = next((one for one in states.states_of(event) if one.slot == difference.slot), None)
     if state is not None:
         blame_state(scene, judged, difference, state)
@@ -372,8 +378,9 @@ def blame_wiring(
 ) -> None:
     """A call takes the result of another call than in the reference, or another result of the same one."""
     event = judged.event
-    if kind == "argument" and is_floating(difference.left) and numel(difference.left) == 1:
-        return  # of many single numbers two may be the same by chance
+    one = difference.left
+    if is_floating(one) and numel(one) == 1 and (kind == "argument" or epsilon_of(one["dtype"]) > _SINGLE):
+        return  # of many single numbers two may be the same by chance, in half types above all
     there, twin = scene.result_of(other, difference.right), scene.pairing.back.get(other)
     if maker.name == other.name and twin is not None and twin is not maker:
         there = said("counterpart-of", there, twin.name)

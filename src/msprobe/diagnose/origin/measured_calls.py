@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
-from msprobe.diagnose.measured.nodes import Result
+from msprobe.diagnose.measured.node import Result
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.results import blame_result
 from msprobe.diagnose.origin.scene import Scene

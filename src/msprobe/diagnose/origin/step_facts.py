@@ -46,7 +46,8 @@ class Before:
     ``apart``: gradients that were apart, by parameter: their weights are, too. ``weights``: what weights were, in the
     candidate and in the reference; between two frameworks alone. ``states``: what it lets the states of modules be
     apart by. ``left``: the gradients that it left behind, in the candidate and in the reference. ``untouched``: nothing
-    differed, in that step and those before it.
+    differed, in that step and those before it. ``written``: what differed in the tensors that calls wrote to
+    (:func:`msprobe.diagnose.effect.reach.pair_of`).
     """
 
     apart: Mapping[str, float] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Before:
     states: Mapping[str, float] = field(default_factory=dict)
     left: tuple[Mapping[str, Left], Mapping[str, Left]] = ({}, {})
     untouched: bool = True
+    written: frozenset[Hashable] = frozenset()
 
 
 class StepFacts:

@@ -12,7 +12,7 @@ from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.evidence import Effect, Result
 from msprobe.diagnose.findings import Finding, Status
-from msprobe.diagnose.measured.nodes import Node
+from msprobe.diagnose.measured.node import Node
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import effect, frameworks, noise
 from msprobe.diagnose.verdict.common import Rank

@@ -11,7 +11,8 @@ import pytest
 from msprobe.diagnose.measured.classes import Classes, measured, shipped
 from msprobe.diagnose.measured.healthy import HealthyCalls
 from msprobe.diagnose.measured.judge import healthy_nodes, judge_nodes
-from msprobe.diagnose.measured.nodes import Exchange, Node, Result, product_units
+from msprobe.diagnose.measured.node import Exchange, Node, Result
+from msprobe.diagnose.measured.product_units import product_units
 from msprobe.diagnose.tolerance.told_units import TEN_BITS, Rounding
 
 _NOTHING = Classes({}, {})
@@ -167,3 +168,27 @@ def test_more_collectives_than_can_wait_explain_nothing() -> None:
     assert judge_nodes(found(3), _NOTHING).explains_all
     assert not judge_nodes(found(100), _NOTHING).explains_all
     assert all(one.node.exchange for one in judge_nodes(found(100), _NOTHING).waiting)
+
+
+def _drawn(name: str, distance: float, given: float = 0.01, by: Any = None, **more: Any) -> Node:
+    node = _node(name, distance, given, operation="dropout", excused="random", product="", **more)
+    return replace(node, drawn_by=by or node.event)
+
+
+def test_a_call_that_draws_the_same_numbers_as_a_later_one_shows_is_judged() -> None:
+    alike, later = _drawn("a", 0.01), _drawn("c", 0.01)
+    wrong = _drawn("b", 0.2)
+    assert _first(alike, wrong, later) == "b"
+    # Where the numbers differ from here on, nothing is said of the calls.
+    assert _first(alike, wrong, _drawn("c", 0.2)) is None
+    found = judge_nodes([alike, _drawn("b", 0.0105), later], _NOTHING)
+    assert (found.calls, found.not_judged, len(found.explained)) == (3, 0, 3)
+
+
+def test_gradients_use_the_numbers_that_their_forward_call_has_drawn() -> None:
+    first, second = _drawn("a", 0.01), _drawn("b", 0.4)
+    backward = [
+        _drawn("b back", 0.4, by=second.event, direction="backward"),
+        _drawn("a back", 0.2, by=first.event, direction="backward"),
+    ]
+    assert _first(first, second, *backward) == "a back"

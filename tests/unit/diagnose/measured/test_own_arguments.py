@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from rows_made import numbers_of, row_of
 
 from msprobe.compare.entry_names import read_name
-from msprobe.diagnose.measured.own_arguments import error_of_call
+from msprobe.diagnose.measured.deviation import Deviation
+from msprobe.diagnose.measured.members import members
+from msprobe.diagnose.measured.own_arguments import Side, apart_of_quotient, change_by_call, error_of_call
 from msprobe.diagnose.steps.timeline import Event
 
 _RANDOM = np.random.default_rng(3)
@@ -56,7 +59,7 @@ def _error(
     other = _event(theirs, name, its_arguments, its_result, named)
     candidate: Any = mine
     reference: Any = theirs
-    found = error_of_call(one, other, candidate, reference)
+    found = error_of_call(Side.of(one), Side.of(other), candidate, reference)
     return None if found is None else found.distance / found.norm
 
 
@@ -127,4 +130,56 @@ def test_a_view_as_a_different_type_gives_different_numbers() -> None:
         events.append(event)
     candidate: Any = mine
     reference: Any = theirs
-    assert error_of_call(events[0], events[1], candidate, reference) is None
+    assert error_of_call(Side.of(events[0]), Side.of(events[1]), candidate, reference) is None
+
+
+def _changed(name: str, mine: list[Any], result: np.ndarray, theirs: list[Any], its: np.ndarray, **named: Any) -> Any:
+    rows, others = _Rows(), _Rows()
+    one = Side.of(_event(rows, name, mine, result, named))
+    other = Side.of(_event(others, name, theirs, its, named))
+    candidate: Any = rows
+    reference: Any = others
+    return one, candidate, change_by_call(one, other, candidate, reference)
+
+
+def test_what_a_call_adds_is_judged_without_what_it_is_added_to() -> None:
+    step = _ONE / np.sqrt(_ONE**2 + 1e-12)
+    mine, theirs = [_ONE, _ONE, np.abs(_ONE)], [_ITS_ONE, _ONE, np.abs(_ONE)]
+    good, its = mine[0] - 1e-2 * step, theirs[0] - 1e-2 * step
+    *_, change = _changed("Tensor.addcdiv_.0.forward", mine, good, theirs, its, value=-1e-2)
+    assert change is not None
+    assert change.distance == 0.0  # in double: what is added is the same
+    lost = good.copy()
+    lost[:6] = mine[0][:6]
+    *_, change = _changed("Tensor.addcdiv_.0.forward", mine, lost, theirs, its, value=-1e-2)
+    assert 0.2 < change.distance / change.norm < 1.2
+    # Too small to be seen in sums, which accelerators may keep in single precision.
+    tiny = [1e4 * _ONE, *mine[1:]]
+    assert _changed("Tensor.addcdiv_.0.forward", tiny, tiny[0] - 1e-2 * step, tiny, tiny[0] - 1e-2 * step)[-1] is None
+    assert _changed("Torch.mul.0.forward", mine[:2], good, theirs[:2], its)[-1] is None
+
+
+def test_a_quotient_of_small_numbers_is_further_apart() -> None:
+    size = np.abs(_ONE) + 0.5
+    size.reshape(-1)[:240] *= 0.02
+    mine = [_ONE, _RANDOM.choice([-1.0, 1.0], _SHAPE) * size, size]
+    result = mine[0] + 0.1 * mine[1] / mine[2]
+    side, rows, change = _changed("Tensor.addcdiv_.0.forward", mine, result, mine, result, value=0.1)
+    apart = Deviation("estimate", 1e-3, 0.0, float(np.linalg.norm(size)), size.size)
+    found = apart_of_quotient(side, rows, apart, apart, change.norm)
+    assert found is not None
+    assert 1e-2 < found < 0.2
+    # A bias that softmax does not see has a gradient of rounding alone: its quotients are anything.
+    wide = replace(apart, distance=0.1)
+    assert apart_of_quotient(side, rows, wide, wide, change.norm) is None
+    # Where small divisors make it large, the smallest of them says how far it may be apart.
+    assert apart_of_quotient(side, rows, apart, apart, 10.0 * change.norm) is None
+
+
+def test_a_call_of_a_list_is_one_for_each_tensor() -> None:
+    slots = [("input.0.0", "p"), ("input.0.1", "q"), ("input.1.0", "g"), ("input.1.1", "h"), ("input.alpha", 2.0)]
+    found = members("_foreach_add", slots, [("output.0.0", "r"), ("output.0.1", "s")])
+    assert [one.slot for one in found.values()] == ["output.0.0", "output.0.1"]
+    assert found["1"].inputs == [("input.0", "q"), ("input.1", "h"), ("input.alpha", 2.0)]
+    assert found["1"].outputs == [("output.0", "s")]
+    assert members("add", slots, []) == members("_foreach_mine", slots, [("output.0.0", 1), ("output.1.0", 2)]) == {}

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from rows_made import apart, row_of
 
+from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.measured import scales
 from msprobe.diagnose.measured.deviation import Deviation
+from msprobe.diagnose.steps.timeline import Event
 
 _RANDOM = np.random.default_rng(0)
 
@@ -74,3 +76,36 @@ def test_angles_are_rounded_to_units_of_their_size() -> None:
     assert scales.units_of_rounding("sin", "forward", large, [large], True) > 1e3
     assert scales.units_of_rounding("sin", "forward", small, [small], True) <= 1.0
     assert scales.units_of_rounding("mul", "forward", large, [large], True) == 1.0
+
+
+def _power(exponent: object) -> float:
+    record = {"input_args": [None, {"type": type(exponent).__name__, "value": exponent}], "output": []}
+    name = "Torch.pow.0.forward"
+    return scales.exponent_of("pow", Event(name, read_name(name), record, "forward"))
+
+
+def test_a_power_is_as_many_times_further_apart_as_its_exponent_says() -> None:
+    x = _apart(_RANDOM.standard_normal(4096), 1e-3)
+    values = _RANDOM.standard_normal(4096)
+    moved = values * (1.0 + 1e-3 * _RANDOM.standard_normal(4096))
+    given, result = apart(row_of(moved), row_of(values), 4096), apart(row_of(moved**3), row_of(values**3), 4096)
+    size = scales.of_argument("pow", "forward", 0, given, result, result.norm, _power(3.0))
+    assert result.distance / result.norm == pytest.approx(given.distance / size, rel=0.6)
+    assert scales.of_argument("pow", "backward", 0, x, result, result.norm, _power(3)) == x.norm  # what arrives
+    assert _power(True) == _power(None) == 0.0
+
+
+def test_a_root_is_no_further_apart_than_its_argument_allows() -> None:
+    values = _RANDOM.standard_normal(4096) ** 2
+    values[0] = 1e-12
+    moved = np.abs(values + 1e-4 * _RANDOM.standard_normal(4096))
+    given = apart(row_of(moved), row_of(values), 4096)
+    result = apart(row_of(np.sqrt(moved)), row_of(np.sqrt(values)), 4096)
+    size = scales.of_argument("sqrt", "forward", 0, given, result, result.norm)
+    assert result.distance / result.norm <= 1.5 * given.distance / size < 0.1
+
+
+def test_gradients_that_are_added_up_in_one_place_round_each_time() -> None:
+    arriving, found = _apart(_RANDOM.standard_normal((96, 8))), _apart(_RANDOM.standard_normal((2, 8)))
+    assert scales.units_of_rounding("embedding", "backward", found, [arriving], is_single=False) > 4.0
+    assert scales.units_of_rounding("linear", "backward", found, [arriving], is_single=False) == 1.0

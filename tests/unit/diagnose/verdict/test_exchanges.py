@@ -9,7 +9,7 @@ import pytest
 
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.measured.nodes import Exchange, Node, Result
+from msprobe.diagnose.measured.node import Exchange, Node, Result
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.verdict.conclusion import Compared
 from msprobe.diagnose.verdict.exchanges import settle_exchanges

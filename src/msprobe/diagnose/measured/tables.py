@@ -1,0 +1,120 @@
+"""The tensors of calls, and how far each pair of them is apart: noted one by one, computed together."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from msprobe.compare.number_types import epsilon_of
+from msprobe.diagnose.measured.deviation import UNKNOWN, Deviation, between
+from msprobe.diagnose.steps.tensor_info import numel
+from msprobe.diagnose.steps.timeline import Slot, is_tensor
+from msprobe.store.rows import Rows, number_of
+
+#: A relative distance beyond which no number says more.
+ENDLESS = 1e60
+#: Distances are estimates, each of which may be off by so much.
+_DOUBLED = 2.0
+_ABSENT = object()
+
+
+class Tensors(NamedTuple):
+    """One tensor after the other: the slot, the unit of the coarser type of both sides (0 for whole numbers), the place
+    of the deviation in its table (-1 where there is none), and the size of the first dimension (0 of a number).
+    ``is_same``: what is no tensor is the same, and tensors are in the same places. ``factors``: the numbers among them
+    that are no whole ones.
+    """
+
+    slots: tuple[str, ...]
+    units: tuple[float, ...]
+    places: tuple[int, ...]
+    lengths: tuple[int, ...]
+    is_same: bool
+    factors: tuple[float, ...]
+
+
+class Table:
+    """The deviations of pairs of tensors: each pair of rows is noted once, and all are computed together."""
+
+    def __init__(self, candidate: Rows, reference: Rows) -> None:
+        #: Those of both sides.
+        self.rows = candidate, reference
+        self._places: dict[tuple[int, int, int, bool], int] = {}
+        self._found: list[Deviation] = []
+
+    def note(self, slots: list[Slot], others: list[Slot]) -> Tensors:
+        """Tensors that answer to each other, by the names of the candidate's."""
+        theirs = dict(others)
+        is_same = len(slots) == len(theirs)
+        found = []
+        factors: list[float] = []
+        noted = self._places
+        for slot, leaf in slots:
+            other = theirs.get(slot, _ABSENT)
+            if not is_tensor(leaf):
+                is_same = is_same and (leaf is other or (leaf is None and is_tensor(other)) or leaf == other)
+                if type(leaf) is dict and type(number := leaf.get("value")) is float:
+                    factors.append(number)
+                continue
+            unit = epsilon_of(leaf["dtype"])
+            if not is_tensor(other):
+                is_same = is_same and other is None
+                found.append((slot, unit, -1, 0))
+                continue
+            count = numel(leaf)
+            if (not count and not numel(other)) or (leaf.get("unset") and other.get("unset")):
+                continue  # nothing, or memory that nobody has written to
+            if count != numel(other):
+                found.append((slot, unit, -1, 0))
+                continue
+            if other["dtype"] != leaf["dtype"]:
+                unit = max(unit, epsilon_of(other["dtype"]))
+            one, its = number_of(leaf), number_of(other)
+            place = -1
+            if one >= 0 and its >= 0:
+                alike = leaf.get("nan") == other.get("nan") and leaf.get("inf") == other.get("inf")
+                place = noted.setdefault((one, its, count, alike), len(noted))
+            shape = leaf.get("shape")
+            found.append((slot, unit, place, shape[0] if shape else 0))
+        if not found:
+            return Tensors((), (), (), (), is_same, tuple(factors))
+        names, units, places, lengths = zip(*found, strict=True)
+        return Tensors(names, units, places, lengths, is_same, tuple(factors))
+
+    def measure(self) -> None:
+        """Compute what was noted."""
+        mine, theirs = self.rows[0].numbers, self.rows[1].numbers
+        self._found = [between(mine(one), theirs(other), count, alike) for one, other, count, alike in self._places]
+
+    def of(self, place: int) -> Deviation:
+        """The deviation at a place of the table."""
+        return self._found[place] if place >= 0 else UNKNOWN
+
+
+class Made:
+    """What calls have made so far. Where a tensor is used several times its gradient is a sum, and gradients become
+    those of parameters, without a call: what is no further apart than all results with as many elements is one of them.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._places: set[int] = set()
+        self._apart: dict[int, float] = {}
+
+    def add(self, results: Tensors) -> None:
+        """These were made."""
+        for place in results.places:
+            if place >= 0 and place not in self._places:
+                self._places.add(place)
+                one = self._table.of(place)
+                self._apart[one.count] = self._apart.get(one.count, 0.0) + min(one.distance, ENDLESS) ** 2
+
+    def is_new_in(self, arguments: Tensors) -> bool:
+        """True if one of these differs, and was not made."""
+        for unit, place in zip(arguments.units, arguments.places, strict=True):
+            one = self._table.of(place)
+            if not unit or one.kind == "exact" or place in self._places:
+                continue
+            if one.kind != "estimate" or one.distance > _DOUBLED * math.sqrt(self._apart.get(one.count, 0.0)):
+                return True
+        return False
