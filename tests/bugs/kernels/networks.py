@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from . import other_networks
+from . import library_networks, other_networks
 
 #: Widths whose tiles have remainders: 40 is no multiple of 16.
 WIDTH, HEADS, KV_HEADS, LENGTH, BATCH, VOCABULARY = 40, 4, 2, 12, 3, 50
@@ -208,6 +209,10 @@ def _rms(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     return torch.optim.RMSprop(parameters, lr=1e-3, momentum=0.5, foreach=False)
 
 
+def _lists(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.05, foreach=True)
+
+
 NETWORKS = {
     "decoder": Network(Decoder, _adam, clip=1.0),
     "encoder": Network(Encoder, _adam, averages=True),
@@ -224,6 +229,8 @@ OTHERS = {
     "scan": Network(other_networks.Scan, _adam, clip=0.5),
     "translator": Network(other_networks.Translator, _rms),
 }
+#: Models of Transformers, that neither the judge nor the bench was made with.
+LIBRARY = {name: Network(partial(library_networks.Library, name), _lists, clip=1.0) for name in library_networks.TABLE}
 
 
 class Training:
@@ -232,7 +239,7 @@ class Training:
     """
 
     def __init__(self, network: str, precision: str) -> None:
-        self.network = {**NETWORKS, **OTHERS}[network]
+        self.network = {**NETWORKS, **OTHERS, **LIBRARY}[network]
         torch.manual_seed(1)
         self.model: Any = self.network.model()
         if precision == "bfloat16":
