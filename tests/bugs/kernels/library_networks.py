@@ -62,7 +62,9 @@ def _qwen() -> Any:
 def _gpt() -> Any:
     import transformers
 
-    config = transformers.GPT2Config(n_embd=48, n_layer=2, n_head=4, vocab_size=50, n_positions=32)
+    config = transformers.GPT2Config(
+        n_embd=48, n_layer=2, n_head=4, vocab_size=50, n_positions=32, tie_word_embeddings=False
+    )
     return transformers.GPT2LMHeadModel(config)
 
 
@@ -76,7 +78,14 @@ def _t5() -> Any:
     import transformers
 
     config = transformers.T5Config(
-        d_model=48, d_ff=96, d_kv=12, num_layers=2, num_heads=4, vocab_size=50, decoder_start_token_id=0
+        d_model=48,
+        d_ff=96,
+        d_kv=12,
+        num_layers=2,
+        num_heads=4,
+        vocab_size=50,
+        decoder_start_token_id=0,
+        tie_word_embeddings=False,
     )
     return transformers.T5ForConditionalGeneration(config)
 
@@ -121,6 +130,7 @@ def _whisper() -> Any:
         pad_token_id=0,
         bos_token_id=1,
         eos_token_id=2,
+        tie_word_embeddings=False,
     )
     return transformers.WhisperForConditionalGeneration(config)
 

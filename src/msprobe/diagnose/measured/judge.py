@@ -25,7 +25,7 @@ _DOUBT = 4 * _SPREAD
 #: Sums that are kept in their own type, single precision, share terms from element to element, and so their errors:
 #: there more is coherent. ``python -m tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy
 #: devices have, ``python -m bugs.kernels.shadow --only clean`` what is named in rewritten programs (docs/figures.md).
-_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.45, 2.8), (0.3, 4.8)
+_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.4, 2.8), (0.3, 4.8)
 #: In bits: what is coherent in a call may be so much beyond that of a healthy pair, in half types and in single
 #: precision; the distance, which is an estimate, as much as its doubt. ``python -m tests.bugs.kernels.run --noise``
 #: names the healthy devices that are called different, each beside another one as the healthy pair (docs/figures.md).

@@ -20,8 +20,8 @@ ROUNDED_ONCE = 0.3003
 #: that is inside, too, and elements that share terms share these errors. Taken for 44 roundings, 0.3003 * sqrt(44).
 ROUNDED_INSIDE = 2.0
 #: In units: what is coherent in errors of half types whatever the count, as rows that are alike (padding, the same
-#: positions of several samples) round alike. Beyond the limits it is a tenth of a unit.
-ROUNDED_ALIKE = 2.0**-6
+#: positions of several samples) round alike. Beyond the limits it is a fortieth of a unit.
+ROUNDED_ALIKE = 2.0**-8
 
 
 @dataclass(frozen=True, slots=True)
