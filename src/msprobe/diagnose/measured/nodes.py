@@ -175,6 +175,9 @@ def _node_of(
                     found = _of_its_own(slot, member, deviation, floating, table)
                 if found is None:
                     found = _result(name, direction, slot, deviation, floating, unit, over_rows, power)
+                    if unit > SINGLE and direction == "forward" and name in operators.LOSSES:
+                        # Kernels for CPUs add up the losses of all rows in their own type.
+                        found = replace(found, units=max(found.units, math.sqrt(rows / 3.0)))
                 results.append(replace(found, alone=1) if as_one else found)
             except ArithmeticError:  # numbers that no recorder writes
                 excused = excused or "results"
