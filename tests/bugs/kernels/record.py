@@ -111,7 +111,16 @@ def source_digest() -> str:
     source = here.parents[2] / "src" / "msprobe"
     files = [
         here / f"{name}.py"
-        for name in ("networks", "other_networks", "variants", "operators", "device", "record", "whole")
+        for name in (
+            "networks",
+            "other_networks",
+            "library_networks",
+            "variants",
+            "operators",
+            "device",
+            "record",
+            "whole",
+        )
     ]
     for folder in ("capture", "store"):
         files += sorted(path for path in (source / folder).rglob("*.*") if path.suffix in (".py", ".c", ".h"))
