@@ -23,7 +23,7 @@ from msprobe.capture.routes import Listening, Way, matches, numbers_of, ways_of
 from msprobe.capture.session import Session
 from msprobe.capture.unheard import Unheard
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import Wording, said, text_of
 
 
 class PassesOfThread(threading.local):
@@ -121,8 +121,7 @@ class Bus:
             log.once(
                 ("cadence", id(listener)),
                 "error",
-                f"The cadence of the listener {type(listener).__name__} cannot be asked, it is off:"
-                f" {type(error).__name__}: {error}",
+                said("cadence-fails", type(listener).__name__, type(error).__name__, error),
             )
             return False
 
@@ -227,7 +226,7 @@ class Bus:
             with self.surroundings.unseen():
                 answer = method(*told)
             if versions and self.surroundings.versions(tensors) != versions:
-                raise PermissionError("it wrote to a tensor of the program, which listeners must not do")
+                raise PermissionError(said("listener-wrote-tensor"))
             return answer
         except Exception as error:
             self._drop(listening, method, told[0], error)
@@ -374,16 +373,16 @@ class Bus:
         try:
             changes = changer.changes
             if not isinstance(answer, expected):
-                reason = f"it returned a {type(answer).__name__}, not {expected.__name__}(...)"
+                reason = said("changer-answer-of-class", type(answer).__name__, expected.__name__)
             elif not getattr(changes, what):
-                reason = f"its `changes` do not name {what}"
+                reason = said("changer-does-not-name-what", what)
             elif not _names(changes, event.key, event.number):  # type: ignore[attr-defined]
-                reason = "its `changes` do not name it"
+                reason = said("changer-does-not-name-call")
             elif what == "gradients" and not getattr(event, "can_be_replaced", False):
-                reason = "nobody can put another one in its place (event.can_be_replaced)"
+                reason = said("changer-gradient-fixed")
             else:
                 return True
-            raise PermissionError(f"it may not change the {what} of {event.name}: {reason}")
+            raise PermissionError(said("listener-may-not-change", what, event.name, reason))
         except Exception as error:
             self._drop(listening, getattr(changer, moment), event, error)
             return False
@@ -392,9 +391,14 @@ class Bus:
         listening.dropped = True
         where = getattr(event, "name", None) or f"step {getattr(event, 'step', '?')}"
         log.error(
-            f"The listener {listening.name} failed in {getattr(method, '__name__', 'a method')}() at {where}:"
-            f" {type(error).__name__}: {_first_line(error)}. It gets no further events; the training and other"
-            " listeners go on."
+            said(
+                "listener-failed",
+                listening.name,
+                getattr(method, "__name__", "a method"),
+                where,
+                type(error).__name__,
+                _first_line(error),
+            )
         )
         log.debug("".join(traceback.format_exception(error)))
 
@@ -407,4 +411,5 @@ def _names(changes: Changes, key: str, number: int) -> bool:
 
 def _first_line(error: Exception) -> str:
     """What an error says, without what frameworks add to that."""
-    return (str(error).splitlines() or [""])[0][:300].rstrip(".")
+    text = text_of(error)
+    return text if isinstance(text, Wording) else (text.splitlines() or [""])[0][:300].rstrip(".")

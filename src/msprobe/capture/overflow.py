@@ -8,6 +8,7 @@ from typing import Any
 from msprobe import log
 from msprobe.capture.late_records import leaves_of
 from msprobe.capture.session import Session
+from msprobe.messages import said
 
 _CHECKED_PARTS = (
     "input_args",
@@ -73,12 +74,12 @@ class OverflowCheck:
             # Gradients of a module's parameters come one by one, and their record is written anew.
             return True
         self._told.add(name)
-        log.warning(f"Overflow detected in {name}, {session.place()}.")
+        log.warning(said("overflow-detected", name, session.place()))
         self.hits += 1
         limit = session.settings.overflow_nums
         if limit != -1 and self.hits >= limit:
-            count = "1 overflow was" if self.hits == 1 else f"{self.hits} overflows were"
-            log.info(f"{count} recorded, as asked for (overflow_nums); recording ends here.")
+            count = said("one-overflow") if self.hits == 1 else said("several-overflows", self.hits)
+            log.info(said("overflows-recorded", count))
             # This record is still written; the end comes behind it.
             session.end_after_record = True
         return True
@@ -113,5 +114,5 @@ class FailureCheck:
         for leaf in leaves_of(tree):
             if type(leaf) is Kept and leaf.payload is not None:
                 self.session.files().save(str(leaf.info.data_name), leaf.payload)
-        log.warning(f"{name} failed, {self.session.place()}; what it was given is saved.")
+        log.warning(said("call-failed-and-saved", name, self.session.place()))
         return True

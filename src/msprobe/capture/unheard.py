@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from msprobe import log
 from msprobe.capture.routes import OF_MODULES, Listening
 from msprobe.foreign.nearest import near_words
+from msprobe.messages import said
 
 # How the names of modules begin, and those of what a healthy training may never do.
 _MODULES = ("Module.", "Cell.")
@@ -55,20 +56,13 @@ class Unheard:
                 continue
             one.was_on = False
             if "call" in one.wants.kinds and not all(name.startswith(_RARE) for name in names):
-                log.warning(
-                    f"The listener {one.name} got no event: nothing in its steps is called"
-                    f" {' or '.join(names)}. Names are as a dump has them, without direction and number:"
-                    " Functional.linear, Tensor.add, Module.encoder.Linear."
-                )
+                log.warning(said("listener-names-unmet", one.name, ", ".join(names)))
 
     def _tell(self, one: Listening, field: str, patterns: Sequence[str], known: Iterable[str]) -> None:
         there = list(dict.fromkeys(known))
         near = near_words(patterns[0], there, 1)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(there[:_MOST_SHOWN])}, ..."
-        log.warning(
-            f"The listener {one.name} gets no event: no module of the model matches {field}"
-            f" {', '.join(patterns)} of its Wants{hint}"
-        )
+        hint = said("near-name", near[0]) if near else said("listener-names-there", ", ".join(there[:_MOST_SHOWN]))
+        log.warning(said("listener-modules-unmet", one.name, field, ", ".join(patterns), hint))
 
 
 def _are_of_modules(names: Sequence[str]) -> bool:

@@ -98,33 +98,31 @@ class MergedMetric:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-_Name = Annotated[
-    str, AfterValidator(lambda name: name.strip().rstrip(".")), demand((is_text, "must be a name, found {found}"))
-]
+_Name = Annotated[str, AfterValidator(lambda name: name.strip().rstrip(".")), demand((is_text, "a name"))]
 
 
 def _metric(name: str) -> str:
     if name in _ALL_METRICS:
         return name
     near = did_you_mean(name, _ALL_METRICS) or f"; the metrics are {', '.join(_ALL_METRICS)}"
-    raise wrong(f"{shown(name)} is not a metric{near}")
+    raise wrong(said("no-metric", shown(name), near))
 
 
 class _File(Declared):
-    api: Annotated[
-        list[_Name], demand((lambda names: is_list(names) and names, "must be a list of names, found {found}"))
-    ] = Field(description="give a list of names of APIs")
+    api: Annotated[list[_Name], demand((lambda names: is_list(names) and names, "a list of names"))] = Field(
+        description="give a list of names of APIs"
+    )
     compare_index: Annotated[
         list[Annotated[_Name, AfterValidator(_metric)]] | None,
-        demand((lambda names: names is None or is_list(names), "must be a list of names, found {found}")),
+        demand((lambda names: names is None or is_list(names), "a list of names")),
     ] = None
 
 
 _CONFIGURATION = Annotated[
     _File,
     demand(
-        (lambda value: value not in (None, {}, []), "is empty; give at least api: a list of names of APIs"),
-        (is_object, "must be an object; give at least api: a list of names of APIs"),
+        (lambda value: value not in (None, {}, []), lambda _: said("is-empty-give-api")),
+        (is_object, lambda _: said("must-be-object-give-api")),
     ),
 ]
 

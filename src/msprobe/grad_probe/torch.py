@@ -265,7 +265,7 @@ def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int,
     found = unwrap(gradient)
     values = found.values
     if values is None:
-        raise TypeError(found.unsupported or "it has no elements here")
+        raise TypeError(found.unsupported or said("no-elements-here"))
     tell: Callable[[str], None] = lambda text: log.once(("kind", name), "warning", f"grad_probe: {name}: {text}")  # noqa: E731
     if values.is_complex():
         values = torch.view_as_real(values.resolve_conj())

@@ -12,6 +12,7 @@ from msprobe import log
 from msprobe.capture.events import Call, Direction, Kind, Step
 from msprobe.capture.listeners import Cadence, Wants
 from msprobe.config.settings import FreeBenchmark, PerturbationMode, Settings
+from msprobe.messages import said, text_of
 from msprobe.perturb.checking import Checks, Deviation, Question
 from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.names import ChosenCalls, is_sampled
@@ -131,15 +132,15 @@ class Bench:
         if watched.copies is not None or self._versions(watched.call) == watched.versions:
             return True
         self._writers.add(event.key)
-        self.note(event, "it writes to its arguments, which are copied from the next call on")
+        self.note(event, said("writes-to-arguments"))
         return False
 
     def _why_not(self, event: Call) -> str | None:
         """Why a call is not made again: a text, empty for what nobody asks about; None if it is."""
         if is_left_out(event.key):
-            return "it communicates, moves memory or chooses at random, and is not made again"
+            return said("call-left-out")
         if not event.can_repeat:
-            return "what it called is not known"
+            return said("called-function-unknown")
         fw, has_float = self.framework, False
         refused = fw.why_not_call(event.key)
         if refused:
@@ -164,15 +165,15 @@ class Bench:
         self.attempt(event, mode)
         self.checks.on_sample = functools.partial(self._tell_of_sample, event.step, self._entry(event))
         if self.lacks_memory(own):
-            self.note(event, "there is too little free memory for a second run")
+            self.note(event, said("too-little-memory"))
             return
         try:
             found = self.checks.check(mode, question)
         except NotPerturbedError as reason:
-            self.note(event, str(reason))
+            self.note(event, text_of(reason))
             return
         except Exception as error:
-            self.note(event, f"the second run failed: {type(error).__name__}: {_first_line(error)}", "warning")
+            self.note(event, said("second-run-failed", type(error).__name__, _first_line(error)), "warning")
             return
         self.results.checked(event.key)
         for deviation in found:
@@ -190,15 +191,13 @@ class Bench:
 
     @staticmethod
     def _tell_of_sample(step: int, name: str, key: str, number: int, total: int) -> None:
-        log.info(f"preheat sample in step{step}api_name {name}, curr_called_seq: {number}/{total}")
+        log.info(said("preheat-sample", step, name, number, total))
 
     def attempt(self, event: Any, mode: PerturbationMode) -> None:
         """Say that a call is made again, the first time for each name."""
         if not self.rank():
             name = self._entry(event)
-            log.once(
-                ("free benchmark", name, mode), "info", f"[msprobe] Free benchmark: Perturbation is {mode} of {name}."
-            )
+            log.once(("free benchmark", name, mode), "info", lambda: said("perturbation-of-call", mode, name))
 
     def _entry(self, event: Any) -> str:
         """``Torch.matmul.0.backward`` in the backward stage, whatever direction the event is of."""
@@ -211,7 +210,7 @@ class Bench:
             log.once(
                 ("free benchmark", event.key, reason),
                 level,
-                f"[msprobe] Free Benchmark: For {self._entry(event)}, {reason}. Cancel perturbation.",
+                lambda: said("call-not-perturbed", self._entry(event), reason),
             )
 
     def _write(self, event: Any, mode: PerturbationMode, deviation: Deviation, count: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.messages import said
 from msprobe.perturb.framework import Difference, Framework, Invocation, Limits
 from msprobe.perturb.judging import Judge, Run
 from msprobe.perturb.operators import Exchange
@@ -81,7 +82,7 @@ class Checks:
             second = replace(second, exchange=None)
         others = run(second.call, second.widened)
         if len(others) != len(own):
-            raise NotPerturbedError(f"it has {len(own)} results, and {len(others)} when it is made again")
+            raise NotPerturbedError(said("repeated-results-differ", len(own), len(others)))
         judge = Judge(self.framework, self.seconds, mode, call, second, run)
         sampled = self.preheat.sample(key) if self.preheat is not None and self.preheat.is_on else None
         golden = self._golden(key, call, run) if sampled else None
@@ -101,9 +102,9 @@ class Checks:
     def _exchanged_gradients(self, exchange: Exchange, own: Sequence[Any], places: Sequence[Place]) -> Sequence[Any]:
         """Where a result stays the same, the gradients of what was exchanged are exchanged."""
         if exchange.result != "same":
-            raise NotPerturbedError("what exchanging two elements does to its gradients is not known")
+            raise NotPerturbedError(said("exchange-gradients-unknown"))
         if exchange.chooses:
-            raise NotPerturbedError("its gradient goes to any one of several equal elements")
+            raise NotPerturbedError(said("gradient-of-equal-elements"))
         axes = {("args", position): axis for position, axis in exchange.places}
         found = []
         for place, gradient in zip(places, own, strict=True):

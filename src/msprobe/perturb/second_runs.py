@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.messages import said
 from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.operators import Exchange, exchange_of, seeks_equals
 from msprobe.perturb.thresholds import is_low, wider
@@ -14,7 +15,6 @@ from msprobe.perturb.trees import Place, leaves, mapped
 
 # Perturbations of single elements are those of these modes.
 _NOISES = ("add_noise", "bit_noise")
-_NOTHING = "no float tensor among its arguments: input types of this API are not supported"
 
 
 class NotPerturbedError(Exception):
@@ -54,7 +54,7 @@ class SecondRuns:
         if mode == "change_value":
             return self._exchanged(key, call)
         if seeks_equals(key):
-            raise NotPerturbedError("it seeks equal elements, which noise makes unequal")
+            raise NotPerturbedError(said("seeks-equal-elements"))
         return self._noisy(mode, call)
 
     def widened(self, call: Invocation, own: str) -> Invocation:
@@ -97,7 +97,7 @@ class SecondRuns:
         fw = self.framework
         low = [place for place, tensor in tensors_of(fw, call) if is_low(fw.dtype(tensor))]
         if not low and not fw.precision(call.surroundings):
-            raise NotPerturbedError("no tensor of float16 or bfloat16 among its arguments")
+            raise NotPerturbedError(said("no-half-precision-argument"))
 
         def change(place: Place, tensor: Any) -> Any:
             return fw.cast(tensor, "float32") if is_low(fw.dtype(tensor)) else fw.twin(tensor)
@@ -106,7 +106,7 @@ class SecondRuns:
 
     def _noisy(self, mode: PerturbationMode, call: Invocation) -> Second:
         fw = self.framework
-        reason, chosen, changed = _NOTHING, None, None
+        reason, chosen, changed = "", None, None
         for _, tensor in tensors_of(fw, call):
             if not fw.is_float(tensor):
                 continue
@@ -114,9 +114,9 @@ class SecondRuns:
             if not isinstance(found, str):
                 chosen, changed = tensor, found
                 break
-            reason = found if reason is _NOTHING else reason
+            reason = reason or found
         if chosen is None:
-            raise NotPerturbedError(reason)
+            raise NotPerturbedError(reason or said("no-float-argument"))
 
         def change(place: Place, tensor: Any) -> Any:
             return changed if tensor is chosen else fw.twin(tensor)
@@ -128,7 +128,7 @@ class SecondRuns:
         ranks = [fw.rank(value) if fw.is_tensor(value) else -1 for value in call.args]
         exchange = exchange_of(key, call.args, call.kwargs, ranks)
         if exchange is None:
-            raise NotPerturbedError("what exchanging two elements does to its result is not known")
+            raise NotPerturbedError(said("exchange-result-unknown"))
         changed: dict[Place, Any] = {}
         for position, axis in exchange.places:
             tensor = call.args[position]

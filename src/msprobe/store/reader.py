@@ -290,7 +290,7 @@ def _leads_on(entry: os.DirEntry[str]) -> bool:
         log.once(
             ("broken link", entry.path),
             "warning",
-            f'"{entry.path}" is a symbolic link to something that is not there: what it stands for is left out.',
+            said("dangling-link", entry.path),
         )
     return Path(entry.path).is_dir()
 

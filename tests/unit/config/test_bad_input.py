@@ -101,7 +101,7 @@ BAD_VALUES = [
     (
         statistics(data_mode=["all", "input"]),
         "statistics.data_mode",
-        ['["all", "input"] ("all" must stand alone)'],
+        ['["all", "input"] ("all" must be the only element)'],
     ),
     (
         statistics(data_mode=["foo"]),

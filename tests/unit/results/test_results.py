@@ -306,12 +306,13 @@ def test_what_a_run_does_not_have_is_a_key_error_that_says_what_it_has(pair: tup
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: run[99], "no step 99"),
         (lambda: part["nothing"], "no record 'nothing'"),
-        (lambda: part[f"{next(iter(part))}s"], "did you mean '"),
+        (lambda: part[f"{next(iter(part))}s"], "did you mean"),
         (lambda: part[next(iter(part))]["nothing"], "no tensor 'nothing'"),
     ]
     for ask, words in cases:
-        with pytest.raises(KeyError, match=words):
+        with pytest.raises(KeyError) as raised:
             ask()
+        assert words in raised.value.args[0]
 
 
 def test_a_finding_of_a_check_tells_itself_in_full() -> None:

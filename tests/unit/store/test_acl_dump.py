@@ -13,6 +13,7 @@ import pytest
 from acl_files import EXAMPLE, NAME, Tensor, block, number, of, shape, varint, write
 
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.messages import said
 from msprobe.store.kernel_files.acl_dump import read_acl_dump
 from msprobe.store.kernel_files.convert import convert_file, values_of
 from msprobe.store.kernel_files.device_formats import converted
@@ -89,7 +90,7 @@ def test_the_older_form_has_its_data_in_the_message(tmp_path: Path) -> None:
 
 def test_bytes_behind_the_tensors_are_told_and_left_out(tmp_path: Path) -> None:
     file = write(tmp_path / NAME, Tensor(struct.pack("<f", 1), dims=(1,)), behind=b"12345")
-    assert read_acl_dump(file).notes == ("5 bytes behind the last tensor are not described and left out",)
+    assert read_acl_dump(file).notes == (said("acl-bytes-left", 5),)
 
 
 def test_an_input_without_data_is_left_out(tmp_path: Path) -> None:

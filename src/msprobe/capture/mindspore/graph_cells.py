@@ -35,6 +35,7 @@ from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.surface import MINDSPORE
 from msprobe.capture.mindspore.tensors import TYPE_NAME, host_array
 from msprobe.capture.session import Session
+from msprobe.messages import said
 from msprobe.store.dtypes import Array
 
 
@@ -101,8 +102,7 @@ class GraphCells:
         log.once(
             "rounded cells",
             "warning",
-            f"Cells of mixed precision in compiled graphs are not recorded ({name}, ...): observing a"
-            " rounded value would round it, which the compiler does not do everywhere.",
+            said("rounded-cells-not-recorded", name),
         )
 
     def put(self, without: Any = None) -> None:
@@ -136,8 +136,7 @@ class GraphCells:
         log.once(
             "shapes that change",
             "warning",
-            "In compiled graphs, tensors whose shape or type is not known before the graph runs are not recorded"
-            f" ({name}, ...).",
+            said("cells-of-unknown-shapes", name),
         )
 
     def _word(self, cell: int, word: str) -> int:
@@ -195,8 +194,7 @@ class GraphCells:
         log.once(
             "give up",
             "warning",
-            "Cells inside of what is compiled here are not recorded, it cannot be compiled so:"
-            f" {type(error).__name__}: {first}",
+            said("cells-cannot-be-compiled", type(error).__name__, first),
         )
         return True
 

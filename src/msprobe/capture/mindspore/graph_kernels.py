@@ -20,6 +20,7 @@ from msprobe.capture.mindspore.executor import wait_for_all
 from msprobe.capture.mindspore.kernel_config import by_graph, by_kernel, kinds_of
 from msprobe.capture.mindspore.kernel_statistics import summarise
 from msprobe.config.settings import Settings
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 
 VARIABLE = "MINDSPORE_DUMP_CONFIG"
@@ -50,7 +51,7 @@ class GraphKernels:
     def _set(self, name: str, value: str | None) -> None:
         before = self._before[name]
         if before is not None and before != value:
-            log.warning(f"{name} was set already; the recording puts its own value in its place until it ends.")
+            log.warning(said("variable-set-already", name))
         _put(name, value)
 
     def start(self) -> None:
@@ -75,9 +76,9 @@ class GraphKernels:
         for name, value in self._before.items():
             _put(name, value)
         if any(self.folder.glob("rank_*")):
-            log.info(f'The kernels that MindSpore dumped are in "{self.folder}".')
+            log.info(said("graph-kernels-dumped", self.folder))
         else:
-            log.warning(f'MindSpore has dumped no kernel into "{self.folder}": start() must come before the first run.')
+            log.warning(said("graph-kernels-missing", self.folder))
 
     def _summarise(self) -> None:
         if self.makes_statistics:

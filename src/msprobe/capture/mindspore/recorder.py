@@ -51,6 +51,7 @@ from msprobe.capture.targets import Passes, Targets
 from msprobe.capture.tensor_rows import TensorRows
 from msprobe.capture.units import UnitRecorder
 from msprobe.config.settings import Settings
+from msprobe.messages import said
 
 _MINDSPORE_FOLDER = os.path.dirname(os.path.abspath(mindspore.__file__)) + os.sep
 _RECOMPUTE_FILE = os.path.join("mindspore", "common", "recompute.py")
@@ -205,7 +206,7 @@ class MindSporeRecorder:
             log.once(
                 "compiled cells",
                 "warning",
-                f"{len(inside)} cells inside compiled ones are not recorded: graphs on {device()} cannot call Python.",
+                said("compiled-cells-not-recorded", len(inside), device()),
             )
             return
         if inside and self.compiled is None:

@@ -16,6 +16,7 @@ from msprobe.capture.heard_units import Heard
 from msprobe.capture.mindspore.heard_gradients import HeardGradients, HeardParameterGradients
 from msprobe.capture.surroundings import check_is_alike, check_is_new, copied
 from msprobe.capture.units import UnitRecorder
+from msprobe.messages import said
 
 
 class MindSporeSurroundings:
@@ -53,11 +54,11 @@ class MindSporeSurroundings:
 
     def written(self, own: Any, given: Any, kept: Sequence[Any]) -> Any:
         """See the protocol."""
-        raise ValueError("MindSpore's results cannot be written to")
+        raise ValueError(said("mindspore-results-fixed"))
 
     def write(self, own: Any, given: Any) -> None:
         """See the protocol."""
-        raise ValueError("MindSpore's tensors cannot be written to")
+        raise ValueError(said("mindspore-tensors-fixed"))
 
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """See the protocol."""

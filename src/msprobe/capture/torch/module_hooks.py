@@ -18,6 +18,7 @@ from msprobe.capture.targets import Passes
 from msprobe.capture.torch import module_calls
 from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.capture.torch.user_modules import is_scripted
+from msprobe.messages import said
 
 # Who is told of the passes of a module that goes by this name; None: nobody.
 TargetOf = Callable[[str, nn.Module], "Passes | None"]
@@ -53,8 +54,7 @@ class ModuleHooks:
                     log.once(
                         "scripted",
                         "info",
-                        "Scripted modules (torch.jit) are recorded from outside: the arguments and results of each that"
-                        " the program calls, not what is inside.",
+                        said("scripted-from-outside"),
                     )
                 self._watched[module] = watch_passes(target, name, module)
             except Exception as error:

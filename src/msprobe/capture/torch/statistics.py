@@ -54,6 +54,7 @@ from msprobe.capture.torch.storages import (
 )
 from msprobe.capture.torch.tensor_types import known_types
 from msprobe.capture.torch.unwritten import Write
+from msprobe.messages import said
 
 __all__ = ["Precision", "SummaryMode", "TensorInfo", "TensorStatistics"]
 
@@ -63,7 +64,6 @@ Precision = Literal["low", "high"]
 MEMO_LIMIT = 100_000  # storages
 
 _UNREADABLE: Numbers = {}
-_NO_MEMORY = "The device has no memory for the statistics of some tensors; their records say so and have none."
 
 
 class _Share(NamedTuple):
@@ -283,7 +283,7 @@ class TensorStatistics:
                     found.unsupported = reason(error)
                     if is_out_of_memory(error):
                         found.unsupported = f"out of memory while its statistics were computed ({reason(error)})"
-                        log.once("out of memory", "warning", _NO_MEMORY)
+                        log.once("out of memory", "warning", lambda: said("device-without-memory"))
                     return self._describe_unwrapped(found, None)
         except Exception as error:
             self.errors += 1

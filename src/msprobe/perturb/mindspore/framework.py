@@ -17,6 +17,7 @@ from mindspore import Parameter, Tensor
 from msprobe.capture.mindspore import surroundings
 from msprobe.capture.mindspore.executor import pynative_executor, wait_for_all
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.messages import said
 from msprobe.perturb import arrays
 from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
 from msprobe.perturb.operators import last_name
@@ -66,21 +67,21 @@ class MindSporeFramework:
         """See the protocol."""
         if not isinstance(value, Tensor):
             is_type = isinstance(value, (type, mindspore.common.dtype.Type))
-            return "it is given a function, which may do things of its own" if callable(value) and not is_type else ""
+            return said("is-given-function") if callable(value) and not is_type else ""
         # Initialisers give parameters classes of their own, which are called Parameter as well.
         if type(value) is not Tensor and not isinstance(value, Parameter):
-            return f"it has a {type(value).__name__}"
+            return said("has-value-of-kind", type(value).__name__)
         if isinstance(value, Parameter) and not value.requires_grad:
-            return "it has a parameter without a gradient, which it may write to"
+            return said("has-parameter-without-gradient")
         return ""
 
     def why_not_call(self, key: str) -> str:
         """See the protocol."""
         name = last_name(key).lower()
         if any(word in name for word in (*_RANDOM, *_MAY_DRAW)) or name in _RANDOM_TOO:
-            return "it draws random numbers that cannot be drawn again"
+            return said("draws-unrepeatable-numbers")
         if name.startswith(_WRITING):
-            return "it writes to a parameter"
+            return said("writes-to-parameter")
         return ""
 
     def is_float(self, tensor: Any) -> bool:

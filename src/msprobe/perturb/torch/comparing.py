@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.perturb.framework import Difference, Limits, Reactions
 from msprobe.signed_errors import Result, judge_signed
 
@@ -177,7 +178,7 @@ def _norms(one: torch.Tensor, other: torch.Tensor) -> list[float]:
 
 def _check_shapes(own: torch.Tensor, other: torch.Tensor) -> None:
     if own.shape != other.shape:
-        raise ValueError(f"its result has shape {list(own.shape)}, and {list(other.shape)} when it is made again")
+        raise ValueError(said("repeated-shape-differs", list(own.shape), list(other.shape)))
 
 
 def _numbers(tensor: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ from msprobe.capture.torch.digest import address_of
 from msprobe.capture.torch.statistics_unusual import ORDINARY
 from msprobe.capture.torch.storages import address_of_storage
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.messages import said
 from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
 from msprobe.perturb.thresholds import unit_of
 from msprobe.perturb.torch import comparing, copies, kernels, running
@@ -54,15 +55,15 @@ class TorchFramework:
         if not isinstance(value, torch.Tensor):
             return _why_not_value(value)
         if type(value) not in ORDINARY:
-            return f"it has a {type(value).__name__}, which may communicate or do things of its own"
+            return said("has-value-with-effects", type(value).__name__)
         if private.is_transformed(value):
-            return "it is inside of a transform of torch.func"
+            return said("inside-transform")
         if value.layout is not torch.strided or value.is_nested or value.is_quantized:
-            return "dtype unsupported: it has a tensor that is sparse, nested or quantized"
+            return said("tensor-type-unsupported")
         if value.is_meta:
-            return "it has a tensor without memory (meta)"
+            return said("tensor-on-meta")
         if value.numel() and not address_of(value):
-            return "it has a tensor whose memory was given back"
+            return said("tensor-memory-given-back")
         return ""
 
     def why_not_call(self, key: str) -> str:
@@ -222,9 +223,9 @@ class TorchFramework:
 
 def _why_not_value(value: Any) -> str:
     if isinstance(value, torch.Generator):
-        return "it draws from a generator that it is given"
+        return said("draws-from-generator")
     if callable(value) and not isinstance(value, type):
-        return "it is given a function, which may do things of its own"
+        return said("is-given-function")
     return ""
 
 

@@ -14,6 +14,7 @@ import torch
 
 import msprobe
 from msprobe.capture.torch.precision import AUTOCAST_DEVICES, autocast_of
+from msprobe.messages import said
 from msprobe.perturb.framework import Invocation
 from msprobe.perturb.thresholds import is_low
 from msprobe.perturb.torch import copies
@@ -139,7 +140,7 @@ def vjp(call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], wid
 def _gradients(result: Any, inputs: Sequence[torch.Tensor], gradients: Sequence[Any]) -> list[Any]:
     outputs = [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
     if len(outputs) != len(gradients):
-        raise ValueError(f"{len(outputs)} results in place of {len(gradients)}")
+        raise ValueError(said("results-for-gradients", len(outputs), len(gradients)))
     pairs = [
         (output, gradient.detach().to(device=output.device, dtype=output.dtype))
         for output, gradient in zip(outputs, gradients, strict=True)
