@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from msprobe.capture.heard_units import Heard
+from msprobe.capture.relayed_units import Relayed
 
 # A tensor with its index path in the record: ``input.0``, ``kwargs.mask``, ``output.1``.
 Place = tuple[str, Any]
@@ -66,7 +66,7 @@ class Modules(Protocol):
         """The first pass of the module in this step is recorded: the place for its parameters' gradients."""
 
 
-class Surroundings(Protocol):
+class ListenerSupport(Protocol):
     """What the bus asks of a framework for its listeners (:mod:`msprobe.capture.bus`)."""
 
     def unseen(self) -> AbstractContextManager[Any]:
@@ -102,7 +102,7 @@ class Surroundings(Protocol):
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Before a call or pass: what must be known of its arguments to find their gradients. None: there are none."""
 
-    def watch(self, heard: Heard, note: Any, result: Any) -> None:
+    def watch(self, relayed: Relayed, note: Any, result: Any) -> None:
         """It has returned: tell the bus of its gradients when they come."""
 
     def watch_parameters(self, name: str, module: Any) -> None:

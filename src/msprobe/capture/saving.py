@@ -82,9 +82,9 @@ class VariableSaver:
         count = session.number(f"debug {name}")
         entry = f"{name}.{count}.debug"
         session.put(entry, self._tree(variable, entry))
-        ways = self.bus.open_ways("saved", name, count)
-        if ways:
-            self.bus.show(ways, "after", SavedValue(entry, session.step, session.rank(), variable), variable)
+        routes = self.bus.open_routes("saved", name, count)
+        if routes:
+            self.bus.show(routes, "after", SavedValue(entry, session.step, session.rank(), variable), variable)
         if save_backward:
             gradients = SavedGradients(f"{name}_grad.{count}.debug", session.generation)
             gradients.tree = self._gradient_tree(variable, gradients, ())

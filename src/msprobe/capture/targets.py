@@ -1,7 +1,7 @@
 """Targets: whoever is told of what happens by those who notice it.
 
-A target is the dumper, where it is alone, or who hands on to it and to listeners (:mod:`msprobe.capture.heard`,
-:mod:`msprobe.capture.heard_steps`, :mod:`msprobe.capture.heard_collectives`).
+A target is the dumper, where it is alone, or who hands on to it and to listeners (:mod:`msprobe.capture.relayed`,
+:mod:`msprobe.capture.relayed_steps`, :mod:`msprobe.capture.relayed_collectives`).
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msprobe.capture.adapter import Gradients, Modules, Place, Tensors
-from msprobe.capture.heard import HeardCalls
-from msprobe.capture.heard_units import arguments_of
 from msprobe.capture.records import PLAIN, Describer, Keep, parts_of
+from msprobe.capture.relayed import RelayedCalls
+from msprobe.capture.relayed_units import arguments_of
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStack
 
@@ -285,7 +285,7 @@ class UnitRecorder(CallWriter, PassWriter):
         # (entry, tree) -> True if an overflow check keeps the record.
         self.overflowed = overflowed
         # Where there are listeners, those who are told of calls in the place of this.
-        self.heard: HeardCalls | None = None
+        self.relayed: RelayedCalls | None = None
         # Where calls that fail are looked for: waits until a call is done, and raises if it failed.
         self.wait: Callable[[], None] | None = None
 
@@ -458,10 +458,10 @@ def run_recorded(
     thread.muted += 1
     try:
         target: Any = units
-        if units.heard is None:
+        if units.relayed is None:
             unit: Any = units.begin_call(key, args, kwargs, 2)
         else:
-            target = units.heard
+            target = units.relayed
             unit = target.begin_call(key, args, kwargs, 2, functools.partial(original, *owner))
         if unit is None:
             return original(*owner, *args, **kwargs)

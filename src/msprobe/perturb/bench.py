@@ -120,7 +120,7 @@ class Bench:
         if settings.max_calls_per_api is not None and count > settings.max_calls_per_api:
             return None
         assert event.function is not None
-        call = Invocation(event.function, tuple(event.args), dict(event.kwargs), fw.surroundings())
+        call = Invocation(event.function, tuple(event.args), dict(event.kwargs), fw.context())
         is_written = key in self._writers or writes(key, event.kwargs)
         copies = self.checks.seconds.prepare("no_change", key, call).call if is_written else None
         return Watched(call, copies, () if is_written else self._versions(call))

@@ -75,7 +75,7 @@ class Judge:
 
     def _unit(self, own: Any) -> float:
         """What one rounding changes. Gradients of weights in float32 are computed in the type of autocast."""
-        precision = self.framework.precision(self.call.surroundings) if self.is_backward else ""
+        precision = self.framework.precision(self.call.context) if self.is_backward else ""
         return max(self.framework.unit(own), unit_of(precision) if precision else 0.0)
 
     def _runs(self, dtype: str, unit: float, own: Any) -> tuple[Sequence[Any], list[Sequence[Any]]]:

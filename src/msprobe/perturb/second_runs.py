@@ -96,7 +96,7 @@ class SecondRuns:
     def _improved(self, call: Invocation) -> Second:
         fw = self.framework
         low = [place for place, tensor in tensors_of(fw, call) if is_low(fw.dtype(tensor))]
-        if not low and not fw.precision(call.surroundings):
+        if not low and not fw.precision(call.context):
             raise NotPerturbedError(said("no-half-precision-argument"))
 
         def change(place: Place, tensor: Any) -> Any:

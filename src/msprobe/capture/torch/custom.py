@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from msprobe import log
-from msprobe.capture.heard import HeardCalls
 from msprobe.capture.method_arguments import check_api
+from msprobe.capture.relayed import RelayedCalls
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorded_call import run_call
@@ -111,7 +111,7 @@ def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) ->
             return inner(*args, **kwargs)
         target = targets.calls
         # Who listens may call it again.
-        again = (inner,) if type(target) is HeardCalls else ()
+        again = (inner,) if type(target) is RelayedCalls else ()
         return run_call(target, name, run, args, kwargs, 1, *again)
 
     def records() -> bool:

@@ -1,7 +1,7 @@
 """The modules of a model whose passes are watched between start and stop.
 
 Who is told of a module's passes is decided when it is watched first: the dumper, or
-:class:`msprobe.capture.heard.HeardPasses` where somebody listens to this module.
+:class:`msprobe.capture.relayed.RelayedPasses` where somebody listens to this module.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.surroundings import check_is_alike
+from msprobe.capture.listener_support import check_is_alike
 from msprobe.messages import said
 
 

@@ -347,7 +347,7 @@ class ScriptSteps:
     def _leave_out_what_follows(self, rule: CallRule) -> None:
         """The end of the call that is this step will not be seen: calls of functions behind it are not recorded."""
         mode = self.debugger.recorder.mode
-        if mode is not None and mode.heard is None:
+        if mode is not None and mode.relayed is None:
             mode.target = CallsWhile(rule.still_runs, mode.target)
 
     # ------------------------------------------------------------ other beginnings

@@ -27,8 +27,8 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.function_calls import code_runs, functions_named
 from msprobe.capture.torch.hand_updates import HandUpdates, LeafUpdates
+from msprobe.capture.torch.listener_support import aside
 from msprobe.capture.torch.optimizer_cycle import MOST_WAITED, OptimizerCycle, parameters_of
-from msprobe.capture.torch.surroundings import aside
 from msprobe.capture.torch.user_modules import parameters
 from msprobe.guard import attempt
 from msprobe.messages import said

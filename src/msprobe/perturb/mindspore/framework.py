@@ -14,7 +14,7 @@ import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor
 
-from msprobe.capture.mindspore import surroundings
+from msprobe.capture.mindspore import listener_support
 from msprobe.capture.mindspore.executor import pynative_executor, wait_for_all
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
@@ -47,11 +47,11 @@ class MindSporeFramework:
 
     def aside(self) -> AbstractContextManager[None]:
         """See the protocol."""
-        return surroundings.aside()
+        return listener_support.aside()
 
     def random_numbers_kept(self) -> AbstractContextManager[None]:
         """See the protocol."""
-        return surroundings.random_numbers_kept()
+        return listener_support.random_numbers_kept()
 
     def is_in_optimizer(self) -> bool:
         """See the protocol. Optimizers have no closures here."""
@@ -189,17 +189,17 @@ class MindSporeFramework:
         tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor)]
         return [mindspore.ops.ones_like(one) if self.is_float(one) else None for one in tensors]
 
-    def surroundings(self) -> Any:
+    def context(self) -> Any:
         """See the protocol."""
         return mindspore.get_rng_state()
 
-    def precision(self, surroundings: Any) -> str:
+    def precision(self, context: Any) -> str:
         """See the protocol."""
         return ""
 
     def again(self, call: Invocation, widened: bool = False) -> Any:
         """See the protocol."""
-        mindspore.set_rng_state(call.surroundings)
+        mindspore.set_rng_state(call.context)
         return call.function(*call.args, **call.kwargs)
 
     def vjp(
@@ -208,7 +208,7 @@ class MindSporeFramework:
         """See the protocol."""
         whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
         values = dict(leaves(whole))
-        mindspore.set_rng_state(call.surroundings)
+        mindspore.set_rng_state(call.context)
 
         def function(*tensors: Any) -> Any:
             given = dict(zip(wanted, tensors, strict=True))

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.torch import private, surroundings
+from msprobe.capture.torch import listener_support, private
 from msprobe.capture.torch.digest import address_of
 from msprobe.capture.torch.statistics_unusual import ORDINARY
 from msprobe.capture.torch.storages import address_of_storage
@@ -34,11 +34,11 @@ class TorchFramework:
 
     def aside(self) -> AbstractContextManager[None]:
         """See the protocol."""
-        return surroundings.aside()
+        return listener_support.aside()
 
     def random_numbers_kept(self) -> AbstractContextManager[None]:
         """See the protocol."""
-        return surroundings.random_numbers_kept()
+        return listener_support.random_numbers_kept()
 
     def is_in_optimizer(self) -> bool:
         """See the protocol."""
@@ -176,13 +176,13 @@ class TorchFramework:
         tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
         return [torch.ones_like(one) if self.is_float(one) else None for one in tensors]
 
-    def surroundings(self) -> Any:
+    def context(self) -> Any:
         """See the protocol."""
         return running.Moment.now()
 
-    def precision(self, surroundings: Any) -> str:
+    def precision(self, context: Any) -> str:
         """See the protocol."""
-        return surroundings.precision if surroundings is not None else ""
+        return context.precision if context is not None else ""
 
     def again(self, call: Invocation, widened: bool = False) -> Any:
         """See the protocol."""

@@ -90,7 +90,7 @@ class Moment:
 
 def again(call: Invocation, widened: bool) -> Any:
     """What comes of the call; its tensors have no graph."""
-    with call.surroundings.entered(widened), torch.set_grad_enabled(call.with_graph), _own_graph():
+    with call.context.entered(widened), torch.set_grad_enabled(call.with_graph), _own_graph():
         found = call.function(*call.args, **call.kwargs)
     if not call.with_graph:
         return found
@@ -130,7 +130,7 @@ def vjp(call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], wid
         inputs[place] = made[id(value)]
         return made[id(value)]
 
-    with call.surroundings.entered(widened), torch.enable_grad(), _own_graph():
+    with call.context.entered(widened), torch.enable_grad(), _own_graph():
         args = mapped(tuple(call.args), change, ("args",))
         kwargs = mapped(dict(call.kwargs), change, ("kwargs",))
         result = call.function(*args, **kwargs)
@@ -162,7 +162,7 @@ def with_graph(call: Invocation, on_cpu: bool) -> Any:
         dtype = torch.float32 if is_low(str(value.dtype).removeprefix("torch.")) else None
         return own.to(device="cpu" if on_cpu else None, dtype=dtype)
 
-    with torch.enable_grad(), call.surroundings.entered(widened=True):
+    with torch.enable_grad(), call.context.entered(widened=True):
         args = mapped(tuple(call.args), change)
         kwargs = {word: mapped(value, change) for word, value in call.kwargs.items() if word != "out"}
         return call.function(*args, **kwargs)

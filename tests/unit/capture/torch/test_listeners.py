@@ -156,10 +156,10 @@ def test_the_dump_is_byte_for_byte_the_same_with_an_observer_of_everything(
     if level == "L1":
         # A module with hooks on it has frames of torch's own for them, which the stacks of calls inside show.
         everything.wants = Wants(kinds=("call", "optimizer"))
-    heard = train(debugger(tmp_path / "heard", everything, level=level))
+    relayed = train(debugger(tmp_path / "heard", everything, level=level))
     PrecisionDebugger.reset()
     assert same(alone, bare)
-    assert same(heard, bare)
+    assert same(relayed, bare)
     assert dumped(tmp_path / "alone") == dumped(tmp_path / "heard")
     assert not list(tmp_path.rglob("dump_error_info.log"))
     # What it was told is what the dump has, under the same names.
@@ -176,12 +176,12 @@ def test_without_a_listener_calls_and_passes_go_to_the_dumper_itself(tmp_path: P
     made.start(model)
     assert recorder.mode is not None
     assert recorder.mode.target is recorder.calls
-    assert recorder.mode.heard is None
+    assert recorder.mode.relayed is None
     assert recorder.targets.passes is recorder.modules
     made.stop()
     made.step()
     made.start(model)
-    assert recorder.mode.heard is not None
+    assert recorder.mode.relayed is not None
 
 
 # ---------------------------------------------------------------- (b) another cadence

@@ -16,7 +16,7 @@ _MOST_KNOWN = 5000
 _MOST_SHOWN = 3
 
 
-class Unheard:
+class UnmetWants:
     """Says of each listener once that no module, or nothing that happened, is called as it asks.
 
     Modules are known at the end of the first step in which a listener is on; what a program calls is known at the end.

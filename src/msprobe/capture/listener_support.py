@@ -1,4 +1,4 @@
-"""What the surroundings of all frameworks do alike (:class:`msprobe.capture.adapter.Surroundings`)."""
+"""What the support of all frameworks do alike (:class:`msprobe.capture.adapter.ListenerSupport`)."""
 
 from __future__ import annotations
 
