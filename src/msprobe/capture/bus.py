@@ -100,7 +100,7 @@ class Bus:
         for one in on:
             if one not in self._begun:
                 self._begun.append(one)
-                self.tell(one, one.listener.step_begin, self._step)
+                self.call(one, one.listener.step_begin, self._step)
         self.active = [one for one in on if not one.dropped]
         session.gradients_change = any(
             one.behind and one.changer is not None and one.changer.changes.gradients for one in self.active
@@ -137,7 +137,7 @@ class Bus:
         step, self._step = self._step, None
         for one in begun:
             if step is not None and not one.dropped:
-                self.tell(one, one.listener.step_end, step)
+                self.call(one, one.listener.step_end, step)
         self._unmet.end_step(begun)
 
     def end_listening(self) -> None:
@@ -207,7 +207,7 @@ class Bus:
 
     # ---------------------------------------------------------------- telling
 
-    def tell(self, listening: Listening, method: Callable[..., Any], *told: Any, tensors: Sequence[Any] = ()) -> Any:
+    def call(self, listening: Listening, method: Callable[..., Any], *shown: Any, tensors: Sequence[Any] = ()) -> Any:
         """Call a method of a listener; what it returns. One that raises, or writes to ``tensors``, is dropped."""
         if listening.dropped:
             return None
@@ -215,21 +215,21 @@ class Bus:
         thread.muted += 1
         if listening.careful:
             try:
-                return method(*told)
+                return method(*shown)
             except Exception as error:
-                self._drop(listening, method, told[0], error)
+                self._drop(listening, method, shown[0], error)
                 return None
             finally:
                 thread.muted -= 1
         try:
             versions = self.support.versions(tensors) if tensors else ()
             with self.support.unseen():
-                answer = method(*told)
+                answer = method(*shown)
             if versions and self.support.versions(tensors) != versions:
                 raise PermissionError(said("listener-wrote-tensor"))
             return answer
         except Exception as error:
-            self._drop(listening, method, told[0], error)
+            self._drop(listening, method, shown[0], error)
             return None
         finally:
             thread.muted -= 1
@@ -241,7 +241,7 @@ class Bus:
         for route in routes:
             listening = route.listening
             if listening.changer is not None and route.forward and listening.behind is behind:
-                answer = self.tell(listening, listening.changer.before, event)
+                answer = self.call(listening, listening.changer.before, event)
                 if answer is not None and self._may_change(listening, "before", event, "arguments", answer, Arguments):
                     self._write(listening, "before", event, answer.written)
                     yield answer
@@ -257,7 +257,7 @@ class Bus:
             listening = route.listening
             if listening.changer is None or not route.forward or listening.behind is not behind:
                 continue
-            answer = self.tell(listening, listening.changer.after, event, result)
+            answer = self.call(listening, listening.changer.after, event, result)
             if answer is not None and self._may_change(listening, "after", event, "results", answer, Result):
                 thread = self.session.thread
                 thread.muted += 1
@@ -279,7 +279,7 @@ class Bus:
         for route in routes:
             if route.forward:
                 listening = route.listening
-                answer = self.tell(listening, getattr(listening.listener, moment), event, *more)
+                answer = self.call(listening, getattr(listening.listener, moment), event, *more)
                 if answer is None or listening.changer is None:
                     continue
                 if self._may_change(listening, moment, event, "values", answer, Values):
@@ -312,20 +312,20 @@ class Bus:
         for route in routes:
             listener = route.listening.listener
             if isinstance(listener, Observer) and route.forward:
-                self.tell(route.listening, listener.before, event, tensors=tensors)
+                self.call(route.listening, listener.before, event, tensors=tensors)
 
     def show_after(self, routes: Sequence[Route], event: Any, result: Any, tensors: Sequence[Any] = ()) -> None:
         """Tell the observers that it has happened."""
         for route in routes:
             listener = route.listening.listener
             if isinstance(listener, Observer) and route.forward:
-                self.tell(route.listening, listener.after, event, result, tensors=tensors)
+                self.call(route.listening, listener.after, event, result, tensors=tensors)
 
     def show_failure(self, routes: Sequence[Route], failure: Any) -> None:
         """Tell everybody who was told of its beginning that it has raised."""
         for route in routes:
             if route.forward:
-                self.tell(route.listening, route.listening.listener.failed, failure)
+                self.call(route.listening, route.listening.listener.failed, failure)
 
     def show_gradient(
         self, routes: Sequence[Route], event: Any, in_place_of: Callable[[Any, Any], Any] | None = None
@@ -336,14 +336,14 @@ class Bus:
         """
         found: tuple[Any] | None = None
         if len(routes) == 1 and routes[0].backward and routes[0].listening.careful:
-            self.tell(routes[0].listening, routes[0].listening.listener.gradient, event)
+            self.call(routes[0].listening, routes[0].listening.listener.gradient, event)
             return None
         for route in routes:
             if not route.backward:
                 continue
             listening = route.listening
             method = listening.listener.gradient
-            answer = self.tell(listening, method, event, tensors=() if listening.careful else (event.gradient,))
+            answer = self.call(listening, method, event, tensors=() if listening.careful else (event.gradient,))
             if answer is None or listening.changer is None:
                 continue
             if self._may_change(listening, "gradient", event, "gradients", answer, NewGradient) and in_place_of:

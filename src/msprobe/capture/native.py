@@ -158,10 +158,10 @@ def fault_of_memo(error: BaseException) -> bool:
     """Told by a `Memo` of an error of its own; True: it is to leave everything to Python. Python has taken over for the
     tensor at hand in any case.
     """
-    told = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    _faults.append(told)
+    text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    _faults.append(text)
     if len(_faults) == _MOST_FAULTS:
-        log.warning(said("native-code-failed", _MOST_FAULTS, told))
+        log.warning(said("native-code-failed", _MOST_FAULTS, text))
     return is_memo_off()
 
 
@@ -171,7 +171,7 @@ def is_memo_off() -> bool:
 
 
 def further_passes(needs: Set[str]) -> int:
-    """What `numbers` must be told to answer all that ``needs`` names and it knows."""
+    """What `numbers` must be text to answer all that ``needs`` names and it knows."""
     found = 0
     for name in needs:
         found |= NUMBERS.get(name, 0)

@@ -205,8 +205,8 @@ class RelayedPasses:
 
     def _after(self, relayed: RelayedPass, result: Any) -> None:
         event, bus = relayed.event, self.bus
-        told = (*event.args, *event.kwargs.values(), result)
-        tensors = bus.support.tensors_of(told) if bus.wants_looks(relayed.routes) else ()
+        shown = (*event.args, *event.kwargs.values(), result)
+        tensors = bus.support.tensors_of(shown) if bus.wants_looks(relayed.routes) else ()
         bus.show_after(relayed.routes, event, result, tensors)
         _follow(bus, relayed, result)
 

@@ -30,7 +30,7 @@ from msprobe.messages import said
 Test = Callable[[Any], object]
 What = str | Callable[[Any], str]
 
-_TOLD: Literal["told"] = "told"
+_WORDED: Literal["worded"] = "worded"
 _MOST_ADAPTERS = 64
 # What pydantic calls a field of an object, and of a data class, that is not declared.
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
@@ -83,7 +83,7 @@ def asks(name: str, *values: object) -> Callable[[Any], str]:
 
 def wrong(text: str, kind: MistakeKind = "value") -> PydanticCustomError:
     """The mistake that a validator of a declaration raises; ``text`` follows the place in the message."""
-    return PydanticCustomError(_TOLD, "{text}", {"text": text, "kind": kind})
+    return PydanticCustomError(_WORDED, "{text}", {"text": text, "kind": kind})
 
 
 def is_str(value: Any) -> bool:
@@ -208,7 +208,7 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
 
 def _text(form: Any, detail: ErrorDetails, path: FieldPath) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
-    if kind == _TOLD:
+    if kind == _WORDED:
         return cast(str, context["text"])
     if kind == "missing":
         hint = _fields(form, path[:-1])[str(path[-1])].description

@@ -199,9 +199,9 @@ class GradientProbe(Observer):
             probe.add(place, entry, gradient.numel() + 1000)
         for device in devices.values():
             device.launch()
-        self._tell_without(without)
+        self._warn_of_missing_gradients(without)
 
-    def _tell_without(self, names: Sequence[str]) -> None:
+    def _warn_of_missing_gradients(self, names: Sequence[str]) -> None:
         new = [name for name in names if name not in self._without]
         if new:
             self._without.update(new)

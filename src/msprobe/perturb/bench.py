@@ -98,7 +98,7 @@ class Bench:
         if self._has_begun:
             for line in self.calls.unmatched():
                 log.warning(f"{line}.")
-            self.results.tell(self.settings.handler == "fix")
+            self.results.log_summary(self.settings.handler == "fix")
             self._has_begun = False
 
     # ---------------------------------------------------------------- calls
@@ -163,7 +163,7 @@ class Bench:
     def _check(self, mode: PerturbationMode, question: Question) -> None:
         event, own = question.event, question.own
         self.attempt(event, mode)
-        self.checks.on_sample = functools.partial(self._tell_of_sample, event.step, self._entry(event))
+        self.checks.on_sample = functools.partial(self._log_sample, event.step, self._entry(event))
         if self.lacks_memory(own):
             self.note(event, said("too-little-memory"))
             return
@@ -190,7 +190,7 @@ class Bench:
         return free is not None and free < needed
 
     @staticmethod
-    def _tell_of_sample(step: int, name: str, key: str, number: int, total: int) -> None:
+    def _log_sample(step: int, name: str, key: str, number: int, total: int) -> None:
         log.info(said("preheat-sample", step, name, number, total))
 
     def attempt(self, event: Any, mode: PerturbationMode) -> None:

@@ -150,7 +150,7 @@ class Results:
         paths.create_folder(folder)
         paths.write_atomically(folder / SUMMARY_FILE, lines, fsync=False)
 
-    def tell(self, is_fix: bool) -> None:
+    def log_summary(self, is_fix: bool) -> None:
         """The same on the console: APIs with risks, or how many calls got another result."""
         if not self._totals:
             log.warning(said("benchmark-without-calls"))
@@ -163,9 +163,9 @@ class Results:
             return
         not_judged = sum(total.not_judged for total in self._totals.values())
         explained = [share for total in self._totals.values() for share in total.explained]
-        told = said("benchmark-explained", len(explained)) if explained else ""
-        told += said("benchmark-not-judged", not_judged, SUMMARY_FILE) if not_judged else ""
-        log.info(said("benchmark-checked", checked, calls, len(self._totals), told))
+        further = said("benchmark-explained", len(explained)) if explained else ""
+        further += said("benchmark-not-judged", not_judged, SUMMARY_FILE) if not_judged else ""
+        log.info(said("benchmark-checked", checked, calls, len(self._totals), further))
         if not checked:
             why = self._usual_reason()
             log.warning(said("benchmark-checked-nothing", why, SUMMARY_FILE))

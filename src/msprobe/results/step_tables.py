@@ -91,19 +91,19 @@ def tensor_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Tabl
     named = _named_by(source, index, names, findings)
     found: dict[str, list[Any]] = {name: [] for name in TENSOR_PAIRS}
     numbers = []
-    for row, told in source.tensors(index):
-        sides = [told[side] or {} for side in ("candidate", "reference")]
+    for row, tensor in source.tensors(index):
+        sides = [tensor[side] or {} for side in ("candidate", "reference")]
         if not any(side.get("dtype") for side in sides):
             continue  # no tensor, but an argument
         values: dict[str, Any] = {
             "name": names[row][0],
             "reference_name": names[row][1],
             "module": modules[row],
-            "slot": told["slot"],
-            "group": told["group"],
-            "status": _STATUSES[told["status"]],
-            "difference": math.inf if told["relative"] == NO_SIZE else told["relative"],
-            "units": None if told["units"] == NO_SIZE else told["units"],
+            "slot": tensor["slot"],
+            "group": tensor["group"],
+            "status": _STATUSES[tensor["status"]],
+            "difference": math.inf if tensor["relative"] == NO_SIZE else tensor["relative"],
+            "units": None if tensor["units"] == NO_SIZE else tensor["units"],
         }
         for prefix, side in zip(("", "reference_"), sides, strict=True):
             values[f"{prefix}dtype"] = side.get("dtype")
@@ -113,7 +113,7 @@ def tensor_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Tabl
                 values[f"{prefix}{name}"] = _SIZES[value] if isinstance(value, str) else value
         for name, value in values.items():
             found[name].append(value)
-        numbers.append(named[row] if told["group"] == "output" else None)
+        numbers.append(named[row] if tensor["group"] == "output" else None)
     return Table(found, "tensors", TENSOR_PAIRS, _worst_first({**found, "finding": numbers}, "difference"))
 
 

@@ -109,7 +109,7 @@ class Table:
             cells.append([name, *(one if len(one) <= _WIDEST else f"{one[: _WIDEST - 3]}..." for one in texts)])
         padded = [[one.ljust(max(map(len, column))) for one in column] for column in cells]
         lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
-        return "\n".join([*lines, *self._told_of_the_others(len(numbers))])
+        return "\n".join([*lines, *self._line_of_the_others(len(numbers))])
 
     def to_polars(self) -> polars.DataFrame:
         """The table for polars. Raises NotAvailableError if polars is not installed."""
@@ -135,7 +135,7 @@ class Table:
             found.setdefault(number)
         return list(found)
 
-    def _told_of_the_others(self, count: int) -> list[str]:
+    def _line_of_the_others(self, count: int) -> list[str]:
         if count >= len(self):
             return []
         which = "those to look at first" if self.leading else "the first"
@@ -144,7 +144,7 @@ class Table:
     def _repr_html_(self) -> str:
         numbers = self._first_numbers()
         rows = [[number, *(column[number] for column in self._columns.values())] for number in numbers]
-        below = " ".join(self._told_of_the_others(len(numbers)))
+        below = " ".join(self._line_of_the_others(len(numbers)))
         return table_html(("", *self.names), rows, below, self.title, self.meanings)
 
 

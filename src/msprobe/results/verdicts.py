@@ -181,8 +181,8 @@ class Comparison(_Findings, diagnosed.Verdict):
         about = (f"candidate {self.candidate}", f"reference {self.reference}", *phrases.further_notes(self))
         findings = phrases.leading(self)
         groups = phrases.grouped(findings)
-        told = [_told(one.first, console.finding_lines(one.first), one) for one in groups[:_SHOWN]]
-        return result_html(self.headline + _more(self.findings, groups), _TONES[self.status], about, told)
+        blocks = [_block(one.first, console.finding_lines(one.first), one) for one in groups[:_SHOWN]]
+        return result_html(self.headline + _more(self.findings, groups), _TONES[self.status], about, blocks)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -204,9 +204,9 @@ class CheckedRun(_Findings, CheckResult):
         return check_text.check_text(self).rstrip()
 
     def _repr_html_(self) -> str:
-        told = [_told(one, check_text.finding_lines(one)) for one in self.findings[:_SHOWN]]
+        blocks = [_block(one, check_text.finding_lines(one)) for one in self.findings[:_SHOWN]]
         about = (f"dump {self.dump}", *self.unread, *self.notes)
-        return result_html(self.headline + _more(self.findings, self.findings), _TONES[self.status], about, told)
+        return result_html(self.headline + _more(self.findings, self.findings), _TONES[self.status], about, blocks)
 
 
 def compare(
@@ -286,7 +286,7 @@ def _lines(finding: diagnosed.Finding) -> list[console.Line]:
     return lines(finding)
 
 
-def _told(
+def _block(
     finding: diagnosed.Finding, lines: Sequence[console.Line], group: phrases.Alike | None = None
 ) -> tuple[str, list[str]]:
     alike = ""

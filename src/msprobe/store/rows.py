@@ -97,18 +97,18 @@ def distance(one: Row, other: Row) -> float:
 class Layout:
     """How a row lies in a file. Raises ValueError for a header that describes none."""
 
-    def __init__(self, told: Any) -> None:
-        if not isinstance(told, dict) or told.get("version") != row_format.VERSION:
+    def __init__(self, header: Any) -> None:
+        if not isinstance(header, dict) or header.get("version") != row_format.VERSION:
             raise ValueError(said("rows-version-unknown"))
-        order = told.get("byteorder")
+        order = header.get("byteorder")
         if order not in ("little", "big"):
             raise ValueError(said("rows-byte-order-unknown"))
-        self.row_bytes = _size(told.get("row_bytes"), 1, _MOST_ROW_BYTES)
-        self.start = _size(told.get("start"), 12, 2 * _MOST_HEADER_BYTES)
+        self.row_bytes = _size(header.get("row_bytes"), 1, _MOST_ROW_BYTES)
+        self.start = _size(header.get("start"), 12, 2 * _MOST_HEADER_BYTES)
         self.mark = "<" if order == "little" else ">"
         # name -> (type, count, offset)
         self.fields: dict[str, tuple[str, int, int]] = {}
-        found = told.get("fields")
+        found = header.get("fields")
         for field in found if isinstance(found, list) else ():
             self._add(field)
         if not self.fields.keys() >= {"sum", "squares"}:

@@ -188,7 +188,7 @@ class CompiledCells:
             # A cell that has not run step by step has run in what was compiled, or not at all.
             for name in self.graph.rounded:
                 if name not in self.main.counters:
-                    self.graph.tell_of_rounded(name)
+                    self.graph.warn_of_rounded(name)
         self.detach()
         self.session.stop()
 

@@ -81,7 +81,7 @@ class GraphCells:
             if _is_rounded(cell):
                 self.rounded[name] = None
                 if certain:
-                    self.tell_of_rounded(name)
+                    self.warn_of_rounded(name)
                 continue
             known = self._known[id(cell)] = WatchedCell(name, cell)
             watched = watched_construct(cell, len(self._cells))
@@ -97,7 +97,7 @@ class GraphCells:
                 self._owners[self._parameters[id(parameter)][1]].append((known, key))
         return len(self._cells) > before
 
-    def tell_of_rounded(self, name: str) -> None:
+    def warn_of_rounded(self, name: str) -> None:
         """Say that this cell, and others like it, are left out."""
         log.once(
             "rounded cells",
@@ -256,8 +256,8 @@ class GraphCells:
             if number is None:
                 return
             late = cell.come_late() if cell.waiting else []
-        for told in ((arrival, values, number), *late):
-            self._add(cell, *told)
+        for report in ((arrival, values, number), *late):
+            self._add(cell, *report)
 
     def _add(self, cell: WatchedCell, arrival: Arrival, values: Array, number: int) -> None:
         """A tensor of this pass."""
@@ -327,16 +327,16 @@ class GraphCells:
         for one in passes.values():
             key = one.cell.path, one.is_backward
             counts[key] = max(counts.get(key, 0), one.number + 1)
-        told: set[int] = set()
+        reported: set[int] = set()
         for one in passes.values():
             tree = self._backward(one) if one.is_backward else self._forward(one)
             tree["msprobe"] = {"order": one.order}
             self.session.put(one.entry, tree, None, self._parent(one, counts))
-            if id(one.cell) not in told and not one.is_backward:
-                told.add(id(one.cell))
+            if id(one.cell) not in reported and not one.is_backward:
+                reported.add(id(one.cell))
                 self._put_gradients(one.cell)
         for cell in self._cells:
-            if cell.has_new and id(cell) not in told:
+            if cell.has_new and id(cell) not in reported:
                 self._put_gradients(cell)
 
     def _forward(self, one: CellPass) -> dict[str, Any]:

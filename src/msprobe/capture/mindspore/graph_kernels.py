@@ -46,7 +46,7 @@ class GraphKernels:
         self._set(VARIABLE, str(file))
         is_whole = dump.content["common_dump_settings"]["dump_mode"] == 0
         self._set(ACL_VARIABLE, str(file) if as_whole and is_whole else None)
-        _tell("_dump_set_dynamic")
+        _call_dump("_dump_set_dynamic")
 
     def _set(self, name: str, value: str | None) -> None:
         before = self._before[name]
@@ -56,18 +56,18 @@ class GraphKernels:
 
     def start(self) -> None:
         """Dump from here on."""
-        _tell("_dump_start")
+        _call_dump("_dump_start")
 
     def stop(self) -> None:
         """Dump no more. The CPU does not listen to this: there the steps of the configuration decide alone."""
         wait_for_all()
-        _tell("_dump_stop")
+        _call_dump("_dump_stop")
         self._summarise()
 
     def step(self) -> None:
         """The next iteration begins."""
         wait_for_all()
-        _tell("_dump_step", 1)
+        _call_dump("_dump_step", 1)
 
     def close(self) -> None:
         """The program, or the recording, ends."""
@@ -92,7 +92,7 @@ def _put(name: str, value: str | None) -> None:
         os.environ[name] = value
 
 
-def _tell(name: str, *args: Any) -> None:
+def _call_dump(name: str, *args: Any) -> None:
     """Call one of the switches of MindSpore's dump, where it has them."""
     try:
         switch = getattr(__import__("mindspore._c_expression", fromlist=[name]), name)

@@ -22,7 +22,7 @@ def check_settings(settings: Settings) -> None:
         raise InvalidInputError(
             said("kernel-statistics-at-level", quoted(counted), settings.level, quoted(TENSOR_KINDS))
         )
-    _tell(
+    _warn_without_effect(
         "For MindSpore",
         enable_dataloader=settings.enable_dataloader,
         buffers=settings.buffers,
@@ -38,7 +38,7 @@ def check_dynamic_settings(settings: Settings) -> None:
     counted = [kind for kind in settings.summary_kinds if kind not in TENSOR_KINDS]
     if counted:
         raise InvalidInputError(said("kernel-statistics-at-start", quoted(counted), quoted(TENSOR_KINDS)))
-    _tell(
+    _warn_without_effect(
         said("in-dynamic-graph"),
         async_dump=settings.async_dump,
         device=settings.device != "host",
@@ -89,7 +89,7 @@ def _cell_mistakes(settings: Settings, compiler: Backend) -> list[str]:
         mistakes.append(said("graph-summary-of-cells", settings.summary_mode, quoted(NAMES)))
     if not (settings.input and settings.output):
         mistakes.append(said("graph-data-mode-of-cells"))
-    _tell(
+    _warn_without_effect(
         said("for-cells-of-static-graph"), device=settings.device != "host", file_format=settings.file_format == "bin"
     )
     return mistakes
@@ -111,14 +111,14 @@ def _kernel_mistakes(settings: Settings, compiler: Backend) -> list[str]:
     if unknown:
         mistakes.append(said("graph-summary-unknown", quoted(unknown)))
     if not mistakes:
-        _tell_of_kernels(settings, compiler)
+        _warn_of_kernels(settings, compiler)
     return mistakes
 
 
-def _tell_of_kernels(settings: Settings, compiler: Backend) -> None:
+def _warn_of_kernels(settings: Settings, compiler: Backend) -> None:
     as_whole = compiler == "ge"
     calculated = settings.task == "statistics" and not as_whole and device() != "CPU"
-    _tell(
+    _warn_without_effect(
         said("for-kernels-of-static-graph"),
         scope=bool(settings.scope),
         tensor_list=bool(settings.tensor_list),
@@ -136,7 +136,7 @@ def _tell_of_kernels(settings: Settings, compiler: Backend) -> None:
         )
 
 
-def _tell(where: str, **without_effect: bool) -> None:
+def _warn_without_effect(where: str, **without_effect: bool) -> None:
     """One line that names the fields that were given and do nothing here."""
     names = [name for name, is_given in without_effect.items() if is_given]
     if names:

@@ -39,7 +39,7 @@ class TrainingListening(training.TrainingListening, Listening):
         return recorder
 
 
-def tell_of_static_graph(function: str) -> None:
+def warn_of_static_graph(function: str) -> None:
     """Warn that steps cannot be seen, where whole models are compiled. ``function``: what the program has called."""
     if in_graph_mode():
         log.warning(said("static-graph-hides-optimizer", function))

@@ -50,7 +50,7 @@ class AccumulatedGradients:
         for hook in hooks:
             hook.handle.remove()
 
-    def tell(self, hook: _Hook, weight: torch.Tensor) -> None:
+    def show(self, hook: _Hook, weight: torch.Tensor) -> None:
         """A backward pass has added to the gradient of ``weight``. One careful listener is told without detours: this
         happens for every parameter in every step of a long training.
         """
@@ -75,7 +75,7 @@ class AccumulatedGradients:
                     hook.entry, session.step, bus.rank, hook.key, hook.parameter, number, weight, gradient
                 )
                 if only is not None:
-                    bus.tell(only, only.listener.gradient, event)
+                    bus.call(only, only.listener.gradient, event)
                 elif routes:
                     bus.show_gradient(routes, event)
         except Exception as error:
@@ -108,6 +108,6 @@ class _Hook:
 
     def __call__(self, weight: torch.Tensor) -> None:
         try:
-            self.owner.tell(self, weight)
+            self.owner.show(self, weight)
         except Exception as error:
             report(self.entry, error)

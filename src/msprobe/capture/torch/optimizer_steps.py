@@ -48,7 +48,7 @@ class TorchStep(Step):
         self.region_before = region_before
         self.scaling: Scaling | None = None
         # What the target made of it; and that it is over.
-        self.told: Any = None
+        self.of_target: Any = None
         self.done = False
 
     @cached_property

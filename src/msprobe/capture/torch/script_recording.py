@@ -92,7 +92,7 @@ class ScriptRecording:
         outcome = self.debugger.recorder.session.outcome
         if outcome.is_empty and has_children and (any(self._new_folders()) or any(self._new_folders("*/"))):
             outcome.forget()
-        self._tell_missing_ranks()
+        self._warn_of_missing_ranks()
 
     def leave(self) -> None:
         """This is a fork of the process that records: there the recording goes on, here nothing of it stays."""
@@ -100,7 +100,7 @@ class ScriptRecording:
         self.steps.detach()
         PrecisionDebugger.reset()
 
-    def _tell_missing_ranks(self) -> None:
+    def _warn_of_missing_ranks(self) -> None:
         """Say which ranks have left no file, if this is the first one."""
         settings, outcome = self.debugger.settings, self.debugger.recorder.session.outcome
         # Other machines may write on disks of their own.

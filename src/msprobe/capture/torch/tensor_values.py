@@ -142,7 +142,7 @@ class TensorKeeper:
         settings = session.settings
         self.task = settings.task
         self.overflow = settings.task in ("overflow_check", "nan_check")
-        self.overflowed = OverflowCheck(session, _telling)
+        self.overflowed = OverflowCheck(session, _conclusive)
         self._saved: dict[int, _Saved] = {}
         self._held_bytes = 0
 
@@ -269,7 +269,7 @@ def _memory(nbytes: int) -> memoryview:
     return memoryview(bytearray(nbytes))
 
 
-def _telling(name: str, part: str, value: Any) -> Any:
+def _conclusive(name: str, part: str, value: Any) -> Any:
     """What of a part of a record tells something if it holds an infinity: not memory that is yet to be written."""
     if part == "output" and name.startswith(IGNORED_OUTPUTS):
         return None

@@ -101,9 +101,11 @@ def compare_with_cpu(own: torch.Tensor, golden: torch.Tensor, limit: float, mean
     mean = torch.where(b.abs() >= 1, error / b.abs().clamp(min=1), error).mean()
     if not bool(is_bad.any()) and abs(float(mean)) <= mean_limit:
         return Difference(True)
-    # Small elements count with their absolute error, so that one near zero is not all that is told.
-    told = torch.where(a.abs() >= 1, relative, error.abs())
-    return Difference(False, 1 + float(told.max()), "", float(told.mean()), float(is_bad.double().mean()))
+    # Small elements count with their absolute error, so that one near zero is not all that shows.
+    relative_errors = torch.where(a.abs() >= 1, relative, error.abs())
+    return Difference(
+        False, 1 + float(relative_errors.max()), "", float(relative_errors.mean()), float(is_bad.double().mean())
+    )
 
 
 def is_explained(own: torch.Tensor, other: torch.Tensor, limits: Limits, reactions: Reactions) -> bool:
