@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from msprobe.capture.relayed_units import Relayed
 
 # A tensor with its index path in the record: ``input.0``, ``kwargs.mask``, ``output.1``.
-Place = tuple[str, Any]
+PlacedTensor = tuple[str, Any]
 
 
 class Tensors(Protocol):
@@ -43,10 +43,10 @@ class Followed(Protocol):
 class Gradients(Protocol):
     """How a framework's backward pass is watched. Nothing that is done here may change a result."""
 
-    def note(self, tensors: Sequence[Place]) -> Any:
+    def note(self, tensors: Sequence[PlacedTensor]) -> Any:
         """Before a call or pass: what must be known of its arguments to find their gradients later."""
 
-    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
         """The call or pass has returned these tensors: see to it that its backward record is written."""
 
     def close_open(self) -> None:
@@ -112,10 +112,10 @@ class ListenerSupport(Protocol):
 class NoGradients:
     """For programs without a backward pass."""
 
-    def note(self, tensors: Sequence[Place]) -> None:
+    def note(self, tensors: Sequence[PlacedTensor]) -> None:
         """Nothing."""
 
-    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
         """Nothing."""
 
     def close_open(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import Failure, OptimizerStep, Origin
-from msprobe.capture.optimizer_steps import Step
+from msprobe.capture.optimizer_steps import NoticedStep
 from msprobe.capture.routes import Route, routes_around_dump
 
 SKIPPED = "the step was skipped: the gradients are not finite"
@@ -36,7 +36,7 @@ class RelayedSteps:
         self.session = bus.session
         self.dumper = dumper
 
-    def begin_step(self, key: str, step: Step, skip: int) -> Any:
+    def begin_step(self, key: str, step: NoticedStep, skip: int) -> Any:
         """See the protocol."""
         bus, session = self.bus, self.session
         number = session.number(key)

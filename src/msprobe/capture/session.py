@@ -35,7 +35,7 @@ OPTIMIZER = "optimizer"
 CLIP_GRAD = "clip_grad"
 
 
-class ModulePass(Protocol):
+class RunningPass(Protocol):
     """A module's forward pass that is running: its entry, and the module."""
 
     entry: str
@@ -54,10 +54,10 @@ class RowSource(Protocol):
 class ThreadState(threading.local):
     """What one thread is in the middle of."""
 
-    def __init__(self, passes: dict[int, list[ModulePass]]) -> None:
+    def __init__(self, passes: dict[int, list[RunningPass]]) -> None:
         # Of all threads, by their number (which is given again when a thread is gone).
         self._passes = passes
-        self.modules: list[ModulePass] = []
+        self.modules: list[RunningPass] = []
         passes[threading.get_ident()] = self.modules
         self.region: str | None = None
         # Above zero: what runs now is not recorded (our own work, or the inside of a recorded unit).

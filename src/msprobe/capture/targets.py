@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from msprobe.capture.optimizer_steps import Step
+from msprobe.capture.optimizer_steps import NoticedStep
 
 
 class Calls(Protocol):
@@ -38,7 +38,7 @@ class Passes(Protocol):
 class OptimizerSteps(Protocol):
     """Whoever is told of steps of optimizers; the dumper is one."""
 
-    def begin_step(self, key: str, step: Step, skip: int) -> Any:
+    def begin_step(self, key: str, step: NoticedStep, skip: int) -> Any:
         """An optimizer is about to step, ``skip`` frames above. What to give to one of the other two, None for
         neither.
         """

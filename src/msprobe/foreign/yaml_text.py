@@ -17,7 +17,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import SETTINGS, Budget, Limits
 from msprobe.messages import said
 
-Kind = Literal["scalar", "sequence", "mapping"]
+NodeKind = Literal["scalar", "sequence", "mapping"]
 
 _PLAIN = "tag:yaml.org,2002:"
 _STR, _NULL, _MERGE = f"{_PLAIN}str", f"{_PLAIN}null", f"{_PLAIN}merge"
@@ -57,7 +57,7 @@ class YamlError(InvalidInputError):
 class Node:
     """A value as it is written. ``value``: a text, a list of nodes, or a list of pairs of nodes."""
 
-    kind: Kind
+    kind: NodeKind
     #: Empty where none is written and the value is no plain scalar.
     tag: str
     value: Any
@@ -183,7 +183,7 @@ class _Composer:
             elif isinstance(event, yaml.CollectionStartEvent):
                 self.budget.check_depth(len(stack) + 1)
                 mark: Any = event.start_mark
-                kind: Kind = "mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence"
+                kind: NodeKind = "mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence"
                 node = Node(kind, self.tag(event.tag), [], mark.line + 1, mark.column + 1, is_open=True)
                 self.anchor(event, node)
                 stack.append((node, []))

@@ -18,7 +18,7 @@ from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.names import ChosenCalls, is_sampled
 from msprobe.perturb.operators import is_left_out, writes
 from msprobe.perturb.preheat import Preheat
-from msprobe.perturb.results import Results, Row
+from msprobe.perturb.results import DeviationRow, Results
 from msprobe.perturb.second_runs import NotPerturbedError, tensors_of
 from msprobe.perturb.trees import leaves
 
@@ -216,7 +216,7 @@ class Bench:
     def _write(self, event: Any, mode: PerturbationMode, deviation: Deviation, count: int) -> None:
         fw, difference, own = self.framework, deviation.difference, deviation.own
         is_tensor = fw.is_tensor(own)
-        row = Row(
+        row = DeviationRow(
             mode=mode,
             stage=self.settings.stage,
             step=event.step,

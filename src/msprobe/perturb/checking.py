@@ -16,7 +16,7 @@ from msprobe.perturb.preheat import Preheat
 from msprobe.perturb.results import EXPLAINED, Verdict
 from msprobe.perturb.second_runs import NotPerturbedError, SecondRuns, expected
 from msprobe.perturb.thresholds import MEAN_LIMIT, cpu_limit, equal_ratio, floor_of
-from msprobe.perturb.trees import Place, leaves
+from msprobe.perturb.trees import LeafPath, leaves
 
 # A deviation like one that was explained, up to so much more, is judged anew after so many steps.
 _LIKE, _JUDGED_AGAIN = 1.25, 16
@@ -35,7 +35,7 @@ class Question:
     call: Invocation
     own: Sequence[Any]
     run: Run
-    places: Sequence[Place] | None = None
+    places: Sequence[LeafPath] | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Checks:
                 found.append(deviation)
         return found
 
-    def _exchanged_gradients(self, exchange: Exchange, own: Sequence[Any], places: Sequence[Place]) -> Sequence[Any]:
+    def _exchanged_gradients(self, exchange: Exchange, own: Sequence[Any], places: Sequence[LeafPath]) -> Sequence[Any]:
         """Where a result stays the same, the gradients of what was exchanged are exchanged."""
         if exchange.result != "same":
             raise NotPerturbedError(said("exchange-gradients-unknown"))

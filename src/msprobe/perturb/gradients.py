@@ -14,14 +14,14 @@ from msprobe.perturb.checking import Question
 from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.second_runs import positions_with_gradient, tensors_of
 from msprobe.perturb.thresholds import wider
-from msprobe.perturb.trees import Place, leaves, mapped
+from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 
 class _Differentiating(Check):
     """Asks for the gradients of calls."""
 
     def differentiated(
-        self, event: Any, call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any]
+        self, event: Any, call: Invocation, wanted: Sequence[LeafPath], gradients: Sequence[Any]
     ) -> Question | None:
         """Are the gradients at the places ``wanted`` the same again? None if they cannot be computed once."""
         bench, fw = self.bench, self.bench.framework
@@ -57,7 +57,7 @@ class _Held:
     name: str
     step: int
     source: str
-    wanted: Sequence[Place]
+    wanted: Sequence[LeafPath]
     # Which results a gradient may arrive at, by their place in the record.
     expects: frozenset[str]
     places: Sequence[str]
@@ -176,11 +176,11 @@ def _rounded(framework: Framework, gradients: Sequence[Any], rounding: tuple[flo
 def _with_tensors(bench: Bench, call: Invocation, change: Any) -> Invocation:
     fw = bench.framework
 
-    def leaf(place: Place, value: Any) -> Any:
+    def leaf(place: LeafPath, value: Any) -> Any:
         return change(value) if fw.is_tensor(value) else value
 
     return replace(call, args=mapped(tuple(call.args), leaf), kwargs=mapped(dict(call.kwargs), leaf))
 
 
-def _path(place: Place) -> str:
+def _path(place: LeafPath) -> str:
     return ".".join(["output", *map(str, place)])

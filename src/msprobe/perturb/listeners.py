@@ -12,7 +12,7 @@ from msprobe.perturb.calls import Check, OfCalls
 from msprobe.perturb.checking import Question, results_of
 from msprobe.perturb.framework import Invocation
 from msprobe.perturb.second_runs import NotPerturbedError
-from msprobe.perturb.trees import Place, leaves, mapped
+from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 
 class ForwardCheck(Check):
@@ -75,7 +75,7 @@ class Fix(OfCalls, Changer):
         if list(others) != places:
             raise NotPerturbedError(said("repeated-parts-differ", len(places), len(others)))
 
-        def put(place: Place, leaf: Any) -> Any:
+        def put(place: LeafPath, leaf: Any) -> Any:
             other = others[place]
             if not fw.is_tensor(leaf):
                 return leaf

@@ -32,7 +32,7 @@ _SUMMARY = ("api", "calls", "checked", "deviations", "risks", "not_judged", "wor
 
 
 @dataclass(frozen=True)
-class Row:
+class DeviationRow:
     """A result that differs. ``max_rel``: ratio - 1, or a word: ``symbol_flipping``, ``nan_mismatch``.
 
     ``mean_rel``: mean relative difference;
@@ -68,7 +68,7 @@ class _Total:
     worst: float = 0.0
     word: str = ""
 
-    def add(self, row: Row) -> None:
+    def add(self, row: DeviationRow) -> None:
         self.deviations += 1
         self.not_judged += row.verdict == "not judged"
         if row.verdict == EXPLAINED:
@@ -114,7 +114,7 @@ class Results:
         """Why it was not."""
         self._notes[key][text] = None
 
-    def add(self, row: Row, rank: int, is_listed: bool) -> None:
+    def add(self, row: DeviationRow, rank: int, is_listed: bool) -> None:
         """A deviation; ``is_listed``: it has a row in ``free_benchmark.csv``."""
         self._totals[row.key].add(row)
         cells = [

@@ -20,7 +20,7 @@ from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.store import object_storage
 from msprobe.store.reader import Dump, open_dumps
 
-Place = tuple[int | None, int | str]
+StepAndRank = tuple[int | None, int | str]
 #: Where copies from object storage lie in a collected dump.
 COPIES = ".copies"
 _MOST_TOLD = 4
@@ -72,7 +72,7 @@ def _copied(url: StrPath, folder: Path) -> Path:
 
 def _collect(folders: Sequence[StrPath], target: Path) -> Collected:
     dumps = open_dumps(folders)
-    there: dict[Place, list[Dump]] = {}
+    there: dict[StepAndRank, list[Dump]] = {}
     for dump in dumps:
         for step in dump.steps:
             for rank in dump.ranks(step):
@@ -89,7 +89,7 @@ def _collect(folders: Sequence[StrPath], target: Path) -> Collected:
     return Collected(target, len(there), tuple(ranks), tuple(steps), missing)
 
 
-def _check(there: dict[Place, list[Dump]]) -> None:
+def _check(there: dict[StepAndRank, list[Dump]]) -> None:
     """Raises InvalidInputError for ranks that are there twice, and for steps with and without a number."""
     twice: dict[tuple[int | None, tuple[str, ...]], list[int | str]] = {}
     for (step, rank), dumps in there.items():
@@ -111,7 +111,7 @@ def _check(there: dict[Place, list[Dump]]) -> None:
         raise InvalidInputError(said("step-without-number"))
 
 
-def _missing(there: Iterable[Place], step: int | None, ranks: Sequence[int | str]) -> tuple[int, ...]:
+def _missing(there: Iterable[StepAndRank], step: int | None, ranks: Sequence[int | str]) -> tuple[int, ...]:
     """Numbers up to the largest rank of all steps that one step does not have."""
     own = {rank for other, rank in there if other == step}
     largest = max((rank for rank in ranks if isinstance(rank, int)), default=-1)

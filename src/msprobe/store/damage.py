@@ -13,12 +13,12 @@ from msprobe.store.reader import Dump, open_dump
 # A file may say any number.
 _MOST_RANKS = 1 << 20
 
-Place = tuple[int | None, int | str]
+StepAndRank = tuple[int | None, int | str]
 
 
-def broken_parts(dump: Dump) -> dict[Place, str]:
+def broken_parts(dump: Dump) -> dict[StepAndRank, str]:
     """The parts that cannot be read to their last record, and why. Reads the whole dump."""
-    found: dict[Place, str] = {}
+    found: dict[StepAndRank, str] = {}
     for step in dump.steps:
         for rank in dump.ranks(step):
             try:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     StructuredArray = np.ndarray[Any, np.dtype[np.void]]
 
 #: A row as it is judged: the fields ``sum``, ``squares``, ``signed``, ``blocks``, ``max``, ``min``, ``zero`` and
-#: ``left_out`` of :class:`Row`.
+#: ``left_out`` of :class:`TensorRow`.
 Numbers = tuple[float, float, tuple[float, ...], tuple[float, ...], float, float, int, int]
 
 KEY = "row"
@@ -58,7 +58,7 @@ _CODES = {"f4": "f", "f8": "d", "u4": "I"}
 
 
 @dataclass(frozen=True)
-class Row:
+class TensorRow:
     """What is known of the elements of one tensor, in double.
 
     ``max``, ``min``: of those in the sums, rounded to float32 (exact for types up to that; those of ``dump.json`` are
@@ -87,7 +87,7 @@ class Row:
         return math.sqrt(self.squares) if self.squares >= 0.0 else _NAN
 
 
-def distance(one: Row, other: Row) -> float:
+def distance(one: TensorRow, other: TensorRow) -> float:
     """An unbiased estimate of the norm of the difference of two tensors with the same number of elements, good to about
     a quarter; NaN where a side has no signed sums.
     """
@@ -207,7 +207,7 @@ class Rows:
         if count > 0:
             self._pieces.append((first, data, start, start + count * OURS.row_bytes))
 
-    def of(self, entry: Mapping[str, Any]) -> Row | None:
+    def of(self, entry: Mapping[str, Any]) -> TensorRow | None:
         """The row of a tensor, given as its object in ``dump.json``; None if it has none."""
         number = number_of(entry)
         found = None if number < 0 else self._values(number)
@@ -215,7 +215,7 @@ class Rows:
             return None
         return _row(found, _count(entry.get("nan")), _count(entry.get("inf")), _count(entry.get("zero")))
 
-    def row(self, number: int) -> Row | None:
+    def row(self, number: int) -> TensorRow | None:
         """The row of this number; None if there is none."""
         found = self._values(number) if number >= 0 else None
         return None if found is None else _row(found, 0, 0, 0)
@@ -268,8 +268,8 @@ class Rows:
         return max((run.first + run.count for run in self._runs), default=0)
 
     def take(self, numbers: npt.ArrayLike) -> StructuredArray:
-        """A structured array with one row for each number: the fields of :class:`Row` but ``nan`` and ``inf``, all in
-        float64; NaN for numbers below 0 and rows that are not there.
+        """A structured array with one row for each number: the fields of :class:`TensorRow` but ``nan`` and ``inf``, all
+        in float64; NaN for numbers below 0 and rows that are not there.
         """
         import numpy as np
 
@@ -387,14 +387,14 @@ def _open_file(path: Path) -> _Run | None:
         return _Run(0, count, data, layout.start, layout)
 
 
-def _row(found: dict[str, tuple[Any, ...]], nan: int, inf: int, zero: int) -> Row:
+def _row(found: dict[str, tuple[Any, ...]], nan: int, inf: int, zero: int) -> TensorRow:
     def one(name: str) -> float:
         return float(found[name][0]) if name in found else _NAN
 
     def count(name: str) -> int:
         return int(found[name][0]) if name in found and found[name][0] == found[name][0] else 0
 
-    return Row(
+    return TensorRow(
         max=one("max"),
         min=one("min"),
         sum=one("sum"),

@@ -82,7 +82,7 @@ class DumpWriter:
         header: dict[str, object],
         *,
         encode: Callable[[object, int], bytes] = _plain_encode,
-        kind: layout.Kind = "dump",
+        kind: layout.FileKind = "dump",
         with_stacks: bool = True,
         with_construct: bool = True,
         strict_json: bool = False,
@@ -95,7 +95,7 @@ class DumpWriter:
         self._header = theirs
         self._our_header = ours if isinstance(ours, dict) else {}
         self._encode = encode
-        self._kind: layout.Kind = kind
+        self._kind: layout.FileKind = kind
         self._compress = compress
         self._json_name = layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE
         if compress:

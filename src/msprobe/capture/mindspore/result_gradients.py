@@ -15,7 +15,7 @@ from typing import Any
 from mindspore import Parameter
 
 from msprobe import log
-from msprobe.capture.adapter import Followed, Place
+from msprobe.capture.adapter import Followed, PlacedTensor
 from msprobe.capture.mindspore import graph
 from msprobe.capture.mindspore.gradients import GraphGradients, Watch
 from msprobe.capture.mindspore.graph import NO_KEY, Edge, NodeHooks
@@ -34,11 +34,11 @@ class ResultGradients(GraphGradients):
         self._handles: list[Any] = []
         log.warning(said("argument-gradients-unseen"))
 
-    def note(self, tensors: Sequence[Place]) -> tuple[list[Edge], set[int]]:
+    def note(self, tensors: Sequence[PlacedTensor]) -> tuple[list[Edge], set[int]]:
         """See :class:`msprobe.capture.adapter.Gradients`."""
         return [Edge(None, NO_KEY, path) for path, _ in tensors], {id(tensor) for _, tensor in tensors}
 
-    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
         """See :class:`msprobe.capture.adapter.Gradients`."""
         edges, arguments = note
         watch = Watch(unit, edges, [path for path, _ in tensors], self.session.generation, {})

@@ -22,7 +22,7 @@ from msprobe.perturb import arrays
 from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
 from msprobe.perturb.operators import last_name
 from msprobe.perturb.thresholds import unit_of
-from msprobe.perturb.trees import Place, leaves, mapped
+from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 # Their generators cannot be put back: made again they would change what the program draws.
 _RANDOM = ("drop", "rand", "bernoulli", "multinomial", "normal", "uniform", "poisson", "gamma", "laplace", "gumbel")
@@ -203,7 +203,7 @@ class MindSporeFramework:
         return call.function(*call.args, **call.kwargs)
 
     def vjp(
-        self, call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], widened: bool = False
+        self, call: Invocation, wanted: Sequence[LeafPath], gradients: Sequence[Any], widened: bool = False
     ) -> list[Any]:
         """See the protocol."""
         whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}

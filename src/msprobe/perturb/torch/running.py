@@ -18,7 +18,7 @@ from msprobe.messages import said
 from msprobe.perturb.framework import Invocation
 from msprobe.perturb.thresholds import is_low
 from msprobe.perturb.torch import copies
-from msprobe.perturb.trees import Place, leaves, mapped
+from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 _TORCH = os.path.dirname(torch.__file__)
 _OPTIMIZERS = os.path.join(_TORCH, "optim", "")
@@ -115,13 +115,13 @@ def _same(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def vjp(call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], widened: bool) -> list[Any]:
+def vjp(call: Invocation, wanted: Sequence[LeafPath], gradients: Sequence[Any], widened: bool) -> list[Any]:
     """The gradients of the tensors at ``wanted``; see the protocol."""
     chosen = set(wanted)
-    inputs: dict[Place, torch.Tensor] = {}
+    inputs: dict[LeafPath, torch.Tensor] = {}
     made: dict[int, torch.Tensor] = {}
 
-    def change(place: Place, value: Any) -> Any:
+    def change(place: LeafPath, value: Any) -> Any:
         if place not in chosen:
             return value
         # What is one tensor stays one: some kernels are chosen by that.
@@ -155,7 +155,7 @@ def _gradients(result: Any, inputs: Sequence[torch.Tensor], gradients: Sequence[
 def with_graph(call: Invocation, on_cpu: bool) -> Any:
     """What comes of the call in float32, or on the CPU; its gradient goes to the arguments of ``call``."""
 
-    def change(place: Place, value: Any) -> Any:
+    def change(place: LeafPath, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         own = value if value.requires_grad else copies.twin(value)
