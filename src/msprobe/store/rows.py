@@ -268,8 +268,8 @@ class Rows:
         return max((run.first + run.count for run in self._runs), default=0)
 
     def take(self, numbers: npt.ArrayLike) -> StructuredArray:
-        """A structured array with one row for each number: the fields of :class:`TensorRow` but ``nan`` and ``inf``, all
-        in float64; NaN for numbers below 0 and rows that are not there.
+        """A structured array with one row for each number: the fields of :class:`TensorRow` without ``nan`` and
+        ``inf``, all in float64; NaN for numbers below 0 and rows that are not there.
         """
         import numpy as np
 

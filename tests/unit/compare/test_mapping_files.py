@@ -79,7 +79,7 @@ MISTAKES = [
     ("api", "- ms_api: a", ['field "[0].pt_api": is missing']),
     ("api", "[]", ["the api mapping is an empty list"]),
     ("api", "- text", ['field "[0]"', "is a text; expected an object"]),
-    ("api", "ms_api: a\npt_api: b\nms_args: 0\npt_args: [x]", ['"ms_args": expected a list', '"pt_args[0]": expected']),
+    ("api", "ms_api: a\npt_api: b\nms_args: 0\npt_args: [x]", ['"ms_args": must be a list', '"pt_args[0]": must be']),
     ("api", "ms_api: a\npt_api: b\nms_args: [-1]\npt_args: [1.5]", ['"ms_args[0]"', '"pt_args[0]"']),
     ("api", "ms_api: a\npt_api: b\nms_outputs: [0]", ['"ms_outputs": needs pt_output beside it']),
     (
