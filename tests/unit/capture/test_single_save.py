@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions
+from coded_texts import mentions, raising
 
 from msprobe.core import SingleSave
 from msprobe.errors import InvalidInputError, PathError
@@ -159,7 +159,7 @@ def test_wrong_arguments_make_no_instance(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PathError, match="is a file"):
         SingleSave(tmp_path / "file")
-    with pytest.raises(InvalidInputError, match="fmk must be one of pytorch, mindspore, found 'jax'"):
+    with raising(InvalidInputError, "single-save-framework", fmk="jax"):
         SingleSave(tmp_path, fmk="jax")
     assert SingleSave(tmp_path / "good") is not None
 

@@ -330,7 +330,7 @@ class TestWarnings:
     def test_a_misspelled_dump_path_is_told_beside_the_error(self, write_config, warnings):
         with pytest.raises(Exception, match="dump_path"):
             load_settings(write_config('{"dump_pth": "x"}'))
-        assert 'did you mean "dump_path"?' in warnings()[0]
+        assert mentions(warnings()[0], "did-you-mean", name="dump_path")
 
     @pytest.mark.parametrize(
         ("content", "told"),

@@ -170,7 +170,7 @@ def test_overflow_check_keeps_what_overflows_and_ends(record: Recorder, capsys: 
     dump = record.end()
     assert dump.names() == ["Functional.log.0.forward"]
     assert set(dump.tensors()) == {"Functional.log.0.forward.input.0.npy", "Functional.log.0.forward.output.0.npy"}
-    assert "Overflow detected in Functional.log.0.forward" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "overflow-detected", name="Functional.log.0.forward")
     debugger = record(level="L1", task="overflow_check", overflow_nums=-1)
     for _ in range(2):
         debugger.start()

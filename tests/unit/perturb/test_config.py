@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 
 from msprobe.config.load import load_settings
 from msprobe.errors import InvalidInputError, ScopeError
@@ -68,7 +69,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
 
 
 def test_scope_and_list_exclude_each_other(tmp_path: Path) -> None:
-    with pytest.raises(ScopeError, match="together with a list"):
+    with raising(ScopeError, "config-mistake"):
         load(tmp_path, {"scope": ["Torch.matmul.0.forward"], "list": ["relu"]})
 
 

@@ -145,7 +145,7 @@ def test_parameter_gradients_that_come_one_by_one_are_one_hit(
     dump = check(tmp_path, work, model, level="L0")
     assert "Module.0.Linear.parameters_grad" in dump.data
     said = capsys.readouterr().out
-    assert said.count("Overflow detected in Module.0.Linear.parameters_grad, step 0.") == 1
+    assert mentions(said, "overflow-detected", name="Module.0.Linear.parameters_grad", place="step 0") == 1
 
 
 def test_hits_are_counted_over_steps(tmp_path: Path) -> None:
