@@ -217,7 +217,7 @@ def test_other_files_are_told_by_what_they_are(tmp_path: Path) -> None:
         read_npy(tmp_path / "short.npy")
     with pytest.raises(PathError, match="does not exist"):
         read_values(tmp_path / "nothing.pt")
-    with raising(PathError, "folder-in-place-of-file"):
+    with raising(PathError, "special-file"):
         read_pt(tmp_path)
     with pytest.raises(InvalidInputError, match=r"must be \.pt, \.npy or \.bin"):
         read_values(tmp_path / "x.txt")
