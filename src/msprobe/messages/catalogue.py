@@ -26,6 +26,7 @@ from msprobe.messages import (
     gradients,
     layouts,
     pieces,
+    pieces_of_doctor,
     pieces_of_dumps,
     pieces_of_outcome,
     pieces_of_recording,
@@ -86,6 +87,7 @@ TOPICS: dict[str, Topic] = {
 _PIECES: tuple[Piece, ...] = (
     *pieces.PIECES,
     *pieces_of_recording.PIECES,
+    *pieces_of_doctor.PIECES,
     *configuring.PIECES,
     *errors_of_gradients.PIECES,
     *pieces_of_dumps.PIECES,

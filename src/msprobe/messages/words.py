@@ -58,6 +58,12 @@ WORDS: dict[str, str] = {
     "the optimizer makes it of finite weights, gradients and states": "优化器由有限的权重、梯度和状态得到它",
     "the gradient of a parameter holds it, and no recorded call before it":
         "某个参数的梯度中有它，此前采集的调用中没有",
+    "listing calls of random functions (packs of ConfigChecker list them: docs/config_check.md)":
+        "列出随机函数的调用（ConfigChecker 的包会列出：docs/config_check.md）",
+    "dumping FX graphs": " dump FX 图",
+    "dumping GE graphs": " dump GE 图",
+    "saving tensors inside an ACL graph": "在 ACL 图内保存张量",
+    "dumping ACL graphs": " dump ACL 图",
     "a call": "某个调用",
     "a step": "某个 step",
     "a value of the graph": "图中的值",
