@@ -1,4 +1,4 @@
-"""Rows of tensors, computed from arrays of numpy by what :class:`msprobe.store.rows.Row` says of its numbers."""
+"""Rows of tensors, computed from arrays of numpy by what :class:`msprobe.store.rows.TensorRow` says of its numbers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 from msprobe.diagnose.measured.deviation import Deviation, between
 from msprobe.store.row_format import LARGEST
-from msprobe.store.rows import BLOCKS, SUMS, Numbers, Row
+from msprobe.store.rows import BLOCKS, SUMS, Numbers, TensorRow
 
 
-def row_of(values: Any) -> Row:
+def row_of(values: Any) -> TensorRow:
     """The row of an array; signs are drawn anew for each number of elements, and are not those of the recorder."""
     flat = np.asarray(values, np.float64).ravel()
     taken = np.abs(flat) <= LARGEST
     x = np.where(taken, flat, 0.0)
     signs = np.random.default_rng(len(x)).integers(0, 2, (SUMS, len(x))) * 2.0 - 1.0
     size = 64 * math.ceil(len(x) / 512)
-    return Row(
+    return TensorRow(
         max=float(x[taken].max()) if taken.any() else math.nan,
         min=float(x[taken].min()) if taken.any() else math.nan,
         sum=float(x.sum()),
@@ -31,13 +31,13 @@ def row_of(values: Any) -> Row:
     )
 
 
-def numbers_of(row: Row | None) -> Numbers | None:
+def numbers_of(row: TensorRow | None) -> Numbers | None:
     """A row as :meth:`msprobe.store.rows.Rows.numbers` gives it."""
     if row is None or any(map(math.isnan, row.signed)):
         return None
     return row.sum, row.squares, row.signed, row.blocks, row.max, row.min, row.zero, row.left_out
 
 
-def apart(one: Row | None, other: Row | None, count: int, is_alike: bool = True) -> Deviation:
+def apart(one: TensorRow | None, other: TensorRow | None, count: int, is_alike: bool = True) -> Deviation:
     """How far two tensors of ``count`` elements are apart by their rows."""
     return between(numbers_of(one), numbers_of(other), count, is_alike)

@@ -34,9 +34,14 @@ def _texts(node: ast.AST) -> Iterator[ast.AST]:
             yield one
 
 
+def _is_of_python(error: ast.AST) -> bool:
+    """Errors with the words that Python itself has for them."""
+    return isinstance(error, ast.Call) and ast.unparse(error.func) in ("AttributeError", "json.JSONDecodeError")
+
+
 def _said_on_the_spot(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Raise) and node.exc is not None:
+        if isinstance(node, ast.Raise) and node.exc is not None and not _is_of_python(node.exc):
             yield node.exc
         elif (
             isinstance(node, ast.Call)

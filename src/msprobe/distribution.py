@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 
 NAME = "msprobe-debugger"
 
@@ -51,11 +52,8 @@ def warning(names: list[str]) -> str:
     """One sentence on the packages that share our files; empty if there are none."""
     if not names:
         return ""
-    subject = f"package {names[0]} shares" if len(names) == 1 else f"packages {' and '.join(names)} share"
-    return (
-        f"the installed {subject} the name and files of this tool, which may break both: "
-        f"{' && '.join(repair(names))} (`msprobe doctor` says more)."
-    )
+    subject = said("one-package-shares", names[0]) if len(names) == 1 else said("packages-share", " and ".join(names))
+    return said("packages-share-name", subject, " && ".join(repair(names)))
 
 
 def repair(names: Sequence[str]) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def run(
     """
     if workers.alone or len(jobs) <= 1:
         if workers.engine == "ray" and len(jobs) == 1:
-            log.once("one job on ray", "info", "There is one job only: it is done in this process, without Ray.")
+            log.once("one job", "info", said("one-job-without-ray"))
         for number, job in enumerate(jobs):
             progress(number)
             yield function(job)
@@ -228,4 +228,4 @@ def _job_config() -> Any:
 
 
 def _lost(how: str) -> str:
-    return f"a process that ran jobs has ended ({how}), of too little memory perhaps; use fewer jobs."
+    return said("process-of-jobs-ended", how)

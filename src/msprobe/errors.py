@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msprobe.messages.wording import Wording, text_of
+
 PREFIX = "[msprobe] "
 
 
@@ -54,10 +56,14 @@ class NotAvailableError(MsprobeError):
 
 def reason_of(problem: OSError) -> str:
     """Why the system refuses, as the end of a sentence: ``no such file or directory``."""
-    return (problem.strerror or str(problem)).lower()
+    reason = problem.strerror or str(problem)
+    return reason if isinstance(reason, Wording) else reason.lower()
 
 
 def in_one_line(problem: BaseException, most: int = 300) -> str:
     """An error of a library in at most so many letters of one line, without a full stop."""
-    text = " ".join(str(problem).split())[:most].rstrip(".")
+    said = text_of(problem)
+    if isinstance(said, Wording):
+        return said
+    text = " ".join(said.split())[:most].rstrip(".")
     return "".join(letter if letter.isprintable() else "_" for letter in text) or type(problem).__name__

@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from msprobe import log
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -54,7 +55,7 @@ def report(what: str, error: BaseException) -> None:
             reporter.fault(what, error)
         else:
             kind = type(error).__name__
-            log.once(("fault", what, kind), "error", f"Could not do {what}: {kind}: {error}")
+            log.once(("fault", what, kind), "error", said("work-failed", what, kind, error))
     except Exception:
         return
 

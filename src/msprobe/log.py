@@ -69,7 +69,9 @@ def error(text: object) -> None:
 
 
 def once(key: Hashable, level: Level, text: object) -> None:
-    """Say ``text`` the first time this ``key`` comes by, and be silent about it from then on."""
+    """Say ``text`` the first time this ``key`` comes by, and be silent about it from then on. A function without
+    arguments is called for the text, then only: for places that a program comes by often.
+    """
     if not enabled(level):
         return
     # setdefault is atomic: no lock that a fork could leave locked in the child.
@@ -91,6 +93,8 @@ def forget_once() -> None:
 
 def _text(text: object) -> str:
     """The text in the language that is asked for."""
+    if callable(text):
+        text = text()
     return translated(text) if isinstance(text, str) else str(text)
 
 

@@ -177,7 +177,7 @@ def check_readable_file(
         status = os.stat(file)
     except FileNotFoundError as problem:
         near = like(file)
-        hint = "give the path of an existing file." if near is None else f"did you mean {_shown(near)}?"
+        hint = said("give-existing-file") if near is None else said("mean-shown", _shown(near))
         raise PathError(said("file-missing", shown, hint)) from problem
     except OSError as problem:
         raise PathError(said("file-not-usable", shown, reason_of(problem))) from problem
@@ -242,7 +242,7 @@ def check_output_folder(path: StrPath) -> Path:
         while not os.path.lexists(current) and current.parent != current:
             current = current.parent
         if not current.is_dir():
-            kind = "a symbolic link to nothing" if current.is_symlink() and not current.exists() else "a file"
+            kind = said("link-that-leads-nowhere") if current.is_symlink() and not current.exists() else "a file"
             raise PathError(said("folder-is-something-else", shown, _shown(current), kind))
         if Path(os.path.realpath(current)).parts[:2] in _OF_THE_SYSTEM:
             # Root may write there as far as permissions tell, and the kernel takes no file.

@@ -14,7 +14,7 @@ from coded_texts import raising
 
 from hostile.receiver import BEGIN, RECORD, frame
 from msprobe.errors import PathError
-from msprobe.precheck.online.frames import Frame
+from msprobe.precheck.online.frames import WireFrame
 from msprobe.precheck.online.shared_folder import FolderReceiver, FolderSender
 from msprobe.precheck.online.spool import ReceivedStep, Spool
 from msprobe.store import processes
@@ -28,7 +28,7 @@ def honest(folder: Path) -> None:
     """A rank that sends one step and says that no more comes."""
     sender = FolderSender(str(folder))
     for what, data, content in (("begin", b"", BEGIN), ("record", CALL, RECORD), ("end", b"", {"is_complete": True})):
-        sender.send(Frame(what, 0, 0, content, data))
+        sender.send(WireFrame(what, 0, 0, content, data))
     sender.close()
 
 
@@ -121,11 +121,11 @@ def test_of_what_was_not_kept_the_rank_hears(tmp_path: Path) -> None:
     (tmp_path / "spool").write_bytes(b"")  # where a folder should be
     receiver = FolderReceiver(str(tmp_path / "shared"), idle=0.5)
     sender = FolderSender(str(tmp_path / "shared"))
-    sender.send(Frame("begin", 0, 0, BEGIN))
-    sender.send(Frame("record", 0, 0, RECORD, CALL))
+    sender.send(WireFrame("begin", 0, 0, BEGIN))
+    sender.send(WireFrame("record", 0, 0, RECORD, CALL))
     list(Spool(tmp_path / "spool", refuse=receiver.refuse).steps(receiver.frames()))
     with raising(PathError, "nfs-path-not-kept"):
-        sender.send(Frame("end", 0, 0, {"is_complete": True}))
+        sender.send(WireFrame("end", 0, 0, {"is_complete": True}))
     assert not list((tmp_path / "shared").glob("refused_*"))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import forked
 import pytest
+from coded_texts import mentions
 from command_line import call
 from torch_dumps import Dump
 
@@ -111,8 +112,7 @@ def test_ranks_that_were_not_recorded_are_told(tmp_path: Path, weights: list[str
     said = run(tmp_path, *RUN, *words_of("shell"))
     assert sorted(line for line in said if line.startswith("weights")) == weights
     (line,) = [line for line in said if "[WARNING]" in line]
-    assert "The program has 2 ranks, of which rank 1 left no files" in line
-    assert "Start each rank with `python -m msprobe run` in front of the script." in line
+    assert mentions(line, "ranks-without-files", world=2, ranks="rank 1")
     assert [path.name for path in (tmp_path / "dump" / "step1").iterdir()] == ["rank0"]
 
 
@@ -219,9 +219,7 @@ def test_workers_without_an_optimizer_are_named(tmp_path: Path) -> None:
     (tmp_path / "workers.py").write_text(HOGWILD)
     said = run(tmp_path, *RUN, "workers.py", "fork")
     assert "[0, 0]" in said
-    lines = [line for line in said if "trains, and is not recorded" in line]
-    assert len(lines) == 2
-    assert all("python -m msprobe run" in line for line in lines)
+    assert mentions("\n".join(said), "process-is-no-rank") == 2
 
 
 def test_scripts_that_the_program_starts_are_named(tmp_path: Path) -> None:
@@ -230,4 +228,4 @@ def test_scripts_that_the_program_starts_are_named(tmp_path: Path) -> None:
     said = run(tmp_path, *RUN, "workers.py", "script")
     assert "other" in said
     (line,) = [line for line in said if "other.py" in line]
-    assert "python -m msprobe run" in line
+    assert mentions(line, "scripts-not-recorded", scripts="1 Python script", names="other.py")

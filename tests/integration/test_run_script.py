@@ -16,6 +16,8 @@ from coded_texts import mentions
 from test_run_launchers import free_port
 from torch_dumps import Dump
 
+from msprobe.messages import said
+
 TRAIN = """
 import atexit, os, pickle, sys
 import torch
@@ -266,10 +268,10 @@ def told(ended: forked.Completed, level: str) -> list[str]:
 @pytest.mark.parametrize(
     ("script", "words", "reason"),
     [
-        ("import torch\ntorch.ones(2).sum()", (), "the script called no torch.nn.Module"),
-        (MODEL + LOOP, ("--level", "debug"), "level debug records what the script gives to PrecisionDebugger.save()"),
-        ("from torch import nn, ones\nnn.ReLU()(ones(2))", (), "only modules without parameters were called"),
-        (MODEL + "with torch.no_grad(): model(torch.ones(2))", (), "the modules were called without gradients only"),
+        ("import torch\ntorch.ones(2).sum()", (), "script-calls-no-module"),
+        (MODEL + LOOP, ("--level", "debug"), "script-saves-nothing"),
+        ("from torch import nn, ones\nnn.ReLU()(ones(2))", (), "script-modules-without-parameters"),
+        (MODEL + "with torch.no_grad(): model(torch.ones(2))", (), "script-modules-without-gradients"),
     ],
 )
 def test_a_run_that_leaves_no_dump_says_why(folder: Path, script: str, words: tuple[str, ...], reason: str) -> None:
@@ -277,20 +279,20 @@ def test_a_run_that_leaves_no_dump_says_why(folder: Path, script: str, words: tu
     ended = run(folder, *RUN, *words, "some.py")
     assert ended.returncode == 0, ended.stderr
     (line,) = told(ended, "WARNING")
-    assert line.startswith(f"No dump was written: {reason}")
+    assert mentions(line, "no-dump-written") == mentions(line, reason) == 1
     assert not told(ended, "INFO")
     assert not (folder / "dump").exists()
 
 
 def test_the_end_tells_where_the_dump_is(folder: Path) -> None:
     (folder / "some.py").write_text(MODEL + LOOP)
-    assert told(run(folder, *RUN, "some.py"), "INFO") == [
-        f'The dump is in "{folder / "dump"}": 3 steps (0 to 2), {3 * len(Dump(folder / "dump").names())} records.'
-    ]
+    (line,) = told(run(folder, *RUN, "some.py"), "INFO")
+    records = f"{3 * len(Dump(folder / 'dump').names())} records"
+    assert mentions(line, "dump-is-in", folder=folder / "dump", steps="3 steps", numbers="0 to 2", records=records)
     (folder / "some.py").write_text(MODEL + LOOP.replace("range(3)", "range(1)"))
     removed, last = told(run(folder, *RUN, "some.py"), "INFO")
-    assert removed == f'steps 0 to 2 of an earlier run removed from "{folder / "dump"}" ("existing": "clean").'
-    assert ": 1 step (0), " in last
+    assert mentions(removed, "earlier-runs-removed", steps="steps 0 to 2", folder=folder / "dump")
+    assert mentions(last, "dump-is-in", steps="1 step", numbers="0")
     assert Dump(folder / "dump").steps() == ["step0"]
 
 
@@ -326,9 +328,7 @@ def test_steps_that_never_come_are_told_once(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "some.py").write_text(MODEL + LOOP)
     ended = run(folder, *RUN, "some.py")
-    assert told(ended, "WARNING") == [
-        '"step" asks for steps 1, 7 to 9, of which steps 7 to 9 did not come: the last step of the program was 2.'
-    ]
+    assert told(ended, "WARNING") == [said("steps-not-reached", "steps 1, 7 to 9", "steps 7 to 9", 2)]
     assert Dump(folder / "dump").steps() == ["step1"]
 
 
@@ -365,7 +365,7 @@ def test_a_debugger_of_the_scripts_own_counts_alone(folder: Path) -> None:
     ended = run(folder, *RUN, "some.py", "own")
     assert ended.returncode == 0, ended.stderr
     (line,) = told(ended, "WARNING")
-    assert line.startswith("The script has a PrecisionDebugger of its own: its calls and its settings count")
+    assert mentions(line, "script-records-itself", what=said("own-debugger"))
     assert [text.replace("own", "bare") for text in told(ended, "INFO")] == told(bare, "INFO")
     assert not (folder / "dump").exists()
     assert Dump(folder / "own").steps() == ["step0", "step1"]

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from msprobe.capture.heard_units import Heard
+from msprobe.capture.relayed_units import Relayed
 
 # A tensor with its index path in the record: ``input.0``, ``kwargs.mask``, ``output.1``.
-Place = tuple[str, Any]
+PlacedTensor = tuple[str, Any]
 
 
 class Tensors(Protocol):
@@ -43,10 +43,10 @@ class Followed(Protocol):
 class Gradients(Protocol):
     """How a framework's backward pass is watched. Nothing that is done here may change a result."""
 
-    def note(self, tensors: Sequence[Place]) -> Any:
+    def note(self, tensors: Sequence[PlacedTensor]) -> Any:
         """Before a call or pass: what must be known of its arguments to find their gradients later."""
 
-    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
         """The call or pass has returned these tensors: see to it that its backward record is written."""
 
     def close_open(self) -> None:
@@ -66,7 +66,7 @@ class Modules(Protocol):
         """The first pass of the module in this step is recorded: the place for its parameters' gradients."""
 
 
-class Surroundings(Protocol):
+class ListenerSupport(Protocol):
     """What the bus asks of a framework for its listeners (:mod:`msprobe.capture.bus`)."""
 
     def unseen(self) -> AbstractContextManager[Any]:
@@ -102,7 +102,7 @@ class Surroundings(Protocol):
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Before a call or pass: what must be known of its arguments to find their gradients. None: there are none."""
 
-    def watch(self, heard: Heard, note: Any, result: Any) -> None:
+    def watch(self, relayed: Relayed, note: Any, result: Any) -> None:
         """It has returned: tell the bus of its gradients when they come."""
 
     def watch_parameters(self, name: str, module: Any) -> None:
@@ -112,10 +112,10 @@ class Surroundings(Protocol):
 class NoGradients:
     """For programs without a backward pass."""
 
-    def note(self, tensors: Sequence[Place]) -> None:
+    def note(self, tensors: Sequence[PlacedTensor]) -> None:
         """Nothing."""
 
-    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
         """Nothing."""
 
     def close_open(self) -> None:

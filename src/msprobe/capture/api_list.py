@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from msprobe.config.mistakes import Mistake, Source, did_you_mean, raise_mistakes, shown
+from msprobe.messages import said
 
 LIST_FILE = "support_wrap_ops.yaml"
 
@@ -51,15 +52,15 @@ def api_list(package: str, file: str | None, known: Known) -> Groups:
 def _read(source: Source, shipped: Groups, known: Known) -> tuple[Groups, list[Mistake]]:
     value = source.document.value
     if not isinstance(value, dict):
-        return {}, [source.mistake((), f"found {shown(value)}; allowed: groups, each with a list of names")]
+        return {}, [source.mistake((), said("api-groups-wrong", shown(value)))]
     groups: dict[str, tuple[str, ...]] = {}
     mistakes = []
     for group, names in value.items():
         if group not in shipped:
-            text = f"no such group{did_you_mean(group, shipped)}; allowed: {', '.join(shipped)}"
+            text = said("api-group-unknown", did_you_mean(group, shipped), ", ".join(shipped))
             mistakes.append(source.mistake((group,), text))
         elif names is not None and not isinstance(names, list):
-            mistakes.append(source.mistake((group,), f"found {shown(names)}; allowed: a list of names"))
+            mistakes.append(source.mistake((group,), said("api-names-wrong", shown(names))))
         else:
             mistakes += _wrong_names(source, group, names or [], shipped[group], known(group))
             groups[group] = tuple(dict.fromkeys(str(name) for name in names or ()))
@@ -73,8 +74,8 @@ def _wrong_names(
     mistakes = []
     for place, name in enumerate(names):
         if not isinstance(name, str) or not name:
-            mistakes.append(source.mistake((group, place), f"found {shown(name)}; allowed: the name of a function"))
+            mistakes.append(source.mistake((group, place), said("api-name-wrong", shown(name))))
         elif name not in usual and has is not None and not has(name):
-            text = f"found {shown(name)}; {group} has no function of this name{did_you_mean(name, shipped)}"
+            text = said("api-name-unknown", shown(name), group, did_you_mean(name, shipped))
             mistakes.append(source.mistake((group, place), text))
     return mistakes

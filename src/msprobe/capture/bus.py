@@ -3,7 +3,7 @@
 :class:`Bus` knows the listeners of a run, which of them are on in this step, and how what goes by a name reaches them
 (:mod:`msprobe.capture.routes`). It tells them one by one: unseen, so that what a listener computes is recorded by
 nobody and leaves random generators and the grad mode as they were, and apart, so that one that raises is told of once
-and dropped. How calls and passes come here: :mod:`msprobe.capture.heard`.
+and dropped. How calls and passes come here: :mod:`msprobe.capture.relayed`.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from msprobe import log
-from msprobe.capture.adapter import Surroundings
+from msprobe.capture.adapter import ListenerSupport
 from msprobe.capture.events import Event, Kind, Step
-from msprobe.capture.heard_units import HeardPass
 from msprobe.capture.listeners import Arguments, Changer, Changes, Listener, NewGradient, Observer, Result, Values
-from msprobe.capture.routes import Listening, Way, matches, numbers_of, ways_of
+from msprobe.capture.relayed_units import RelayedPass
+from msprobe.capture.routes import Listening, Route, matches, numbers_of, routes_of
 from msprobe.capture.session import Session
-from msprobe.capture.unheard import Unheard
+from msprobe.capture.unmet_wants import UnmetWants
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import Wording, said, text_of
 
 
 class PassesOfThread(threading.local):
     """The passes of wanted modules that run in this thread, the innermost last."""
 
     def __init__(self) -> None:
-        self.passes: list[HeardPass] = []
+        self.passes: list[RelayedPass] = []
 
 
 class Bus:
     """The listeners of one run, told of what happens in it."""
 
-    def __init__(self, session: Session, surroundings: Surroundings) -> None:
+    def __init__(self, session: Session, support: ListenerSupport) -> None:
         self.session = session
-        self.surroundings = surroundings
+        self.support = support
         self.thread = PassesOfThread()
         self._listening: list[Listening] = []
         # Those that are on in this step, and what was decided for them.
         self.active: list[Listening] = []
-        self._ways: dict[tuple[Kind, str], tuple[Way, ...]] = {}
+        self._routes: dict[tuple[Kind, str], tuple[Route, ...]] = {}
         # The models themselves, by name, where the dump does not have them: for those who ask for them.
         self.roots: frozenset[str] = frozenset()
-        self._unheard = Unheard()
+        self._unmet = UnmetWants()
         # Those that were told that this step begins.
         self._begun: list[Listening] = []
         self._step: Step | None = None
@@ -91,7 +91,7 @@ class Bus:
         on = [one for one in self._listening if not one.dropped and self._is_on(one.listener, step, rank)]
         if on != self.active:
             self.active = on
-            self._ways.clear()
+            self._routes.clear()
         self.thread.passes.clear()
         session.gradients_change = False
         if not on:
@@ -100,7 +100,7 @@ class Bus:
         for one in on:
             if one not in self._begun:
                 self._begun.append(one)
-                self.tell(one, one.listener.step_begin, self._step)
+                self.call(one, one.listener.step_begin, self._step)
         self.active = [one for one in on if not one.dropped]
         session.gradients_change = any(
             one.behind and one.changer is not None and one.changer.changes.gradients for one in self.active
@@ -121,15 +121,14 @@ class Bus:
             log.once(
                 ("cadence", id(listener)),
                 "error",
-                f"The cadence of the listener {type(listener).__name__} cannot be asked, it is off:"
-                f" {type(error).__name__}: {error}",
+                said("cadence-fails", type(listener).__name__, type(error).__name__, error),
             )
             return False
 
     def end(self) -> None:
         """Nothing more is noticed until the next :meth:`begin`."""
         self.active = []
-        self._ways.clear()
+        self._routes.clear()
         self.thread.passes.clear()
 
     def end_step(self) -> None:
@@ -138,12 +137,12 @@ class Bus:
         step, self._step = self._step, None
         for one in begun:
             if step is not None and not one.dropped:
-                self.tell(one, one.listener.step_end, step)
-        self._unheard.end_step(begun)
+                self.call(one, one.listener.step_end, step)
+        self._unmet.end_step(begun)
 
     def end_listening(self) -> None:
         """Nothing more will be told: whoever asked for names that nothing had is told so."""
-        self._unheard.end_listening(self._listening)
+        self._unmet.end_listening(self._listening)
 
     # ---------------------------------------------------------------- what they want
 
@@ -151,14 +150,14 @@ class Bus:
         """True if somebody who is on wants events of this kind."""
         return any(kind in one.wants.kinds for one in self.active)
 
-    def wants_looks(self, ways: Sequence[Way]) -> bool:
-        """True if tensors have to be looked up, to see that nobody among ``ways`` writes to them."""
-        return any(not way.listening.careful for way in ways)
+    def wants_looks(self, routes: Sequence[Route]) -> bool:
+        """True if tensors have to be looked up, to see that nobody among ``routes`` writes to them."""
+        return any(not route.listening.careful for route in routes)
 
     def wants_module(self, key: str, path: str) -> bool:
         """True if the module of this name has to be watched for somebody who is on."""
         is_wanted = False
-        self._unheard.met_module(key, path)
+        self._unmet.met_module(key, path)
         for one in self._asking(key):
             wants = one.wants
             if wants.modules and not matches(wants.modules, path):
@@ -172,17 +171,17 @@ class Bus:
                 is_wanted = True
         return is_wanted
 
-    def ways(self, kind: Kind, key: str) -> tuple[Way, ...]:
+    def routes(self, kind: Kind, key: str) -> tuple[Route, ...]:
         """How what goes by ``key`` reaches those who are on; decided once."""
-        ways = self._ways.get((kind, key))
-        if ways is None:
-            ways = self._ways[kind, key] = ways_of(self._asking(key), kind, key) if self.active else ()
-            for way in ways:
-                way.listening.met_name = True
+        routes = self._routes.get((kind, key))
+        if routes is None:
+            routes = self._routes[kind, key] = routes_of(self._asking(key), kind, key) if self.active else ()
+            for route in routes:
+                route.listening.met_name = True
             for one in self.active:
                 if kind == "call" and one.listener.names_met is not None:
                     one.listener.names_met.add(key)
-        return ways
+        return routes
 
     def _asking(self, key: str) -> list[Listening]:
         """Those who are on and may want what goes by ``key``: all, but for a model itself only who names it."""
@@ -190,25 +189,25 @@ class Bus:
             return self.active
         return [one for one in self.active if one.wants.names or one.wants.modules]
 
-    def open_ways(self, kind: Kind, key: str, number: int) -> list[Way]:
-        """Those of :meth:`ways` that this one event takes."""
-        ways = self.ways(kind, key)
-        if not ways:
+    def open_routes(self, kind: Kind, key: str, number: int) -> list[Route]:
+        """Those of :meth:`routes` that this one event takes."""
+        routes = self.routes(kind, key)
+        if not routes:
             return []
         paths = [one.path for one in self.thread.passes]
-        return [way for way in ways if way.is_open(number, paths)]
+        return [route for route in routes if route.is_open(number, paths)]
 
     def parent(self) -> str | None:
         """The entry of the innermost pass in this thread of a module that is watched."""
         dumped = self.session.thread.modules
         if dumped:
             return dumped[-1].entry
-        heard = self.thread.passes
-        return f"{heard[-1].key}.forward.{heard[-1].number}" if heard else None
+        relayed = self.thread.passes
+        return f"{relayed[-1].key}.forward.{relayed[-1].number}" if relayed else None
 
     # ---------------------------------------------------------------- telling
 
-    def tell(self, listening: Listening, method: Callable[..., Any], *told: Any, tensors: Sequence[Any] = ()) -> Any:
+    def call(self, listening: Listening, method: Callable[..., Any], *shown: Any, tensors: Sequence[Any] = ()) -> Any:
         """Call a method of a listener; what it returns. One that raises, or writes to ``tensors``, is dropped."""
         if listening.dropped:
             return None
@@ -216,58 +215,58 @@ class Bus:
         thread.muted += 1
         if listening.careful:
             try:
-                return method(*told)
+                return method(*shown)
             except Exception as error:
-                self._drop(listening, method, told[0], error)
+                self._drop(listening, method, shown[0], error)
                 return None
             finally:
                 thread.muted -= 1
         try:
-            versions = self.surroundings.versions(tensors) if tensors else ()
-            with self.surroundings.unseen():
-                answer = method(*told)
-            if versions and self.surroundings.versions(tensors) != versions:
-                raise PermissionError("it wrote to a tensor of the program, which listeners must not do")
+            versions = self.support.versions(tensors) if tensors else ()
+            with self.support.unseen():
+                answer = method(*shown)
+            if versions and self.support.versions(tensors) != versions:
+                raise PermissionError(said("listener-wrote-tensor"))
             return answer
         except Exception as error:
-            self._drop(listening, method, told[0], error)
+            self._drop(listening, method, shown[0], error)
             return None
         finally:
             thread.muted -= 1
 
-    def before(self, ways: Sequence[Way], event: Any, behind: bool = False) -> Iterator[Arguments]:
-        """Tell the changers among ``ways`` that something is about to happen; the arguments that they give. ``behind``:
-        those that come behind the dump, or those that come before it.
+    def before(self, routes: Sequence[Route], event: Any, behind: bool = False) -> Iterator[Arguments]:
+        """Show the changers among ``routes`` that something is about to happen; the arguments that they give.
+        ``behind``: those that come behind the dump, or those that come before it.
         """
-        for way in ways:
-            listening = way.listening
-            if listening.changer is not None and way.forward and listening.behind is behind:
-                answer = self.tell(listening, listening.changer.before, event)
+        for route in routes:
+            listening = route.listening
+            if listening.changer is not None and route.forward and listening.behind is behind:
+                answer = self.call(listening, listening.changer.before, event)
                 if answer is not None and self._may_change(listening, "before", event, "arguments", answer, Arguments):
                     self._write(listening, "before", event, answer.written)
                     yield answer
 
     def after(
-        self, ways: Sequence[Way], event: Any, result: Any, behind: bool = False, kept: Sequence[Any] = ()
+        self, routes: Sequence[Route], event: Any, result: Any, behind: bool = False, kept: Sequence[Any] = ()
     ) -> tuple[Any] | None:
         """Tell the changers that it has happened. ``(result,)``: what they put in place of the result, else None.
         ``kept``: tensors whose memory nobody may write to.
         """
         found: tuple[Any] | None = None
-        for way in ways:
-            listening = way.listening
-            if listening.changer is None or not way.forward or listening.behind is not behind:
+        for route in routes:
+            listening = route.listening
+            if listening.changer is None or not route.forward or listening.behind is not behind:
                 continue
-            answer = self.tell(listening, listening.changer.after, event, result)
+            answer = self.call(listening, listening.changer.after, event, result)
             if answer is not None and self._may_change(listening, "after", event, "results", answer, Result):
                 thread = self.session.thread
                 thread.muted += 1
                 try:
                     if answer.written:
-                        result = self.surroundings.written(result, answer.value, kept)
+                        result = self.support.written(result, answer.value, kept)
                     else:
                         given = *event.args, *event.kwargs.values()
-                        result = self.surroundings.in_place_of(result, answer.value, given)
+                        result = self.support.in_place_of(result, answer.value, given)
                     found = (result,)
                 except Exception as error:
                     self._drop(listening, listening.changer.after, event, error)
@@ -275,12 +274,12 @@ class Bus:
                     thread.muted -= 1
         return found
 
-    def show(self, ways: Sequence[Way], moment: Literal["before", "after"], event: Any, *more: Any) -> None:
-        """Tell all among ``ways`` of what has no other result: only what tensors hold may be changed."""
-        for way in ways:
-            if way.forward:
-                listening = way.listening
-                answer = self.tell(listening, getattr(listening.listener, moment), event, *more)
+    def show(self, routes: Sequence[Route], moment: Literal["before", "after"], event: Any, *more: Any) -> None:
+        """Tell all among ``routes`` of what has no other result: only what tensors hold may be changed."""
+        for route in routes:
+            if route.forward:
+                listening = route.listening
+                answer = self.call(listening, getattr(listening.listener, moment), event, *more)
                 if answer is None or listening.changer is None:
                     continue
                 if self._may_change(listening, moment, event, "values", answer, Values):
@@ -292,7 +291,7 @@ class Bus:
         try:
             with self.session.thread.mute():
                 for own, given in pairs:
-                    self.surroundings.write(own, given)
+                    self.support.write(own, given)
         except Exception as error:
             self._drop(listening, getattr(listening.listener, moment), event, error)
 
@@ -308,43 +307,43 @@ class Bus:
         for _, work in sorted(waiting, key=lambda one: one[0]):
             self.session.guard(work)
 
-    def show_before(self, ways: Sequence[Way], event: Any, tensors: Sequence[Any] = ()) -> None:
-        """Tell the observers among ``ways`` that something is about to happen."""
-        for way in ways:
-            listener = way.listening.listener
-            if isinstance(listener, Observer) and way.forward:
-                self.tell(way.listening, listener.before, event, tensors=tensors)
+    def show_before(self, routes: Sequence[Route], event: Any, tensors: Sequence[Any] = ()) -> None:
+        """Tell the observers among ``routes`` that something is about to happen."""
+        for route in routes:
+            listener = route.listening.listener
+            if isinstance(listener, Observer) and route.forward:
+                self.call(route.listening, listener.before, event, tensors=tensors)
 
-    def show_after(self, ways: Sequence[Way], event: Any, result: Any, tensors: Sequence[Any] = ()) -> None:
+    def show_after(self, routes: Sequence[Route], event: Any, result: Any, tensors: Sequence[Any] = ()) -> None:
         """Tell the observers that it has happened."""
-        for way in ways:
-            listener = way.listening.listener
-            if isinstance(listener, Observer) and way.forward:
-                self.tell(way.listening, listener.after, event, result, tensors=tensors)
+        for route in routes:
+            listener = route.listening.listener
+            if isinstance(listener, Observer) and route.forward:
+                self.call(route.listening, listener.after, event, result, tensors=tensors)
 
-    def show_failure(self, ways: Sequence[Way], failure: Any) -> None:
+    def show_failure(self, routes: Sequence[Route], failure: Any) -> None:
         """Tell everybody who was told of its beginning that it has raised."""
-        for way in ways:
-            if way.forward:
-                self.tell(way.listening, way.listening.listener.failed, failure)
+        for route in routes:
+            if route.forward:
+                self.call(route.listening, route.listening.listener.failed, failure)
 
     def show_gradient(
-        self, ways: Sequence[Way], event: Any, in_place_of: Callable[[Any, Any], Any] | None = None
+        self, routes: Sequence[Route], event: Any, in_place_of: Callable[[Any, Any], Any] | None = None
     ) -> tuple[Any] | None:
         """Tell those who want gradients of one. ``(gradient,)``: what a changer puts in its place, else None.
 
         ``in_place_of(own, given)`` makes of what is given what the backward pass goes on with, or raises ValueError.
         """
         found: tuple[Any] | None = None
-        if len(ways) == 1 and ways[0].backward and ways[0].listening.careful:
-            self.tell(ways[0].listening, ways[0].listening.listener.gradient, event)
+        if len(routes) == 1 and routes[0].backward and routes[0].listening.careful:
+            self.call(routes[0].listening, routes[0].listening.listener.gradient, event)
             return None
-        for way in ways:
-            if not way.backward:
+        for route in routes:
+            if not route.backward:
                 continue
-            listening = way.listening
+            listening = route.listening
             method = listening.listener.gradient
-            answer = self.tell(listening, method, event, tensors=() if listening.careful else (event.gradient,))
+            answer = self.call(listening, method, event, tensors=() if listening.careful else (event.gradient,))
             if answer is None or listening.changer is None:
                 continue
             if self._may_change(listening, "gradient", event, "gradients", answer, NewGradient) and in_place_of:
@@ -356,11 +355,11 @@ class Bus:
                     self._drop(listening, method, event, error)
         return found
 
-    def changes_gradients(self, ways: Sequence[Way], key: str, number: int, before_dump: bool = False) -> bool:
-        """True if somebody among ``ways`` may put other gradients in the place of those that come back through it.
+    def changes_gradients(self, routes: Sequence[Route], key: str, number: int, before_dump: bool = False) -> bool:
+        """True if somebody among ``routes`` may put other gradients in the place of those that come back through it.
         ``before_dump``: somebody who comes before the dump.
         """
-        asked = (way.listening for way in ways if way.backward)
+        asked = (route.listening for route in routes if route.backward)
         changers = (one.changer for one in asked if not (before_dump and one.behind))
         return any(one is not None and one.changes.gradients and _names(one.changes, key, number) for one in changers)
 
@@ -374,16 +373,16 @@ class Bus:
         try:
             changes = changer.changes
             if not isinstance(answer, expected):
-                reason = f"it returned a {type(answer).__name__}, not {expected.__name__}(...)"
+                reason = said("changer-answer-of-class", type(answer).__name__, expected.__name__)
             elif not getattr(changes, what):
-                reason = f"its `changes` do not name {what}"
+                reason = said("changer-does-not-name-what", what)
             elif not _names(changes, event.key, event.number):  # type: ignore[attr-defined]
-                reason = "its `changes` do not name it"
+                reason = said("changer-does-not-name-call")
             elif what == "gradients" and not getattr(event, "can_be_replaced", False):
-                reason = "nobody can put another one in its place (event.can_be_replaced)"
+                reason = said("changer-gradient-fixed")
             else:
                 return True
-            raise PermissionError(f"it may not change the {what} of {event.name}: {reason}")
+            raise PermissionError(said("listener-may-not-change", what, event.name, reason))
         except Exception as error:
             self._drop(listening, getattr(changer, moment), event, error)
             return False
@@ -392,9 +391,14 @@ class Bus:
         listening.dropped = True
         where = getattr(event, "name", None) or f"step {getattr(event, 'step', '?')}"
         log.error(
-            f"The listener {listening.name} failed in {getattr(method, '__name__', 'a method')}() at {where}:"
-            f" {type(error).__name__}: {_first_line(error)}. It gets no further events; the training and other"
-            " listeners go on."
+            said(
+                "listener-failed",
+                listening.name,
+                getattr(method, "__name__", "a method"),
+                where,
+                type(error).__name__,
+                _first_line(error),
+            )
         )
         log.debug("".join(traceback.format_exception(error)))
 
@@ -407,4 +411,5 @@ def _names(changes: Changes, key: str, number: int) -> bool:
 
 def _first_line(error: Exception) -> str:
     """What an error says, without what frameworks add to that."""
-    return (str(error).splitlines() or [""])[0][:300].rstrip(".")
+    text = text_of(error)
+    return text if isinstance(text, Wording) else (text.splitlines() or [""])[0][:300].rstrip(".")

@@ -17,8 +17,8 @@ from msprobe.guard import answers_user, attempt, guarded
 from msprobe.messages import said
 from msprobe.store.ownership import refuse_old_dumps
 
-#: Why nothing was recorded.
-SWITCHED_OFF = 'the configuration says "dump_enable": false'
+#: Why nothing was recorded, as the catalogue names it.
+SWITCHED_OFF = "dump-enable-is-off"
 
 _Own = TypeVar("_Own", bound="Debugger")
 
@@ -78,9 +78,7 @@ class Debugger:
             log.once(
                 "second construction",
                 "warning",
-                "PrecisionDebugger exists already in this process; the arguments of the second construction"
-                " are ignored. Use the one that is there (PrecisionDebugger() without arguments gives it), change its"
-                " config.json, or call PrecisionDebugger.reset() before the second one is made.",
+                said("debugger-constructed-twice"),
             )
         return self._ready
 
@@ -128,8 +126,7 @@ class Debugger:
             log.once(
                 "set_init_step",
                 "warning",
-                f"set_init_step({step}) was called inside step {self.recorder.session.step}, of which records are"
-                " there already: it holds from the next step on. Call it before start(), or after step().",
+                said("init-step-later", step, self.recorder.session.step),
             )
 
     @classmethod
@@ -144,8 +141,7 @@ class Debugger:
             log.once(
                 "monitor",
                 "warning",
-                f'monitor() watches gradients with task "grad_probe"; the task is "{self.settings.task}", so it does'
-                " nothing.",
+                said("monitor-without-effect", self.settings.task),
             )
             return
         if self._probe is None:
@@ -243,9 +239,7 @@ class Debugger:
         level = self.settings.level
         if model is None and (level in ("L0", "mix") or token_range is not None):
             raise InvalidInputError(
-                f"start(): level {level} watches {parts}; pass the model: start(model)."
-                if token_range is None
-                else "start(): token_range counts calls of the model; pass it: start(model, token_range=...)."
+                said("level-needs-model", level, parts) if token_range is None else said("token-range-needs-model")
             )
 
     def _begins_probing(self) -> bool:
@@ -257,8 +251,7 @@ class Debugger:
             log.once(
                 "start without monitor",
                 "warning",
-                'start(): task "grad_probe" watches what monitor() was given, and that was not called; nothing is'
-                " watched.",
+                said("start-without-monitor"),
             )
         return True
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from msprobe.capture.stacks import CallStack
+from msprobe.messages import said
 
 Kind = Literal["call", "pass", "parameter_gradient", "accumulated_gradient", "optimizer", "collective", "saved"]
 Direction = Literal["forward", "backward"]
@@ -119,7 +120,7 @@ class Call(_Placed):
         It may write to what it is given: give it copies (:meth:`copies`). TypeError if it cannot be repeated.
         """
         if self.function is None:
-            raise TypeError(f"{self.name} cannot be repeated: what it called is not known.")
+            raise TypeError(said("call-cannot-be-repeated", self.name))
         return self.function(*args, **(kwargs or {}))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from msprobe.config.scope_patterns import ListPattern, entry_kind
 from msprobe.config.settings import Settings
+from msprobe.messages import said
 
 
 @dataclass
@@ -68,11 +69,11 @@ class EntryFilter:
 
     def unmatched(self) -> list[str]:
         """What the filters asked for and never met, in words."""
-        missing = [f'list item "{p.text}"' for p in self.patterns if p.text not in self.matched]
+        missing: list[str] = [said("filter-list-item", p.text) for p in self.patterns if p.text not in self.matched]
         if self.scope and not self.seen_first:
-            missing.append(f'scope start "{self.scope[0]}"')
+            missing.append(said("filter-scope-start", self.scope[0]))
         elif self.scope and not self.seen_last:
-            missing.append(f'scope end "{self.scope[1]}"')
+            missing.append(said("filter-scope-end", self.scope[1]))
         return missing
 
     def begin_step(self) -> None:

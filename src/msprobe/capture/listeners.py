@@ -27,7 +27,7 @@ from msprobe.capture.events import (
     Step,
 )
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,21 @@ class Wants:
     def __post_init__(self) -> None:
         mistakes: list[str] = []
         for several, known, word in (
-            (self.kinds, KINDS, "no kind of event"),
-            (self.directions, DIRECTIONS, "no direction"),
+            (self.kinds, KINDS, "kind"),
+            (self.directions, DIRECTIONS, "direction"),
         ):
             if isinstance(several, str):
-                mistakes.append(f"{several!r} is a text: give several in brackets, as ({several!r},)")
+                mistakes.append(said("wants-text-for-list", several))
             else:
-                mistakes += [f"{one!r} is {word}" for one in several if one not in known]
+                mistakes += [said("no-such-wants", one, word) for one in several if one not in known]
         for field, value in (("names", self.names), ("modules", self.modules)):
             if isinstance(value, str) or not all(isinstance(one, str) for one in value):
-                mistakes.append(f"{field} must be a list of texts, found {value!r}")
+                mistakes.append(said("wants-list-of-texts", field, value))
         if mistakes:
             raise InvalidInputError(
                 said(
                     "wants-wrong",
-                    "; ".join(mistakes),
+                    joined("; ", mistakes),
                     ", ".join(sorted(KINDS)),
                     ", ".join(sorted(DIRECTIONS)),
                 )

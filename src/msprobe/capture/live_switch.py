@@ -10,6 +10,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.config.settings import Settings
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 
 # How often the file is looked at, in seconds.
 INTERVAL_ON = 0.5
@@ -45,12 +46,12 @@ class LiveSwitch:
         try:
             settings = self._load()
         except MsprobeError as problem:
-            log.warning(f"The changed configuration is not used, recording goes on as before: {problem.message}")
+            log.warning(said("changed-config-not-used", problem.message))
             return None
         if settings.dump_enable is not False and not self.enabled:
-            log.info(f"dump_enable is on: recording begins with the next start() ({self.path}).")
+            log.info(said("dump-enable-on", self.path))
         elif settings.dump_enable is False and self.enabled:
-            log.info(f"dump_enable is off: recording pauses ({self.path}).")
+            log.info(said("dump-enable-off", self.path))
         self.enabled = settings.dump_enable is not False
         return settings
 

@@ -43,5 +43,5 @@ def check_api(module: Any, api: Any, prefix: Any) -> None:
         raise InvalidInputError(said("custom-prefix-is-no-text", prefix))
     if not callable(getattr(module, api, None)):
         holder = getattr(module, "__name__", None) or type(module).__name__
-        what = "has no attribute" if not hasattr(module, api) else "cannot be called:"
+        what = said("attribute-missing") if not hasattr(module, api) else said("attribute-not-callable")
         raise InvalidInputError(said("custom-api-missing", holder, what, api))

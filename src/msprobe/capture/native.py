@@ -16,6 +16,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from msprobe import log
+from msprobe.messages import said
 from msprobe.store.encode import LINES
 from msprobe.store.encode import encode as encode_python
 
@@ -32,9 +33,9 @@ def pattern_python(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int
     block without gaps is ``(count, 1)``, nothing is ``(0, 1)``.
     """
     if len(shape) != len(stride):
-        raise ValueError(f"{len(shape)} sizes but {len(stride)} strides")
+        raise ValueError(said("sizes-and-strides-differ", len(shape), len(stride)))
     if any(number < 0 for number in (*shape, *stride)):
-        raise ValueError("sizes and strides cannot be negative")
+        raise ValueError(said("sizes-negative"))
     if 0 in shape:
         return (0, 1)
     joined: list[int] = []
@@ -55,7 +56,7 @@ def is_dense_python(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 def memory_python(address: int, size: int) -> memoryview:
     """The ``size`` bytes at ``address``, read-only and not copied: valid only while their owner lives."""
     if size < 0 or (address == 0 and size > 0):
-        raise ValueError(f"{size} bytes at address {address}")
+        raise ValueError(said("memory-of-no-address", size, address))
     if size == 0:
         return memoryview(b"")
     return memoryview((ctypes.c_char * size).from_address(address)).cast("B").toreadonly()
@@ -157,13 +158,10 @@ def fault_of_memo(error: BaseException) -> bool:
     """Told by a `Memo` of an error of its own; True: it is to leave everything to Python. Python has taken over for the
     tensor at hand in any case.
     """
-    told = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    _faults.append(told)
+    text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    _faults.append(text)
     if len(_faults) == _MOST_FAULTS:
-        log.warning(
-            f"The C code that describes tensors failed {_MOST_FAULTS} times (the last time with {told}). "
-            "Python does it from here on, which is slower. Please report this."
-        )
+        log.warning(said("native-code-failed", _MOST_FAULTS, text))
     return is_memo_off()
 
 
@@ -173,7 +171,7 @@ def is_memo_off() -> bool:
 
 
 def further_passes(needs: Set[str]) -> int:
-    """What `numbers` must be told to answer all that ``needs`` names and it knows."""
+    """What `numbers` must be text to answer all that ``needs`` names and it knows."""
     found = 0
     for name in needs:
         found |= NUMBERS.get(name, 0)

@@ -20,7 +20,7 @@ from msprobe.capture.units import Writer
 Describe = Callable[[Any], Any]
 
 
-class Step(ABC):
+class NoticedStep(ABC):
     """A step of an optimizer, as the adapter that has noticed it knows it."""
 
     # The gradients are computed inside of the step.
@@ -56,7 +56,7 @@ class RecordedStep:
 
     __slots__ = ("before", "entry", "facts", "groups", "order", "parent", "stack", "step")
 
-    def __init__(self, entry: str, step: Step, order: int, stack: CallStack, parent: Any) -> None:
+    def __init__(self, entry: str, step: NoticedStep, order: int, stack: CallStack, parent: Any) -> None:
         self.entry = entry
         self.step = step
         self.order = order
@@ -99,7 +99,7 @@ class OptimizerRecords:
 
     # ------------------------------------------------------------ the moments of a step
 
-    def begin_step(self, key: str, step: Step, skip: int, number: int | None = None) -> RecordedStep | None:
+    def begin_step(self, key: str, step: NoticedStep, skip: int, number: int | None = None) -> RecordedStep | None:
         """See the protocol. ``number``: the one it has already."""
         if not self.is_wanted:
             return None
@@ -144,7 +144,7 @@ class OptimizerRecords:
     def leave_step(self) -> None:
         """Nothing has waited for that."""
 
-    def _parent(self, step: Step) -> Any:
+    def _parent(self, step: NoticedStep) -> Any:
         if not self._in_hierarchy:
             return False
         session, thread = self.session, self.session.thread

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from msprobe.capture.step_numbers import StepNumbers
 from msprobe.config.settings import Settings
+from msprobe.messages import joined, said
 from msprobe.store import layout
 
 _MOST_NAMED = 8
-_START_FAILED = "start() raised an error, which says what to do"
 
 
 @dataclass
@@ -110,9 +110,9 @@ class Outcome:
         try:
             yield
         except Exception:
-            self.reason = _START_FAILED
+            self.reason = said("start-raised")
             raise
-        if self.reason == _START_FAILED:
+        if self.reason == said("start-raised"):
             self.reason = ""
 
     def forget(self) -> None:
@@ -130,30 +130,36 @@ class Outcome:
         if self._folders:
             found += [self._dump_line(path, folder, settings) for path, folder in self._folders.items()]
         elif not found and not self._is_unwanted_rank(settings):
-            found.append((True, f"No dump was written: {self.reason or self._reason(settings)}."))
+            found.append((True, said("no-dump-written", self.reason or self._reason(settings))))
         return found
 
     def _dump_line(self, path: str, folder: _Folder, settings: Settings) -> tuple[bool, str]:
         steps = [step for step in folder.steps if step not in folder.failed]
+        failed = _failed_text(folder)
         if not steps and not folder.partial:
-            failed = named_numbers("step", folder.failed)
-            return True, f'No dump was written to "{path}": {failed} failed, as the error above says.'
-        line = f'The dump is in "{path}": '
+            return True, said("no-dump-at-folder", path, named_numbers("step", folder.failed))
         if not steps:
-            return True, f"{line}no step is whole{_failed_text(folder)}."
-        line += f"{_counted(len(steps), 'step')} ({numbers_text(steps)})"
-        line += f", {_counted(folder.records, 'record')}"
+            return True, said("dump-without-whole-step", path, failed)
+        further: list[str] = []
         if folder.is_written_over:
-            line += " with those that were written over"
+            further.append(said("records-with-overwritten"))
         if not folder.records and settings.task in ("overflow_check", "nan_check"):
-            line += "; no overflow was found"
+            further.append(said("no-overflow-in-dump"))
         if not folder.records and settings.task == "exception_dump":
-            line += "; nothing failed"
-        line += _failed_text(folder)
+            further.append(said("no-failure-in-dump"))
+        further.append(failed)
         others = self._other_steps(path, folder)
         if others:
-            line += f"; of earlier runs the folder still has {named_numbers('step', others)}"
-        return bool(folder.failed or folder.without_tensors), f"{line}."
+            further.append(said("steps-of-earlier-runs", named_numbers("step", others)))
+        is_warning = bool(folder.failed or folder.without_tensors)
+        return is_warning, said(
+            "dump-with-failures" if is_warning else "dump-is-in",
+            path,
+            said("one-of-steps") if len(steps) == 1 else said("several-steps", len(steps)),
+            numbers_text(steps),
+            _records_text(folder.records),
+            joined("", further),
+        )
 
     def _other_steps(self, path: str, folder: _Folder) -> list[int]:
         try:
@@ -168,42 +174,39 @@ class Outcome:
             return ""
         named = named_numbers("step", missing)
         if missing == [*settings.steps]:
-            what = f'"step" asks for {named} only, which did not come'
-        else:
-            what = f'"step" asks for {named_numbers("step", settings.steps)}, of which {named} did not come'
-        return f"{what}: the last step of the program was {self._last_step}."
+            return said("steps-asked-for-only", named, self._last_step)
+        return said("steps-not-reached", named_numbers("step", settings.steps), named, self._last_step)
 
     def _missing_ranks(self, settings: Settings) -> str:
         missing = [rank for rank in settings.ranks if rank >= self._world]
         if not missing or self.is_enough or self._last_step is None or self._rank:
             return ""
-        world = "is a single process, which is rank 0" if self._world == 1 else f"has the ranks 0 to {self._world - 1}"
-        only = " only" if missing == [*settings.ranks] else ""
-        return f'"rank" asks for {named_numbers("rank", missing)}{only}, which there is not: the program {world}.'
+        world = said("program-of-one-process") if self._world == 1 else said("program-of-ranks", self._world - 1)
+        named = named_numbers("rank", missing)
+        is_all = missing == [*settings.ranks]
+        return said("ranks-asked-for-only", named, world) if is_all else said("ranks-not-there", named, world)
 
     def _is_unwanted_rank(self, settings: Settings) -> bool:
         return self._last_step is not None and not settings.wants_rank(self._rank or 0)
 
     def _reason(self, settings: Settings) -> str:
         if settings.level == "debug":
-            return "level debug records what save() is given, and save() was not called"
-        if self._last_step is None:
-            return "start() was never called"
-        return "no step was recorded"
+            return said("never-saved")
+        return said("never-started") if self._last_step is None else said("no-step-recorded")
 
 
 def _failed_text(folder: _Folder) -> str:
     """What of steps that failed can be read, and what cannot; for the end of a line."""
-    text = ""
+    found: list[str] = []
     if folder.partial:
-        can = f"{_counted(folder.partial_records, 'record')} can be read"
-        text += f"; of {named_numbers('step', folder.partial)}, which failed, {can}"
+        records = _records_text(folder.partial_records)
+        found.append(said("failed-steps-readable", named_numbers("step", folder.partial), records))
     lost = [step for step in folder.failed if step not in folder.partial]
     if lost:
-        text += f"; of {named_numbers('step', lost)}, which failed, nothing can be read"
+        found.append(said("failed-steps-lost", named_numbers("step", lost)))
     if folder.without_tensors:
-        text += f"; tensor files of {named_numbers('step', folder.without_tensors)} are missing"
-    return f"{text} (an error above says why)" if text else ""
+        found.append(said("tensor-files-missing", named_numbers("step", folder.without_tensors)))
+    return said("error-above-says", joined("", found)) if found else ""
 
 
 def numbers_text(numbers: Iterable[int]) -> str:
@@ -215,29 +218,25 @@ def numbers_text(numbers: Iterable[int]) -> str:
         else:
             runs.append([number, number])
     if len(runs) > _MOST_NAMED:
-        left = len(runs) - _MOST_NAMED + 1
+        more = len(runs) - _MOST_NAMED
         runs, last = runs[: _MOST_NAMED - 1], runs[-1]
-        return f"{_runs_text(runs)}, {left - 1} more and {_runs_text([last])}"
+        return said("numbers-and-more", _runs_text(runs), more, _runs_text([last]))
     return _runs_text(runs)
 
 
 def _runs_text(runs: list[list[int]]) -> str:
-    return ", ".join(str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a} to {b}" for a, b in runs)
+    return joined(
+        ", ", [str(a) if a == b else f"{a}, {b}" if b == a + 1 else said("numbers-from-to", a, b) for a, b in runs]
+    )
 
 
 def named_numbers(kind: str, numbers: Iterable[int]) -> str:
     """``step 3`` or ``steps 3, 5 to 8``."""
     found = list(numbers)
-    return f"{kind} {found[0]}" if len(found) == 1 else f"{kind}s {numbers_text(found)}"
+    if len(found) == 1:
+        return said("one-number-of", kind, found[0])
+    return said("several-numbers-of", kind, numbers_text(found))
 
 
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def nothing_recorded(step: int) -> str:
-    """What to say of a step that was recorded and has no record."""
-    return (
-        f"Nothing was recorded in step {step}: no call was made between start() and stop(), or the filters"
-        " (list, scope, data_mode) matched nothing."
-    )
+def _records_text(count: int) -> str:
+    return said("one-record") if count == 1 else said("several-records", count)

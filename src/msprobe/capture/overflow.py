@@ -8,6 +8,7 @@ from typing import Any
 from msprobe import log
 from msprobe.capture.late_records import leaves_of
 from msprobe.capture.session import Session
+from msprobe.messages import said
 
 _CHECKED_PARTS = (
     "input_args",
@@ -48,18 +49,18 @@ def _all_of_it(name: str, part: str, value: Any) -> Any:
 class OverflowCheck:
     """Decides which records are kept, saves their tensors, and ends the recording after ``overflow_nums`` of them.
 
-    ``telling(name, part, value)`` gives what of one part of a record tells something if it holds an infinity or NaN.
+    ``conclusive(name, part, value)`` gives what of one part of a record tells something if it holds an infinity or NaN.
     """
 
-    def __init__(self, session: Session, telling: Callable[[str, str, Any], Any] = _all_of_it) -> None:
+    def __init__(self, session: Session, conclusive: Callable[[str, str, Any], Any] = _all_of_it) -> None:
         self.session = session
-        self.telling = telling
+        self.conclusive = conclusive
         self.hits = 0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def begin_step(self) -> None:
         """A new step has entries of its own."""
-        self._told.clear()
+        self._reported.clear()
 
     def __call__(self, name: str, tree: dict[str, Any]) -> bool:
         """True if the record has an infinity or NaN in it that tells something; then its tensors are saved."""
@@ -69,16 +70,16 @@ class OverflowCheck:
         for leaf in leaves_of(tree):
             if type(leaf) is Kept and leaf.payload is not None:
                 session.files().save(str(leaf.info.data_name), leaf.payload)
-        if name in self._told:
+        if name in self._reported:
             # Gradients of a module's parameters come one by one, and their record is written anew.
             return True
-        self._told.add(name)
-        log.warning(f"Overflow detected in {name}, {session.place()}.")
+        self._reported.add(name)
+        log.warning(said("overflow-detected", name, session.place()))
         self.hits += 1
         limit = session.settings.overflow_nums
         if limit != -1 and self.hits >= limit:
-            count = "1 overflow was" if self.hits == 1 else f"{self.hits} overflows were"
-            log.info(f"{count} recorded, as asked for (overflow_nums); recording ends here.")
+            count = said("one-overflow") if self.hits == 1 else said("several-overflows", self.hits)
+            log.info(said("overflows-recorded", count))
             # This record is still written; the end comes behind it.
             session.end_after_record = True
         return True
@@ -88,7 +89,7 @@ class OverflowCheck:
             _is_nonfinite(leaf)
             for part in _CHECKED_PARTS
             if part in tree
-            for leaf in leaves_of(self.telling(name, part, tree[part]))
+            for leaf in leaves_of(self.conclusive(name, part, tree[part]))
         )
 
 
@@ -113,5 +114,5 @@ class FailureCheck:
         for leaf in leaves_of(tree):
             if type(leaf) is Kept and leaf.payload is not None:
                 self.session.files().save(str(leaf.info.data_name), leaf.payload)
-        log.warning(f"{name} failed, {self.session.place()}; what it was given is saved.")
+        log.warning(said("call-failed-and-saved", name, self.session.place()))
         return True

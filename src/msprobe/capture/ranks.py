@@ -34,6 +34,6 @@ class Ranks:
         if found is not None:
             return found
         rank = os.environ.get(self.rank_name, "")
-        told = (os.environ.get(name, "") for name in self.world_names)
-        world = next((int(text) for text in told if text.isdecimal()), 1)
+        values = (os.environ.get(name, "") for name in self.world_names)
+        world = next((int(text) for text in values if text.isdecimal()), 1)
         return (int(rank), world) if rank.isdecimal() and world > 1 else None

@@ -104,7 +104,7 @@ def parts_of(value: Any) -> tuple[Sequence[Any] | None, Sequence[Any]] | None:
     return None
 
 
-class _Way:
+class _Walk:
     """Where a walk through nested containers is: what lies above, and how many more values it may see."""
 
     __slots__ = ("above", "left")
@@ -159,20 +159,20 @@ class Describer:
         describe = self.by_type.get(type(value))
         if describe is not None:
             return describe(value)
-        return self._walk(value, "", None, _Way())
+        return self._walk(value, "", None, _Walk())
 
     def describe_kept(self, value: Any, path: str, keep: Keep) -> Tree:
         """As :meth:`describe`; each tensor is also handed to ``keep`` with its index path below ``path``."""
-        return self._walk(value, path, keep, _Way())
+        return self._walk(value, path, keep, _Walk())
 
-    def _walk(self, value: Any, path: str, keep: Keep | None, way: _Way) -> Tree:
+    def _walk(self, value: Any, path: str, keep: Keep | None, walk: _Walk) -> Tree:
         try:
-            return self._look_into(value, path, keep, way)
+            return self._look_into(value, path, keep, walk)
         except Exception as error:
             self.failed(error)
             return {"unsupported": f"{type(error).__name__}: {error}"[:200]}
 
-    def _look_into(self, value: Any, path: str, keep: Keep | None, way: _Way) -> Tree:
+    def _look_into(self, value: Any, path: str, keep: Keep | None, walk: _Walk) -> Tree:
         if self.is_tensor(value):
             description = self.tensor(value)
             return description if keep is None else keep(value, description, path)
@@ -183,21 +183,22 @@ class Describer:
         parts = parts_of(value)
         if parts is None:
             return self._describe_rare(value, kind)
-        obstacle = way.enter(value)
+        obstacle = walk.enter(value)
         if obstacle:
             return {"unsupported": obstacle}
         try:
             names, items = parts
             if names is None:
                 return [
-                    self._walk(item, path if keep is None else f"{path}.{i}", keep, way) for i, item in enumerate(items)
+                    self._walk(item, path if keep is None else f"{path}.{i}", keep, walk)
+                    for i, item in enumerate(items)
                 ]
             return {
-                str(name): self._walk(item, path if keep is None else f"{path}.{name}", keep, way)
+                str(name): self._walk(item, path if keep is None else f"{path}.{name}", keep, walk)
                 for name, item in zip(names, items, strict=True)
             }
         finally:
-            way.leave()
+            walk.leave()
 
     def _describe_rare(self, value: Any, kind: type) -> Tree:
         if isinstance(value, enum.Enum):

@@ -45,7 +45,7 @@ class Listening:
         return type(self.listener).__name__
 
 
-class Way:
+class Route:
     """How one name reaches one listener: in which directions, for which numbers (None: all), inside which modules."""
 
     __slots__ = ("backward", "forward", "listening", "modules", "numbers")
@@ -70,15 +70,15 @@ class Way:
         return not self.modules or any(matches(self.modules, path) for path in paths)
 
 
-def ways_around_dump(ways: Sequence[Way]) -> tuple[list[Way], list[Way]]:
+def routes_around_dump(routes: Sequence[Route]) -> tuple[list[Route], list[Route]]:
     """Those to changers that come before the dump, which has what follows, and all others."""
-    early = [way for way in ways if way.listening.changer is not None and not way.listening.behind]
-    return early, [way for way in ways if way not in early]
+    early = [route for route in routes if route.listening.changer is not None and not route.listening.behind]
+    return early, [route for route in routes if route not in early]
 
 
-def ways_of(active: Sequence[Listening], kind: Kind, key: str) -> tuple[Way, ...]:
+def routes_of(active: Sequence[Listening], kind: Kind, key: str) -> tuple[Route, ...]:
     """How what goes by ``key`` reaches the listeners, those that change something first."""
-    found: list[Way] = []
+    found: list[Route] = []
     for listening in sorted(active, key=lambda one: one.changer is None):
         wants = listening.wants
         if kind not in wants.kinds:
@@ -92,7 +92,7 @@ def ways_of(active: Sequence[Listening], kind: Kind, key: str) -> tuple[Way, ...
             modules: Sequence[str] = ()
         else:
             modules = wants.modules if kind == "call" else ()
-        found.append(Way(listening, numbers, wants.directions, modules))
+        found.append(Route(listening, numbers, wants.directions, modules))
     return tuple(found)
 
 

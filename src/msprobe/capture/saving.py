@@ -12,6 +12,7 @@ from msprobe import log
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import SavedValue
 from msprobe.capture.session import Session
+from msprobe.messages import said
 
 # Containers deeper than this are not saved (one that holds itself has no end).
 DEPTH_LIMIT = 50
@@ -70,7 +71,7 @@ class VariableSaver:
             try:
                 mistake = _mistake(name, save_backward) or self._mistake_in(variable, f"variable {name!r}")
                 if mistake:
-                    log.warning(f"save(): {mistake}; this variable is skipped.")
+                    log.warning(said("variable-skipped", mistake))
                     return
                 self._save(variable, _one_name(name), save_backward)
             except Exception as error:
@@ -81,9 +82,9 @@ class VariableSaver:
         count = session.number(f"debug {name}")
         entry = f"{name}.{count}.debug"
         session.put(entry, self._tree(variable, entry))
-        ways = self.bus.open_ways("saved", name, count)
-        if ways:
-            self.bus.show(ways, "after", SavedValue(entry, session.step, session.rank(), variable), variable)
+        routes = self.bus.open_routes("saved", name, count)
+        if routes:
+            self.bus.show(routes, "after", SavedValue(entry, session.step, session.rank(), variable), variable)
         if save_backward:
             gradients = SavedGradients(f"{name}_grad.{count}.debug", session.generation)
             gradients.tree = self._gradient_tree(variable, gradients, ())
@@ -167,7 +168,7 @@ def _one_name(name: str) -> str:
 def _mistake(name: Any, save_backward: Any) -> str:
     """What is wrong with the arguments of save(), in words; empty if nothing is."""
     if not isinstance(name, str):
-        return f"name must be a str, found {name!r} ({type(name).__name__})"
+        return said("save-name-wrong", name, type(name).__name__)
     if not isinstance(save_backward, bool):
-        return f"save_backward of {name!r} must be True or False, found {save_backward!r}"
+        return said("save-backward-wrong", name, save_backward)
     return ""

@@ -10,6 +10,7 @@ probe, never the training: :meth:`Session.fault` is where every error of ours en
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 import traceback
@@ -21,20 +22,20 @@ from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
 from msprobe.capture.late_records import Check, LateRecords, is_late
-from msprobe.capture.outcome import Outcome, named_numbers, nothing_recorded
+from msprobe.capture.outcome import Outcome, named_numbers
 from msprobe.capture.sinks import DumpFolder, Sink, StepFacts, StepSink, TensorSink
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.guard import name_of, report_to
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.store import old_runs
 
 OPTIMIZER = "optimizer"
 CLIP_GRAD = "clip_grad"
 
 
-class ModulePass(Protocol):
+class RunningPass(Protocol):
     """A module's forward pass that is running: its entry, and the module."""
 
     entry: str
@@ -53,10 +54,10 @@ class RowSource(Protocol):
 class ThreadState(threading.local):
     """What one thread is in the middle of."""
 
-    def __init__(self, passes: dict[int, list[ModulePass]]) -> None:
+    def __init__(self, passes: dict[int, list[RunningPass]]) -> None:
         # Of all threads, by their number (which is given again when a thread is gone).
         self._passes = passes
-        self.modules: list[ModulePass] = []
+        self.modules: list[RunningPass] = []
         passes[threading.get_ident()] = self.modules
         self.region: str | None = None
         # Above zero: what runs now is not recorded (our own work, or the inside of a recorded unit).
@@ -153,6 +154,8 @@ class Session:
         self.world: Callable[[], int] = lambda: 1
         self.outcome = Outcome()
 
+        # Not when something fails in the middle of a training.
+        importlib.import_module("msprobe.messages.catalogue")
         self._rank = rank
         self._writer: StepSink | None = None
         self._files: TensorSink | None = None
@@ -209,7 +212,7 @@ class Session:
         log.set_rank(number)
         if self.removes_old and self.keeps_records and self.sink is self.folder:
             self.removes_old = False
-            self._attempt("what earlier runs left", self._remove_old, number)
+            self._attempt("files of earlier runs", self._remove_old, number)
         return True
 
     def _remove_old(self, rank: int | None) -> None:
@@ -221,9 +224,9 @@ class Session:
         steps, problem = old_runs.remove_old_dumps(roots, self.first_step, duty)
         if steps and not rank:
             named = named_numbers("step", steps)
-            log.info(f'{named} of an earlier run removed from "{self._dump_root}" ("existing": "clean").')
+            log.info(said("earlier-runs-removed", named, self._dump_root))
         if problem:
-            log.warning(f"{problem} What earlier runs left stays beside what this run records.")
+            log.warning(said("earlier-runs-stay", problem))
 
     def _world_size(self) -> int:
         # Whoever names ranks by hand has as many as he likes.
@@ -288,10 +291,7 @@ class Session:
         if not self.ended:
             self.ended = True
             self.recording = self.recording and not self._dumps
-            log.info(
-                "All that was asked for is recorded, and msprobe ends successfully. The program goes on without being"
-                " recorded."
-            )
+            log.info(said("all-recorded"))
 
     def close(self, is_end: bool = True) -> None:
         """The program ends: write what there is. A step that was being recorded is marked as incomplete.
@@ -304,9 +304,9 @@ class Session:
         if self.filter is not None and (self.recorded_anything or begun):
             missing = self.filter.unmatched()
             if missing:
-                log.warning(f"These filters matched nothing: {', '.join(missing)}.")
+                log.warning(said("filters-without-match", joined(", ", missing)))
         if self._faults:
-            log.warning(f"{self._faults} values or calls could not be recorded; see dump_error_info.log in the dump.")
+            log.warning(said("recording-faults", self._faults))
         if is_end and self.keeps_records and os.getpid() == self._pid:
             for is_warning, line in self.outcome.lines(self.settings):
                 (log.warning if is_warning else log.info)(line)
@@ -315,7 +315,7 @@ class Session:
         begun = self._begun
         self.publish(final=True, interrupted=interrupted)
         if begun and self.keeps_records and not self.recorded_anything and not self._expects_nothing:
-            log.once("nothing", "warning", nothing_recorded(self.step))
+            log.once("nothing", "warning", said("nothing-recorded-in-step", self.step))
 
     @property
     def _expects_nothing(self) -> bool:
@@ -343,7 +343,7 @@ class Session:
     def place(self) -> str:
         """Where we are, for messages: ``step 3`` or ``step 3 of rank 1``."""
         rank = self.rank()
-        return f"step {self.step}" if rank is None else f"step {self.step} of rank {rank}"
+        return said("one-number-of", "step", self.step) if rank is None else said("step-of-rank", self.step, rank)
 
     # ---------------------------------------------------------------- names and order
 
@@ -604,7 +604,7 @@ class Session:
                 return
             self._faults += 1
             kind = type(error).__name__
-            log.once(("fault", what.split(".")[0], kind), "error", f"Could not record {what}: {kind}: {error}")
+            log.once(("fault", what.split(".")[0], kind), "error", said("not-recorded", what, kind, error))
             writer = self._writer
             if writer is None and self.is_dumping and self.keeps_records:
                 with self.lock:

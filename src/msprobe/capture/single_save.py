@@ -103,9 +103,7 @@ class SingleSave(metaclass=_Once):
         """As :meth:`save`, in the micro step ``micro_batch``, or in none."""
         saver = cls.current()
         if micro_batch is not None and (not isinstance(micro_batch, int) or micro_batch < 0):
-            log.warning(
-                f"SingleSave: micro_batch must be a whole number from 0, found {micro_batch!r}; nothing is saved."
-            )
+            log.warning(said("single-save-micro-batch", micro_batch))
             return
         if not _is_dict(data):
             return
@@ -128,15 +126,10 @@ class SingleSave(metaclass=_Once):
 
     def _is_saveable(self, key: object, value: object) -> bool:
         if not isinstance(key, str) or not _is_name(key):
-            log.warning(
-                f"SingleSave: a key must be a text that can be the name of a file, found {key!r}; it is skipped."
-            )
+            log.warning(said("single-save-key", key))
             return False
         if not self._values.is_tensor(value) and not isinstance(value, (list, tuple, dict)):
-            log.warning(
-                f"SingleSave: {key!r} must be a tensor, or a list, tuple or dict of tensors, found "
-                f"{type(value).__name__}; it is skipped."
-            )
+            log.warning(said("single-save-value", key, type(value).__name__))
             return False
         return True
 
@@ -167,9 +160,9 @@ class SingleSave(metaclass=_Once):
             items = list(value.items())
         for key, item in items:
             if not self._values.is_tensor(item):
-                raise TypeError(f"SingleSave: {name}: element {key!r} must be a tensor, found {type(item).__name__}.")
+                raise TypeError(said("single-save-element", name, key, type(item).__name__))
             if not name_of_list and not _is_name(str(key)):
-                raise TypeError(f"SingleSave: {name}: the key {key!r} cannot be the name of a file.")
+                raise TypeError(said("single-save-inner-key", name, key))
         found = [(str(key), self._describe(f"{name}.{key}", item, keep)) for key, item in items]
         return [statistics for _, statistics in found] if name_of_list else dict(found)
 
@@ -177,7 +170,7 @@ class SingleSave(metaclass=_Once):
 def _is_dict(data: object) -> bool:
     if isinstance(data, Mapping):
         return True
-    log.warning(f"SingleSave: what is saved must be a dict, found {type(data).__name__}; nothing is saved.")
+    log.warning(said("single-save-no-dict", type(data).__name__))
     return False
 
 

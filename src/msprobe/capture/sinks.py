@@ -31,7 +31,7 @@ class StepFacts:
     rank: int | None
     header: dict[str, object]
     extra: dict[str, object]
-    kind: layout.Kind
+    kind: layout.FileKind
     with_stacks: bool
     with_construct: bool
     with_tensors: bool

@@ -25,7 +25,7 @@ _MOST_STACKS = 50_000
 FrameKey = bytes
 
 
-class Frame:
+class SourceLine:
     """One place in the program, shared by all stacks that it is part of."""
 
     __slots__ = ("_text", "code", "line")
@@ -54,7 +54,9 @@ class CallStack:
 
     __slots__ = ("_all", "_frames", "_lines", "depth", "recompute", "source")
 
-    def __init__(self, every: tuple[Frame, ...], frames: tuple[Frame, ...], source: str, recompute: bool) -> None:
+    def __init__(
+        self, every: tuple[SourceLine, ...], frames: tuple[SourceLine, ...], source: str, recompute: bool
+    ) -> None:
         # The code objects of all frames are kept, so that the key under which a stack is known stays theirs.
         self._all = every
         self._frames = frames
@@ -91,7 +93,7 @@ class CallStacks:
         self._launchers: dict[int, types.CodeType] = {}
         self.known: dict[FrameKey, CallStack] = {}
         # By the identity of the code: equal code objects may be of different files.
-        self._frames: dict[tuple[int, int], Frame] = {}
+        self._frames: dict[tuple[int, int], SourceLine] = {}
 
     def leave_out_callers(self) -> None:
         """Leave the frames that are running now out of all stacks: they are not the user's program, but start it."""
@@ -119,8 +121,8 @@ class CallStacks:
         if len(self.known) >= _MOST_STACKS:
             self.known.clear()
             self._frames.clear()
-        every: list[Frame] = []
-        written: list[Frame] = []
+        every: list[SourceLine] = []
+        written: list[SourceLine] = []
         source = ""
         recompute = False
         while at is not None:
@@ -128,7 +130,7 @@ class CallStacks:
             at = at.f_back
             frame = self._frames.get((id(code), lasti))
             if frame is None:
-                frame = self._frames[id(code), lasti] = Frame(code, lasti)
+                frame = self._frames[id(code), lasti] = SourceLine(code, lasti)
             every.append(frame)
             recompute = recompute or self._is_recompute(code)
             if code.co_filename.startswith(_OWN_FOLDER) or id(code) in self._launchers or self._hidden(code):

@@ -1,7 +1,7 @@
 """Targets: whoever is told of what happens by those who notice it.
 
-A target is the dumper, where it is alone, or who hands on to it and to listeners (:mod:`msprobe.capture.heard`,
-:mod:`msprobe.capture.heard_steps`, :mod:`msprobe.capture.heard_collectives`).
+A target is the dumper, where it is alone, or who hands on to it and to listeners (:mod:`msprobe.capture.relayed`,
+:mod:`msprobe.capture.relayed_steps`, :mod:`msprobe.capture.relayed_collectives`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from msprobe.capture.optimizer_steps import Step
+from msprobe.capture.optimizer_steps import NoticedStep
 
 
 class Calls(Protocol):
@@ -38,7 +38,7 @@ class Passes(Protocol):
 class OptimizerSteps(Protocol):
     """Whoever is told of steps of optimizers; the dumper is one."""
 
-    def begin_step(self, key: str, step: Step, skip: int) -> Any:
+    def begin_step(self, key: str, step: NoticedStep, skip: int) -> Any:
         """An optimizer is about to step, ``skip`` frames above. What to give to one of the other two, None for
         neither.
         """

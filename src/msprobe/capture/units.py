@@ -11,10 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msprobe.capture.adapter import Gradients, Modules, Place, Tensors
-from msprobe.capture.heard import HeardCalls
-from msprobe.capture.heard_units import arguments_of
+from msprobe.capture.adapter import Gradients, Modules, PlacedTensor, Tensors
 from msprobe.capture.records import PLAIN, Describer, Keep, parts_of
+from msprobe.capture.relayed import RelayedCalls
+from msprobe.capture.relayed_units import arguments_of
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStack
 
@@ -285,7 +285,7 @@ class UnitRecorder(CallWriter, PassWriter):
         # (entry, tree) -> True if an overflow check keeps the record.
         self.overflowed = overflowed
         # Where there are listeners, those who are told of calls in the place of this.
-        self.heard: HeardCalls | None = None
+        self.relayed: RelayedCalls | None = None
         # Where calls that fail are looked for: waits until a call is done, and raises if it failed.
         self.wait: Callable[[], None] | None = None
 
@@ -398,24 +398,24 @@ class UnitRecorder(CallWriter, PassWriter):
 
     # ------------------------------------------------------------ tensors in arguments and results
 
-    def places(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Place]:
+    def places(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[PlacedTensor]:
         """The tensors among the arguments, nested ones too."""
-        found: list[Place] = []
+        found: list[PlacedTensor] = []
         for i, value in enumerate(args):
             self._collect(value, f"input.{i}", found, ())
         for word, value in kwargs.items():
             self._collect(value, f"kwargs.{word}", found, ())
         return found
 
-    def places_of_results(self, result: Any) -> list[Place]:
+    def places_of_results(self, result: Any) -> list[PlacedTensor]:
         """The tensors in a result, nested ones too."""
-        found: list[Place] = []
+        found: list[PlacedTensor] = []
         several = result if type(result) is tuple else (result,)
         for i, value in enumerate(several):
             self._collect(value, f"output.{i}", found, ())
         return found
 
-    def _collect(self, value: Any, path: str, found: list[Place], above: tuple[int, ...]) -> None:
+    def _collect(self, value: Any, path: str, found: list[PlacedTensor], above: tuple[int, ...]) -> None:
         if self.tensors.is_tensor(value):
             found.append((path, value))
         elif type(value) not in PLAIN and len(above) < _MOST_LEVELS and id(value) not in above:
@@ -458,10 +458,10 @@ def run_recorded(
     thread.muted += 1
     try:
         target: Any = units
-        if units.heard is None:
+        if units.relayed is None:
             unit: Any = units.begin_call(key, args, kwargs, 2)
         else:
-            target = units.heard
+            target = units.relayed
             unit = target.begin_call(key, args, kwargs, 2, functools.partial(original, *owner))
         if unit is None:
             return original(*owner, *args, **kwargs)

@@ -11,6 +11,7 @@ from msprobe import __version__
 from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
+from msprobe.messages import said, translated
 
 if TYPE_CHECKING:
     from msprobe.doctor.findings import Finding
@@ -39,10 +40,10 @@ def execute(args: argparse.Namespace) -> int:
     answers.whole(json.dumps({"version": __version__, "is_sound": sound, "checks": checks}, indent=2))
     say("\n".join(line for finding in findings for line in _lines(finding)))
     errors = sum(finding.status == "error" for finding in findings)
-    say("\nThis installation is sound." if sound else f"\n{errors} to be put right.")
+    say(translated(said("doctor-sound") if sound else said("doctor-errors", errors)))
     return 0 if sound else 1
 
 
 def _lines(finding: Finding) -> list[str]:
-    first = f"{finding.status:<9}{finding.code:<14}{finding.text}"
-    return [first, *(f"{'':23}{remedy}" for remedy in finding.remedy)]
+    first = f"{finding.status:<9}{finding.code:<14}{translated(finding.text)}"
+    return [first, *(f"{'':23}{translated(remedy)}" for remedy in finding.remedy)]

@@ -24,25 +24,21 @@ GIVE = "give the path of a dump.json or of a step folder"
 FolderPath = Annotated[
     str,
     demand(
-        (lambda value: value not in (None, ""), f"is empty; {GIVE}"),
-        (lambda value: isinstance(value, str), "must be a path, found {found}"),
+        (lambda value: value not in (None, ""), lambda _: said("is-empty-give-dump")),
+        (lambda value: isinstance(value, str), "a path"),
         kind="path",
     ),
 ]
 OtherPath = Annotated[
     str | None,
     AfterValidator(lambda path: path or None),
-    demand((lambda value: value is None or isinstance(value, str), "must be a path, found {found}"), kind="path"),
+    demand((lambda value: value is None or isinstance(value, str), "a path"), kind="path"),
 ]
-_Switch = Annotated[bool, demand((lambda value: isinstance(value, bool), "must be true or false, found {found}"))]
-_Number = Annotated[
-    int, demand((lambda value: is_whole(value) and value >= 0, "must be a whole number from 0 on, found {found}"))
-]
-_Numbers = Annotated[
-    tuple[_Number, ...] | None, demand((is_list, "must be a list of whole numbers from 0 on, found {found}"))
-]
-_Name = Annotated[str, demand((lambda value: isinstance(value, str), "must be a text, found {found}"))]
-_Names = Annotated[dict[str, _Name] | None, demand((is_object, "must be an object of texts, found {found}"))]
+_Switch = Annotated[bool, demand((lambda value: isinstance(value, bool), "true or false"))]
+_Number = Annotated[int, demand((lambda value: is_whole(value) and value >= 0, "a whole number from 0 on"))]
+_Numbers = Annotated[tuple[_Number, ...] | None, demand((is_list, "a list of whole numbers from 0 on"))]
+_Name = Annotated[str, demand((lambda value: isinstance(value, str), "a text"))]
+_Names = Annotated[dict[str, _Name] | None, demand((is_object, "an object of texts"))]
 
 
 class CompareFile(Declared):
@@ -58,7 +54,7 @@ class CompareFile(Declared):
     map_dict: _Names = None
 
 
-_FILE = Annotated[CompareFile, demand((is_object, "must hold an object with npu_path and bench_path, found {found}"))]
+_FILE = Annotated[CompareFile, demand((is_object, "an object with npu_path and bench_path"))]
 
 
 def load_compare_file(path: StrPath) -> CompareFile:

@@ -22,9 +22,9 @@ from msprobe.compare.problems import InvalidArgumentError, InvalidPathError
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.messages import said
 
-Kind = Literal["npy", "statistic"]
+KernelFileKind = Literal["npy", "statistic"]
 # Rank and step; op, task, input or output with its index, slot, and which of several with equal ones.
-Place = tuple[int, int]
+KernelPlace = tuple[int, int]
 Key = tuple[str, str, str, str, int]
 
 STATISTICS_FILE = "statistic.csv"
@@ -59,12 +59,12 @@ class KernelPair:
     reference: Kernel | None
 
 
-def find_steps(base: Path, field: str) -> dict[Place, list[Path]]:
+def find_steps(base: Path, field: str) -> dict[KernelPlace, list[Path]]:
     """Rank and step -> their folders (one for each graph). Raises InvalidPathError if there is none."""
     if not base.is_dir():
         raise InvalidPathError(said("kernel-dump-folder-missing", field, base))
     base = base.absolute()
-    found: dict[Place, list[Path]] = defaultdict(list)
+    found: dict[KernelPlace, list[Path]] = defaultdict(list)
     try:
         for folder in sorted(base.glob("*/*/*/*")):
             rank, step = _RANK.fullmatch(folder.parts[-4]), folder.name
@@ -78,14 +78,17 @@ def find_steps(base: Path, field: str) -> dict[Place, list[Path]]:
 
 
 def common_places(
-    candidate: Collection[Place], reference: Collection[Place], ranks: Collection[int], steps: Collection[int]
-) -> list[Place]:
+    candidate: Collection[KernelPlace],
+    reference: Collection[KernelPlace],
+    ranks: Collection[int],
+    steps: Collection[int],
+) -> list[KernelPlace]:
     """The ranks and steps that both sides have and that are asked for (all, if none are); others are told.
 
     Raises InvalidArgumentError if none is left.
     """
 
-    def wanted(place: Place) -> bool:
+    def wanted(place: KernelPlace) -> bool:
         return (not ranks or place[0] in ranks) and (not steps or place[1] in steps)
 
     ours, theirs = set(filter(wanted, candidate)), set(filter(wanted, reference))
@@ -100,14 +103,14 @@ def common_places(
     return both
 
 
-def read_kernels(folders: Iterable[Path]) -> tuple[Kind, dict[Key, Kernel]]:
+def read_kernels(folders: Iterable[Path]) -> tuple[KernelFileKind, dict[Key, Kernel]]:
     """The tensors in the folders of one step, by key; ``.npy`` files go before a statistics file.
 
     Raises InvalidPathError if there is neither, InvalidInputError for a statistics file that is none.
     """
     places = list(folders)
     arrays = [(number, found) for number, folder in enumerate(places) for found in _arrays(folder)]
-    kind: Kind = "npy" if arrays else "statistic"
+    kind: KernelFileKind = "npy" if arrays else "statistic"
     if not arrays:
         for number, folder in enumerate(places):
             if (folder / STATISTICS_FILE).is_file():

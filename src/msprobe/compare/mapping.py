@@ -97,7 +97,7 @@ def apply_mappings(
     """
     if mappings.layer is not None:
         if candidate_part is None or reference_part is None:
-            raise ValueError("a layer mapping needs both parts")
+            raise ValueError(said("layer-mapping-needs-both"))
         generated = data_mapping_from_layers(candidate_part, reference_part, candidate, reference, mappings.layer)
         return AppliedMappings(NameMapping(rename=dict(generated.pairs).get), generated)
     wanted = dict(zip(candidate.name, wanted_names(mappings, candidate, reference), strict=True))

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, create_model
 
 from msprobe.compare.mapping_files import NO_PARTNER
-from msprobe.config.declared import Declared, demand, is_filled_object, is_list, is_text, is_whole
+from msprobe.config.declared import (
+    Declared,
+    as_found,
+    asks,
+    demand,
+    is_filled_object,
+    is_list,
+    is_text,
+    is_whole,
+    sort_of,
+)
+from msprobe.messages import Wording, said
 
 # The words of an api mapping for what a call has -> the accepted spellings, the first as 8.1.1 reads it.
 API_LISTS = {
@@ -25,19 +37,35 @@ def _without_kind(path: str) -> str:
     return path
 
 
+def _expecting(expected: str) -> Callable[[Any], str]:
+    """The message of a value that is no object with members."""
+
+    def message(value: Any) -> str:
+        if value is None or value in ({}, []):
+            return said("is-empty-expected", expected)
+        return said("is-of-sort-expected", sort_of(value), expected)
+
+    return message
+
+
+def _sort(value: Any) -> str:
+    found = as_found(value)
+    return found if found == "nothing" else Wording("{} ({})", sort_of(value), found)
+
+
 def _object(members: str) -> Any:
-    return demand((is_filled_object, f"{{state}}; expected {{{{{members}}}}}"))
+    return demand((is_filled_object, _expecting(f"{{{members}}}")))
 
 
 def _named(what: str) -> Any:
-    return demand((is_text, f"expected {what}, found {{sort}}"))
+    return demand((is_text, lambda value: said("expected-found", what, _sort(value))))
 
 
 def _is_index(value: Any) -> bool:
     return (is_whole(value) and value >= 0) or (isinstance(value, str) and value.isascii() and value.isdigit())
 
 
-_Key = Annotated[str, demand((is_text, "the name before the colon must be a text, found {found}"))]
+_Key = Annotated[str, demand((is_text, asks("name-must-be-text")))]
 _Partner = Annotated[
     str | None,
     AfterValidator(lambda name: None if name == NO_PARTNER else name),
@@ -50,18 +78,16 @@ _Layers = Annotated[dict[_Key, _Layer], _object("candidate layer: reference laye
 
 DATA = Annotated[dict[_Key, _Partner], _object("candidate tensor: reference tensor")]
 CELLS = Annotated[dict[_CellPath, _ModulePath], _object("cell path.Class: module path.Class")]
-LAYERS = Annotated[dict[_Key, _Layers], _object("Class: {{candidate layer: reference layer}}")]
+LAYERS = Annotated[dict[_Key, _Layers], _object("Class: {candidate layer: reference layer}")]
 
 _Api = Annotated[str, _named("the name of an API, as in Functional.tanh")]
 _Index = Annotated[
     str,
     BeforeValidator(lambda index: str(int(index))),
-    demand((_is_index, "expected a whole number from 0, found {found}")),
+    demand((_is_index, "a whole number from 0")),
 ]
-_Indices = Annotated[list[_Index] | None, demand((is_list, "expected a list of whole numbers from 0, found {found}"))]
-_Names = Annotated[
-    list[Annotated[str, _named("a name")]] | None, demand((is_list, "expected a list of names, found {found}"))
-]
+_Indices = Annotated[list[_Index] | None, demand((is_list, "a list of whole numbers from 0"))]
+_Names = Annotated[list[Annotated[str, _named("a name")]] | None, demand((is_list, "a list of names"))]
 # Spelling in the file -> the side and what of the call it lists.
 API_FIELDS = {
     f"{side}_{spelling}": (side, word)
@@ -74,4 +100,4 @@ _LISTS: dict[str, Any] = {
 }
 # That both names are there is asked beside what the lists must be to each other, so that all is told at once.
 _Entry: Any = create_model("_Entry", __base__=Declared, ms_api=(_Api, None), pt_api=(_Api, None), **_LISTS)
-API_ENTRY: Any = Annotated[_Entry, demand((is_filled_object, "{state}; expected an object with ms_api and pt_api"))]
+API_ENTRY: Any = Annotated[_Entry, demand((is_filled_object, _expecting("an object with ms_api and pt_api")))]

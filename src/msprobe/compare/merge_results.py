@@ -81,7 +81,7 @@ class RankResult:
 
 
 @dataclass
-class Table:
+class ResultTable:
     """What is needed of one sheet: names, and a column for each metric, of the chosen rows."""
 
     names: list[str] = field(default_factory=list)
@@ -98,33 +98,31 @@ class MergedMetric:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-_Name = Annotated[
-    str, AfterValidator(lambda name: name.strip().rstrip(".")), demand((is_text, "must be a name, found {found}"))
-]
+_Name = Annotated[str, AfterValidator(lambda name: name.strip().rstrip(".")), demand((is_text, "a name"))]
 
 
 def _metric(name: str) -> str:
     if name in _ALL_METRICS:
         return name
     near = did_you_mean(name, _ALL_METRICS) or f"; the metrics are {', '.join(_ALL_METRICS)}"
-    raise wrong(f"{shown(name)} is not a metric{near}")
+    raise wrong(said("no-metric", shown(name), near))
 
 
 class _File(Declared):
-    api: Annotated[
-        list[_Name], demand((lambda names: is_list(names) and names, "must be a list of names, found {found}"))
-    ] = Field(description="give a list of names of APIs")
+    api: Annotated[list[_Name], demand((lambda names: is_list(names) and names, "a list of names"))] = Field(
+        description="give a list of names of APIs"
+    )
     compare_index: Annotated[
         list[Annotated[_Name, AfterValidator(_metric)]] | None,
-        demand((lambda names: names is None or is_list(names), "must be a list of names, found {found}")),
+        demand((lambda names: names is None or is_list(names), "a list of names")),
     ] = None
 
 
 _CONFIGURATION = Annotated[
     _File,
     demand(
-        (lambda value: value not in (None, {}, []), "is empty; give at least api: a list of names of APIs"),
-        (is_object, "must be an object; give at least api: a list of names of APIs"),
+        (lambda value: value not in (None, {}, []), lambda _: said("is-empty-give-api")),
+        (is_object, lambda _: said("must-be-object-give-api")),
     ),
 ]
 
@@ -176,7 +174,7 @@ def merge_results(config: MergeConfig, results: Sequence[RankResult]) -> list[Me
     Rows are in order of first appearance. Raises MergeError if results are of different modes, have no metrics
     (md5), or not the ones that are asked for, or if no API is found; InvalidInputError for files that are no sheets.
     """
-    tables: list[tuple[str, Table]] = []
+    tables: list[tuple[str, ResultTable]] = []
     chosen: tuple[str, ...] = ()
     first: tuple[str, Path] | None = None
     for result in results:
@@ -236,14 +234,14 @@ def _chosen(config: MergeConfig, mode: str, header: Sequence[str], path: Path) -
 
 def _table(
     header: Sequence[str], rows: Iterable[Sequence[Cell]], metrics: Sequence[str], config: MergeConfig, path: Path
-) -> Table:
+) -> ResultTable:
     place = {word: number for number, word in enumerate(header)}
     name_at = next((place[word] for word in NAMES if word in place), None)
     missing = [metric for metric in metrics if metric not in place]
     if name_at is None or missing:
         raise MergeError(said("result-lacks-column", path, ", ".join(missing) or NAME))
     here, there = place.get(_CANDIDATE_VALUE), place.get(_REFERENCE_VALUE)
-    table = Table(columns={metric: [] for metric in metrics})
+    table = ResultTable(columns={metric: [] for metric in metrics})
     for row in rows:
         name = _plain(str(row[name_at])) if len(row) > name_at else ""
         if config.place(name) is None:
@@ -257,7 +255,7 @@ def _table(
     return table
 
 
-def _merged(metric: str, tables: Sequence[tuple[str, Table]], config: MergeConfig) -> MergedMetric:
+def _merged(metric: str, tables: Sequence[tuple[str, ResultTable]], config: MergeConfig) -> MergedMetric:
     # A name may stand several times in a sheet: the first answers to the first.
     places: dict[tuple[str, int], int] = {}
     columns: list[dict[int, Cell]] = []

@@ -6,20 +6,18 @@ from typing import Annotated
 
 from pydantic import Field
 
-from msprobe.config.declared import Declared, demand, is_filled_object, is_list, is_object
+from msprobe.config.declared import Declared, asks, demand, is_filled_object, is_list, is_object
 
 _Tensors = Annotated[
     list[str],
     demand(
         (
             lambda names: is_list(names) and all(isinstance(name, str) and name for name in names),
-            "must be a list of data names, found {found}",
+            "a list of data names",
         )
     ),
 ]
-_Map = Annotated[
-    dict[str, _Tensors], demand((is_object, "must be an object {{matrix file: [tensors]}}, found {found}"))
-]
+_Map = Annotated[dict[str, _Tensors], demand((is_object, "an object of matrix files, each with a list of tensors"))]
 
 
 class _OneSided(Declared):
@@ -36,11 +34,11 @@ class _TwoSided(Declared):
 
 _One = Annotated[
     _OneSided | None,
-    demand((is_object, f"must be an object with {', '.join(_OneSided.model_fields)}, found {{found}}")),
+    demand((is_object, asks("must-be-object-with", ", ".join(_OneSided.model_fields)))),
 ]
 _Two = Annotated[
     _TwoSided | None,
-    demand((is_object, f"must be an object with {', '.join(_TwoSided.model_fields)}, found {{found}}")),
+    demand((is_object, asks("must-be-object-with", ", ".join(_TwoSided.model_fields)))),
 ]
 
 
@@ -52,5 +50,5 @@ class _File(Declared):
 
 CONFIGURATION = Annotated[
     _File,
-    demand((is_filled_object, f"must be an object with {', '.join(_File.model_fields)}, found {{found}}")),
+    demand((is_filled_object, asks("must-be-object-with", ", ".join(_File.model_fields)))),
 ]

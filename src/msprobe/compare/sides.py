@@ -14,7 +14,7 @@ from msprobe.coverage import NotRead
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.messages import said
 from msprobe.paths import StrPath
-from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, Kind, journals, kind_of, main_file
+from msprobe.store.layout import DEBUG_FILE, DUMP_FILE, FileKind, journals, kind_of, main_file
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
 from msprobe.store.whereabouts import where_instead
@@ -156,9 +156,9 @@ def _say_missing(
     return lone
 
 
-def files_of(folder: Path) -> dict[Kind, Path]:
+def files_of(folder: Path) -> dict[FileKind, Path]:
     """What there is to compare in the folder of a rank, finished or in a journal."""
-    kinds: tuple[Kind, ...] = ("dump", "debug")
+    kinds: tuple[FileKind, ...] = ("dump", "debug")
     left = [path.name for path in journals(folder)]
     return {
         kind: file

@@ -2,7 +2,7 @@
 
     class Mesh(Declared):
         axis: Name
-        sizes: Annotated[list[Size], demand((is_list, "must be a list of sizes, found {found}"))]
+        sizes: Annotated[list[Size], demand((is_list, "a list of sizes"))]
 
     read = read_declared(Mesh, source, "the file")
 
@@ -25,10 +25,12 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from msprobe import log
 from msprobe.config.jsonc import FieldPath
 from msprobe.config.mistakes import Mistake, MistakeKind, Source, did_you_mean, ended, shown
+from msprobe.messages import said
 
-Test = Callable[[Any], bool]
+Test = Callable[[Any], object]
+What = str | Callable[[Any], str]
 
-_TOLD: Literal["told"] = "told"
+_WORDED: Literal["worded"] = "worded"
 _MOST_ADAPTERS = 64
 # What pydantic calls a field of an object, and of a data class, that is not declared.
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
@@ -58,25 +60,30 @@ class Demand(BeforeValidator):
     kind: MistakeKind = "value"
 
 
-def demand(*rules: tuple[Test, str], kind: MistakeKind = "value") -> Demand:
-    """What a value must be, before its type is looked at: the first test that fails gives the sentence.
+def demand(*rules: tuple[Test, What], kind: MistakeKind = "value") -> Demand:
+    """What a value must be, before its type is looked at: the first test that fails gives the message.
 
-    In a sentence ``{found}`` stands for the value as the file writes it, ``{type}`` and ``{state}`` for what sort of
-    value it is (``int``, ``is a list``). Of several demands in one ``Annotated`` the last is asked first.
+    A rule says what the value must be (``a list of sizes``), or is a function that makes the message of the value. Of
+    several demands in one ``Annotated`` the last is asked first.
     """
 
     def check(value: Any) -> Any:
-        for test, sentence in rules:
+        for test, what in rules:
             if not test(value):
-                raise wrong(sentence.format(**_words(value)), kind)
+                raise wrong(what(value) if callable(what) else said("must-be", what, as_found(value)), kind)
         return value
 
     return Demand(check, kind=kind)
 
 
+def asks(name: str, *values: object) -> Callable[[Any], str]:
+    """What a rule of :func:`demand` says: the message of this name, of these values and of the value that was found."""
+    return lambda value: said(name, *values, as_found(value))
+
+
 def wrong(text: str, kind: MistakeKind = "value") -> PydanticCustomError:
     """The mistake that a validator of a declaration raises; ``text`` follows the place in the message."""
-    return PydanticCustomError(_TOLD, "{text}", {"text": text, "kind": kind})
+    return PydanticCustomError(_WORDED, "{text}", {"text": text, "kind": kind})
 
 
 def is_str(value: Any) -> bool:
@@ -125,9 +132,12 @@ def whole(least: int, most: int | None = None, kind: MistakeKind = "value", *, o
     def test(value: Any) -> bool:
         return (or_none and value is None) or (is_whole(value) and least <= value <= (value if most is None else most))
 
-    return demand(
-        (test, f"must be a whole number from {least}{f' to {most}' if most else ''}, found {{found}}"), kind=kind
-    )
+    def message(value: Any) -> str:
+        if most:
+            return said("must-be-whole-from-to", least, most, as_found(value))
+        return said("must-be-whole-from", least, as_found(value))
+
+    return demand((test, message), kind=kind)
 
 
 def one_of(*words: str, kind: MistakeKind = "value") -> Demand:
@@ -136,14 +146,17 @@ def one_of(*words: str, kind: MistakeKind = "value") -> Demand:
     def check(value: Any) -> Any:
         if isinstance(value, str) and value in words:
             return value
-        listed = " or ".join(map(shown, words)) if len(words) < 3 else f"one of {', '.join(words)}"
-        raise wrong(f"must be {listed}, found {shown(value)}{did_you_mean(value, words)}", kind)
+        near = did_you_mean(value, words)
+        if len(words) > 2:
+            raise wrong(said("must-be-one-of", ", ".join(words), shown(value), near), kind)
+        listed = said("one-or-other", *map(shown, words)) if len(words) == 2 else shown(words[0])
+        raise wrong(said("must-be-either", listed, shown(value), near), kind)
 
     return Demand(check, kind=kind)
 
 
-Switch = Annotated[bool, demand((is_switch, "must be true or false, found {found}"))]
-Texts = Annotated[tuple[str, ...], demand((is_texts, "must be a list of texts, found {found}"))]
+Switch = Annotated[bool, demand((is_switch, "true or false"))]
+Texts = Annotated[tuple[str, ...], demand((is_texts, "a list of texts"))]
 
 
 def read_declared(
@@ -175,9 +188,9 @@ def read_declared(
         text = _text(form, detail, inner)
         is_ignored = unknown == "ignored" or (unknown == "outer ignored" and len(inner) == 1)
         if detail["type"] in _UNKNOWN and is_ignored:
-            log.warning(ended(f"{source.where((*path, *inner))} is left out: it {text}"))
+            log.warning(ended(said("setting-left-out", source.where((*path, *inner)), text)))
         elif not path and not inner:
-            mistakes.append(Mistake(source.name, f"{whole} {text}"))
+            mistakes.append(Mistake(source.name, said("whole-file", whole, text)))
         else:
             mistakes.append(source.mistake((*path, *inner), text, _kind(form, detail, inner)))
     if () in broken:
@@ -195,17 +208,17 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
 
 def _text(form: Any, detail: ErrorDetails, path: FieldPath) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
-    if kind == _TOLD:
-        return str(context["text"])
+    if kind == _WORDED:
+        return cast(str, context["text"])
     if kind == "missing":
         hint = _fields(form, path[:-1])[str(path[-1])].description
-        return f"is missing; {hint}" if hint else "is missing"
+        return said("field-missing", hint) if hint else said("is-missing")
     if kind in _UNKNOWN:
         known = tuple(_fields(form, path[:-1]))
-        return f"is not known{did_you_mean(path[-1], known) or '; known are ' + ', '.join(known)}"
+        return said("field-not-known", did_you_mean(path[-1], known) or said("known-are", ", ".join(known)))
     if kind == "invalid_key":
-        return f"the name before the colon must be a text, found {shown(detail['input'])}"
-    return f"cannot be read, found {shown(detail['input'])}"
+        return said("name-must-be-text", shown(detail["input"]))
+    return said("value-unreadable", shown(detail["input"]))
 
 
 def _kind(form: Any, detail: ErrorDetails, path: FieldPath) -> MistakeKind:
@@ -270,17 +283,15 @@ def _is_broken(item: Any, broken: set[FieldPath], path: FieldPath) -> bool:
     return isinstance(item, list) and any(other[: len(path)] == path for other in broken)
 
 
-def _words(value: Any) -> dict[str, str]:
+def as_found(value: Any) -> str:
+    """A value as the file writes it; ``nothing`` for what is empty."""
+    return "nothing" if value is None or value in ("", []) else shown(value)
+
+
+def sort_of(value: Any) -> str:
+    """What sort of value it is: ``a list``."""
     if isinstance(value, Mapping):
-        sort = "an object"
-    elif isinstance(value, list):
-        sort = "a list"
-    else:
-        sort = "a text" if isinstance(value, str) else f"a value of type {type(value).__name__}"
-    nothing = value is None or value in ("", [])
-    return {
-        "found": "nothing" if nothing else shown(value),
-        "type": type(value).__name__,
-        "state": "is empty" if value is None or value in ({}, []) else f"is {sort}",
-        "sort": "nothing" if nothing else f"{sort} ({shown(value)})",
-    }
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    return "a text" if isinstance(value, str) else said("value-of-type", type(value).__name__)

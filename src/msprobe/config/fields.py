@@ -17,6 +17,7 @@ from msprobe.config import settings
 from msprobe.config.ranges import LARGEST, MOST_ELEMENTS, Interval, parse_element
 from msprobe.config.scope_patterns import compile_list_item
 from msprobe.foreign import zstd
+from msprobe.messages import said
 
 # Tasks of the file that are not the recorder's.
 OtherTask = Literal["run_ut", "acc_check", "diff_check"]
@@ -48,19 +49,19 @@ def choices(literal: Any) -> str:
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("the path is empty")
+        raise ValueError(said("path-is-blank"))
     return text
 
 
 def _possible(compression: str) -> str:
     if compression == "zstd" and not zstd.is_available():
-        raise ValueError(f"it needs the package zstandard: {distribution.install('zstd')}, or use Python 3.14")
+        raise ValueError(said("compression-needs-package", distribution.install("zstd")))
     return compression
 
 
 def _bounded(elements: object) -> object:
     if isinstance(elements, list) and len(elements) > MOST_ELEMENTS:
-        raise ValueError(f"the list has {len(elements)} elements")
+        raise ValueError(said("list-has-elements", len(elements)))
     return elements
 
 
@@ -74,7 +75,7 @@ def _data_mode(value: object) -> list[str]:
     if not isinstance(value, list) or any(not isinstance(item, str) or item not in members for item in value):
         raise ValueError("")
     if "all" in value and len(value) > 1:
-        raise ValueError('"all" must stand alone')
+        raise ValueError(said("all-stands-alone"))
     return value
 
 
@@ -83,7 +84,7 @@ def _summary_mode(value: object) -> object:
         unknown = [kind for kind in value if kind not in settings.SUMMARY_KINDS]
         if not unknown:
             return value
-        raise ValueError(f"no such statistic: {', '.join(map(repr, unknown))}")
+        raise ValueError(said("no-such-statistic", ", ".join(map(repr, unknown))))
     if isinstance(value, str) and value in get_args(settings.SummaryMode):
         return value
     # As if it were a Literal: the nearest allowed value is told.

@@ -13,6 +13,7 @@ from msprobe.config.other_tasks import FreeBenchmarkFields
 from msprobe.config.ranges import expand
 from msprobe.config.sections import Section
 from msprobe.config.settings import FreeBenchmark, Settings
+from msprobe.messages import said
 
 _TASK = "free_benchmark"
 _FIX_MODES = ("improve_precision", "to_cpu")
@@ -23,13 +24,13 @@ def benchmark_mistakes(section: Section[FreeBenchmarkFields], raw: Mapping[str, 
     fields, broken = section.fields, section.broken
     found = []
     if not broken & {"scope", "list"} and fields.scope and fields.api_list:
-        text = f"found {shown(fields.scope)} together with a list; allowed: one of both, the other one []"
+        text = said("scope-beside-list", shown(fields.scope))
         found.append(source.mistake((_TASK, "scope"), text, "scope"))
     found += [*_empty_mode(raw, source), *_device_mistakes(fields, broken, source)]
     if fields.handler_type == "fix" and "handler_type" not in broken:
         found += _fix_mistakes(fields, broken, source)
     if fields.fix_graph and fields.handler_type != "fix" and not broken & {"fix_graph", "handler_type"}:
-        found.append(source.mistake((_TASK, "fix_graph"), 'found true; allowed: false, or with handler_type "fix"'))
+        found.append(source.mistake((_TASK, "fix_graph"), said("only-with-handler-fix")))
     return found
 
 
@@ -38,7 +39,7 @@ def _empty_mode(raw: Mapping[str, Any], source: Source) -> list[Mistake]:
     if not isinstance(given, Mapping) or given.get("pert_mode", "") is not None:
         return []
     allowed = FreeBenchmarkFields.model_fields["pert_mode"].description
-    return [source.mistake((_TASK, "pert_mode"), f"found null; allowed: {allowed}; or leave it out")]
+    return [source.mistake((_TASK, "pert_mode"), said("found-null", allowed))]
 
 
 def _device_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source: Source) -> list[Mistake]:
@@ -47,23 +48,19 @@ def _device_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source
     on_cpu = fields.fuzz_device == "cpu"
     if on_cpu == ("to_cpu" in fields.pert_mode) and (not on_cpu or fields.pert_mode == ["to_cpu"]):
         return []
-    text = (
-        f"found {shown(fields.fuzz_device)} with pert_mode {shown(fields.pert_mode)}; allowed: you need to and can only"
-        ' set fuzz_device as "cpu" when pert_mode is "to_cpu", which stands alone'
-    )
+    text = said("fuzz-device-wrong", shown(fields.fuzz_device), shown(fields.pert_mode))
     return [source.mistake((_TASK, "fuzz_device"), text)]
 
 
 def _fix_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source: Source) -> list[Mistake]:
-    with_fix = 'with handler_type "fix"'
     found = []
     if fields.fuzz_stage != "forward" and "fuzz_stage" not in broken:
-        found.append(source.mistake((_TASK, "fuzz_stage"), f'found "backward" {with_fix}; allowed: "forward"'))
+        found.append(source.mistake((_TASK, "fuzz_stage"), said("fix-needs-forward")))
     if "pert_mode" not in broken and (len(fields.pert_mode) > 1 or fields.pert_mode[0] not in _FIX_MODES):
-        text = f'found {shown(fields.pert_mode)} {with_fix}; allowed: "improve_precision", "to_cpu"'
+        text = said("fix-modes", shown(fields.pert_mode))
         found.append(source.mistake((_TASK, "pert_mode"), text))
     if fields.if_preheat and "if_preheat" not in broken:
-        found.append(source.mistake((_TASK, "if_preheat"), f"found true {with_fix}; allowed: false"))
+        found.append(source.mistake((_TASK, "if_preheat"), said("fix-without-preheat")))
     return found
 
 
@@ -72,12 +69,11 @@ def complete_benchmark(
 ) -> Settings:
     """The settings; a warning names what has no effect. Call it where nothing is wrong."""
     if common.level != "L1":
-        log.warning(f'{source.where(("level",))}: task "{_TASK}" looks at calls; L1 is taken, not {common.level}')
+        log.warning(said("benchmark-takes-l1", source.where(("level",)), _TASK, common.level))
     wrong = [name for name in section.scope if not name.endswith(f".{section.fuzz_stage}")]
     if wrong:
         log.warning(
-            f"{source.where((_TASK, 'scope'))}: found {shown(wrong)}: in stage {section.fuzz_stage} names end in"
-            f" .{section.fuzz_stage}, so nothing can match"
+            said("benchmark-scope-without-match", source.where((_TASK, "scope")), shown(wrong), section.fuzz_stage)
         )
     return Settings(
         task="free_benchmark",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 # The way to a value: keys of objects and indices of lists, from the outside in. () is the whole document.
 FieldPath = tuple[str | int, ...]
@@ -112,8 +113,7 @@ def _decode(data: bytes, name: str) -> str:
         before = data[: problem.start].decode(encoding, "replace")
         position = _position(before, len(before))
         raise JsonSyntaxError(
-            f"{name}:{position.line}:{position.column}: not {encoding.upper()} text "
-            f"(byte 0x{data[problem.start]:02x}); save the file as UTF-8.",
+            said("json-text-not-utf8", name, position.line, position.column, encoding.upper(), data[problem.start]),
             position.line,
             position.column,
         ) from problem
@@ -165,7 +165,7 @@ class _Parser:
     def value(self, path: FieldPath, depth: int) -> Any:
         first = self.text[self.at : self.at + 1]
         if depth > MAX_DEPTH:
-            self.fail(f"at most {MAX_DEPTH} nested brackets")
+            self.fail(said("json-depth", MAX_DEPTH))
         if first == "{":
             return self.object(path, depth)
         if first == "[":
@@ -181,12 +181,12 @@ class _Parser:
         while not self.closed("}", opening):
             key_at = self.at
             if self.text[key_at] != '"':
-                self.fail('a field name in double quotes, or "}"')
+                self.fail(said("json-field-name"))
             key = self.string()
             inner = (*path, key)
             self.skip_blank()
             if self.text[self.at : self.at + 1] != ":":
-                self.fail(f'":" after the field name "{key}"')
+                self.fail(said("json-colon", key))
             self.at += 1
             self.skip_blank()
             if key in result:
@@ -213,7 +213,7 @@ class _Parser:
         self.skip_blank()
         if self.at >= len(self.text):
             where = _position(self.text, opening)
-            self.fail(f'"{bracket}" for the bracket opened in line {where.line}, column {where.column}')
+            self.fail(said("json-closing-bracket", bracket, where.line, where.column))
         if self.text[self.at] != bracket:
             return False
         self.at += 1
@@ -227,7 +227,7 @@ class _Parser:
             self.at += 1
         elif following and following != bracket:
             where = _position(self.text, opening)
-            self.fail(f'"," or "{bracket}" (bracket opened in line {where.line}, column {where.column})')
+            self.fail(said("json-comma-or-bracket", bracket, where.line, where.column))
 
     def string(self) -> str:
         match = _STRING.match(self.text, self.at)
@@ -241,11 +241,11 @@ class _Parser:
     def fail_in_string(self, stopped: int) -> NoReturn:
         character = self.text[stopped : stopped + 1]
         if not character:
-            self.fail('a closing " for this text', found="a text that never ends")
+            self.fail(said("json-closing-quote"), found=said("json-endless-text"))
         self.at = stopped
         if character == "\\":
-            self.fail('one of the escapes \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX', found="a bad escape")
-        self.fail('a closing " in the same line; a line break or tab inside a text is written \\n or \\t')
+            self.fail(said("json-escapes"), found=said("json-bad-escape"))
+        self.fail(said("json-closing-quote-in-line"))
 
     def scalar(self) -> Any:
         text, start = self.text, self.at
@@ -259,12 +259,12 @@ class _Parser:
                 return int(number[0])
             except ValueError:
                 self.at = start
-                self.fail("a number with fewer digits", found=f"a number of {len(number[0])} digits")
+                self.fail(said("json-fewer-digits"), found=said("json-number-of-digits", len(number[0])))
         if word is None:
-            self.fail("a value")
+            self.fail(said("json-value"))
         if word[0] not in _CONSTANTS:
             instead = _OTHER_LANGUAGES.get(word[0])
-            self.fail(instead or "a value (texts stand in double quotes)", found=word[0])
+            self.fail(instead or said("json-value-quoted"), found=word[0])
         self.at = word.end()
         return _CONSTANTS[word[0]]
 
@@ -273,7 +273,7 @@ class _Parser:
         assert match is not None  # the pattern matches the empty text too
         self.at = match.end()
         if self.text.startswith("/*", self.at):
-            self.fail('"*/" for this comment', found="a comment that never ends")
+            self.fail(said("json-comment-end"), found=said("json-endless-comment"))
 
     def fail(self, expected: str, found: str | None = None) -> NoReturn:
         if found is None:
@@ -281,14 +281,14 @@ class _Parser:
             if not character:
                 found = "the end of the file"
             elif character in "\n\r":
-                found = "the end of the line"
+                found = said("json-end-of-line")
             elif character.isprintable():
                 found = "'\"'" if character == '"' else f'"{character}"'
             else:
-                found = f"the character U+{ord(character):04X}"
+                found = said("json-character", ord(character))
         where = _position(self.text, self.at)
         raise JsonSyntaxError(
-            f"{self.name}:{where.line}:{where.column}: broken JSON: found {found}; expected {expected}.",
+            said("json-broken", self.name, where.line, where.column, found, expected),
             where.line,
             where.column,
         )

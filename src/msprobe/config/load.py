@@ -72,12 +72,9 @@ def load_settings(
     """
     name, document = read_file(config_path)
     for duplicate in document.duplicates[:MOST_SHOWN]:
-        log.warning(
-            f'{name}:{duplicate.last.line}: field "{dotted(duplicate.path)}" stands twice, first in line '
-            f"{duplicate.first.line}; the last one counts"
-        )
+        log.warning(said("field-twice", name, duplicate.last.line, dotted(duplicate.path), duplicate.first.line))
     if len(document.duplicates) > MOST_SHOWN:
-        log.warning(f"{name}: {len(document.duplicates) - MOST_SHOWN} more fields stand twice; the last one counts")
+        log.warning(said("more-fields-twice", name, len(document.duplicates) - MOST_SHOWN))
     named = {"task": task, "dump_path": dump_path, "level": level, "step": step, "rank": rank, **overrides}
     raw, source, mistakes = put_arguments(name, document, named)
     return _settings(raw, source, mistakes, None if config_path is None else Path(config_path))
@@ -114,7 +111,7 @@ def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], conf
     if isinstance(section.fields, FreeBenchmarkFields):
         mistakes.extend(benchmark_mistakes(cast(Section[FreeBenchmarkFields], section), raw, source))
     if active == "lockstep" and not (section.fields.reference or "reference" in section.broken):  # type: ignore[attr-defined]
-        text = "missing; give the path of the dump of task tensor that the training is to run against"
+        text = said("reference-missing")
         mistakes.append(source.mistake((active, "reference"), text))
     load = read_section(LoadFields, raw.get("load"), ("load",), source)
     mistakes.extend(load.mistakes)
@@ -144,7 +141,7 @@ def _missing_bounds(active: str, raw: Mapping[str, Any], source: Source) -> list
     section = raw.get(active)
     if active != "grad_probe" or not isinstance(section, Mapping) or section.get("bounds", 0) is not None:
         return []
-    text = f"found null; allowed: {allowed(GradientProbeFields, 'bounds')}, or leave it out"
+    text = said("found-null", allowed(GradientProbeFields, "bounds"))
     return [source.mistake((active, "bounds"), text)]
 
 
@@ -162,7 +159,7 @@ def _dump_path_mistakes(common: Section[CommonFields], raw: Mapping[str, Any], s
     if "dump_path" in common.broken:
         return []
     if raw.get("dump_path") is None:
-        return [source.mistake(("dump_path",), "missing; give the path of the folder to write to")]
+        return [source.mistake(("dump_path",), said("dump-path-missing"))]
     try:
         paths.check_output_folder(common.fields.dump_path)
     except PathError as problem:
@@ -172,27 +169,27 @@ def _dump_path_mistakes(common: Section[CommonFields], raw: Mapping[str, Any], s
 
 def _unknown_fields(raw: Mapping[str, Any], active: str, source: Source) -> list[str]:
     sections: dict[str, Iterable[str]] = {
-        f'in section "{name}"': known_names(model)
+        said("in-section", name): known_names(model)
         for name, model in sorted(TASK_SECTIONS.items(), key=lambda item: item[0] != active)
     }
     top = [*known_names(CommonFields), *TASK_SECTIONS, *OTHER_TASK_SECTIONS, "load"]
     lines = unknown_field_warnings(raw, (), top, sections, source)
     model = _model(active)
     if model is not None:
-        elsewhere = {"at the top level": known_names(CommonFields), **sections}
+        elsewhere = {said("at-top-level"): known_names(CommonFields), **sections}
         lines += unknown_field_warnings(raw.get(active), (active,), known_names(model), elsewhere, source)
     return lines + unknown_field_warnings(raw.get("load"), ("load",), known_names(LoadFields), {}, source)
 
 
 def _unused_section_warnings(raw: Mapping[str, Any], active: str, source: Source) -> list[str]:
     """Files often carry the sections of all tasks. What is wrong in those that are not used stops nothing."""
-    lines = []
+    lines: list[str] = []
     for name in (*TASK_SECTIONS, *OTHER_TASK_SECTIONS):
         model = _model(name)
         if name == active or name not in raw or model is None:
             continue
         lines += [
-            f'{mistake} (section "{name}" is not used by task "{active}")'
+            said("mistake-in-unused-section", mistake, name, active)
             for mistake in read_section(model, raw[name], (name,), source).mistakes
         ]
     return lines
@@ -202,19 +199,18 @@ def _what_is_not_available(active: str, section: Fields, load: LoadFields, sourc
     missing: list[tuple[FieldPath, str]] = []
     if active in OTHER_TASK_SECTIONS and active not in get_args(ProbeTask):
         able = quoted((*TASKS, *get_args(ProbeTask)))
-        missing.append((("task",), f'task "{active}" is not available in this version; choose {able}'))
+        missing.append((("task",), said("task-not-in-version", active, able)))
     if load.path:
-        missing.append((("load",), "replacing module inputs is not available in this version; remove it"))
+        missing.append((("load",), said("inputs-not-replaceable")))
     if isinstance(section, ValueFields):
-        rows = "is not available in this version: tensors are recorded whole; remove it"
-        missing += [((active, "slice"), f"recording some rows of tensors {rows}")] if section.slices else []
+        missing += [((active, "slice"), said("rows-not-recordable"))] if section.slices else []
         if section.request_id:
-            missing.append(((active, "request_id"), f"recording the rows of one request {rows}"))
+            missing.append(((active, "request_id"), said("request-not-recordable")))
     if isinstance(section, TensorFields) and section.online_run_ut_recompute:
-        text = "computing calls again before they are sent is not available in this version; remove it"
+        text = said("no-recompute-before-sending")
         missing.append(((active, "online_run_ut_recompute"), text))
     if isinstance(section, TensorFields) and section.bench_path:
-        text = "comparing while recording is not available in this version; remove it"
+        text = said("no-comparing-while-recording")
         missing.append(((active, "bench_path"), text))
     return [source.mistake(path, text, "unavailable") for path, text in missing]
 

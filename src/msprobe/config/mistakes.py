@@ -11,6 +11,7 @@ from msprobe import log
 from msprobe.config.jsonc import Document, FieldPath
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError, PathError, ScopeError
 from msprobe.foreign.nearest import near_words
+from msprobe.messages import Wording, joined, said
 
 MistakeKind = Literal["value", "range", "scope", "path", "unavailable"]
 
@@ -37,7 +38,7 @@ class Mistake:
     is_argument: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.text}"
+        return Wording("{}: {}", self.where, self.text)
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Source:
         for length in range(1, len(path) + 1):
             argument = self.arguments.get(path[:length])
             if argument is not None:
-                return f'argument "{dotted((argument, *path[length:]))}"'
-        return f'{self.name}{self.line(path)}: field "{dotted(path)}"'
+                return said("argument-named", dotted((argument, *path[length:])))
+        return said("field-named", f"{self.name}{self.line(path)}", dotted(path))
 
     def line(self, path: FieldPath) -> str:
         """``:12`` or ``:12:3`` for a field in that line; nothing for one that the file does not have."""
@@ -84,26 +85,28 @@ def raise_mistakes(mistakes: Iterable[Mistake], name: str, error: type[MsprobeEr
     kinds = {mistake.kind for mistake in lines}
     error = error or (_ERRORS[kinds.pop()] if len(kinds) == 1 else InvalidInputError)
     if len(lines) == 1:
-        raise error(ended(str(lines[0])))
-    told = "".join(f"\n  {line}" for line in lines[:MOST_SHOWN])
-    told += f"\n  and {len(lines) - MOST_SHOWN} more" if len(lines) > MOST_SHOWN else ""
+        raise error(said("config-mistake", ended(str(lines[0]))))
+    shown_lines: list[str] = [Wording("\n  {}", str(line)) for line in lines[:MOST_SHOWN]]
+    if len(lines) > MOST_SHOWN:
+        shown_lines.append(Wording("\n  {}", said("and-more-mistakes", len(lines) - MOST_SHOWN)))
+    text = joined("", shown_lines)
     in_arguments = sum(line.is_argument for line in lines)
     if in_arguments == len(lines):
-        raise error(f"the arguments have {len(lines)} mistakes:{told}")
-    place = f"{name} and arguments" if in_arguments else name
-    raise error(f"the configuration ({place}) has {len(lines)} mistakes:{told}")
+        raise error(said("arguments-have-mistakes", len(lines), text))
+    place = said("file-and-arguments", name) if in_arguments else name
+    raise error(said("config-has-mistakes", place, len(lines), text))
 
 
 def raise_in_one_line(mistakes: Iterable[Mistake], error: type[MsprobeError]) -> NoReturn:
     """Raise one error with all mistakes in one line, in the order of the file."""
     lines = sorted(dict.fromkeys(mistakes), key=lambda mistake: mistake.order)
-    more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
-    raise error(ended("; ".join([*map(str, lines[:MOST_SHOWN]), *more])))
+    more = [said("and-more-mistakes", len(lines) - MOST_SHOWN)] if len(lines) > MOST_SHOWN else []
+    raise error(said("config-mistake", ended(joined("; ", [*map(str, lines[:MOST_SHOWN]), *more]))))
 
 
 def ended(sentence: str) -> str:
     """The sentence with its full stop."""
-    return sentence if sentence.endswith(("?", ".")) else f"{sentence}."
+    return sentence if sentence.endswith(("?", ".")) else Wording("{}.", sentence)
 
 
 def warn_of_duplicates(source: Source) -> None:
@@ -111,11 +114,9 @@ def warn_of_duplicates(source: Source) -> None:
     duplicates = source.document.duplicates
     for twice in duplicates[:MOST_SHOWN]:
         first, last = twice.first.line, twice.last.line
-        log.warning(f'{source.name}:{last}: field "{dotted(twice.path)}" is also in line {first}; this one counts.')
+        log.warning(said("field-also-in-line", source.name, last, dotted(twice.path), first))
     if len(duplicates) > MOST_SHOWN:
-        log.warning(
-            f"{source.name}: {len(duplicates) - MOST_SHOWN} more fields stand there twice; the last one counts."
-        )
+        log.warning(said("more-fields-also", source.name, len(duplicates) - MOST_SHOWN))
 
 
 def shown(value: Any) -> str:
@@ -141,7 +142,7 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The end of a message: the nearest known word, or nothing."""
     name = nearest(word, known)
-    return "" if name is None or name == word else f'; did you mean "{name}"?'
+    return "" if name is None or name == word else said("did-you-mean", name)
 
 
 def dotted(path: FieldPath) -> str:

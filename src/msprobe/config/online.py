@@ -10,6 +10,7 @@ from msprobe.config.jsonc import FieldPath
 from msprobe.config.mistakes import Mistake, Source, shown
 from msprobe.config.sections import Section
 from msprobe.config.settings import Online
+from msprobe.messages import said
 
 #: The training that sends, and the process that checks.
 Side = Literal["client", "server"]
@@ -52,19 +53,14 @@ def online_mistakes(
         and not fields.nfs_path
         and not (fields.host and fields.port > 0)
     ):
-        text = (
-            'found true without an address; give "host" and "port" of the process that checks, or "nfs_path", a folder '
-            "that both sides see"
-        )
+        text = said("online-without-address")
         found.append(source.mistake((*path, switch), text))
     if fields.nfs_path and not Path(fields.nfs_path).is_dir():
-        text = f"found {shown(fields.nfs_path)}, which is no existing folder; make one that both sides see"
+        text = said("online-folder-missing", shown(fields.nfs_path))
         found.append(source.mistake((*path, "nfs_path"), text))
     tls = address_of(fields, side).tls_path
     missing = [name for name in tls_files(side) if tls and not (Path(tls) / name).is_file()]
     if missing and not fields.nfs_path:
-        text = (
-            f'found {shown(tls)}, which has no {", ".join(missing)}; allowed: a folder with them, or "" for plain TCP'
-        )
+        text = said("online-tls-files", shown(tls), ", ".join(missing))
         found.append(source.mistake((*path, "tls_path"), text))
     return found

@@ -22,6 +22,7 @@ from msprobe.config.settings import (
     RiskReport,
     quoted,
 )
+from msprobe.messages import said
 
 FuzzDevice = Literal["npu", "cpu", "gpu", "cuda", "device"]
 
@@ -33,9 +34,9 @@ _COUNT = "a whole number above 0"
 
 def _ascending(bounds: list[int | float]) -> list[int | float]:
     if any(not -(2**63) <= bound < 2**63 for bound in bounds):
-        raise ValueError("the numbers must be within -2^63 and 2^63 - 1")
+        raise ValueError(said("numbers-within-64-bits"))
     if any(left >= right for left, right in itertools.pairwise(bounds)):
-        raise ValueError("the numbers must ascend")
+        raise ValueError(said("numbers-must-ascend"))
     return bounds
 
 
@@ -45,7 +46,7 @@ def _modes(value: object) -> object:
         unknown = [mode for mode in value if mode not in known]
         if not unknown:
             return list(dict.fromkeys(value))
-        raise ValueError(f"no such mode: {', '.join(map(repr, unknown))}")
+        raise ValueError(said("no-such-mode", ", ".join(map(repr, unknown))))
     if isinstance(value, str) and value in known:
         return [value]
     # As if it were a Literal: the nearest allowed value is told.

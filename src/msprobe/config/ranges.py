@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from msprobe.messages import said
+
 LARGEST = 1_000_000
 MOST_ELEMENTS = 1_000_000
 
@@ -21,7 +23,7 @@ class RangeError(ValueError):
 def parse_element(element: object) -> Interval:
     """One element as an interval, ends included: ``4`` and ``"4"`` are (4, 4). Raises RangeError."""
     if isinstance(element, bool) or not isinstance(element, (int, str)):
-        raise RangeError(f"an element must be a whole number or a text, not {_kind(element)}")
+        raise RangeError(said("range-element-of-kind", _kind(element)))
     if isinstance(element, int):
         low = high = element
     elif single := _ONE.fullmatch(element):
@@ -29,11 +31,11 @@ def parse_element(element: object) -> Interval:
     elif double := _TWO.fullmatch(element):
         low, high = _number(double[1]), _number(double[2])
     else:
-        raise RangeError('a text must be a number or two numbers with one hyphen, such as "4" or "4-6"')
+        raise RangeError(said("range-text-wrong"))
     if not (0 <= low <= LARGEST and 0 <= high <= LARGEST):
-        raise RangeError(f"numbers must be between 0 and {LARGEST}")
+        raise RangeError(said("range-numbers-between", LARGEST))
     if low > high:
-        raise RangeError("the left number must not be greater than the right one")
+        raise RangeError(said("range-left-greater"))
     return low, high
 
 
@@ -52,9 +54,9 @@ def parse_ranges(elements: object) -> tuple[int, ...]:
     if elements is None:
         return ()
     if not isinstance(elements, list):
-        raise RangeError(f"must be a list, not {_kind(elements)}")
+        raise RangeError(said("range-no-list", _kind(elements)))
     if len(elements) > MOST_ELEMENTS:
-        raise RangeError(f"the list has {len(elements)} elements; the limit is {MOST_ELEMENTS}")
+        raise RangeError(said("range-too-long", len(elements), MOST_ELEMENTS))
     return expand(parse_element(element) for element in elements)
 
 

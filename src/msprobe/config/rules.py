@@ -17,12 +17,16 @@ from msprobe.config.online import online_mistakes
 from msprobe.config.scope_patterns import API_EXAMPLE, MODULE_EXAMPLE, entry_kind, scope_kinds
 from msprobe.config.sections import Section
 from msprobe.config.settings import Level
+from msprobe.messages import said
 
-_KINDS_TOLD = {
-    ("api",): f"at level L1 two full names of API entries, such as {API_EXAMPLE}",
-    ("module",): f"at level L0 two full names of module entries, such as {MODULE_EXAMPLE}",
-    ("api", "module"): f"two full names of entries, such as {API_EXAMPLE} or {MODULE_EXAMPLE}",
-}
+
+def _permitted(kinds: tuple[str, ...]) -> str:
+    """What scope may be where records are of these kinds."""
+    if kinds == ("api",):
+        return said("scope-for-apis", API_EXAMPLE)
+    if kinds == ("module",):
+        return said("scope-for-modules", MODULE_EXAMPLE)
+    return said("scope-for-both", API_EXAMPLE, MODULE_EXAMPLE)
 
 
 def effective_level(common: CommonFields) -> Level:
@@ -61,37 +65,29 @@ def unused_field_warnings(common: CommonFields, task: str, source: Source) -> li
     usual = CommonFields.model_validate({})
     names = [name for name in known_names(CommonFields) if name not in used]
     given = [name for name in names if getattr(common, name) != getattr(usual, name)]
-    return [f'{source.where((name,))}: has no effect with task "{task}"' for name in given]
+    return [said("no-effect-with-task", source.where((name,)), task) for name in given]
 
 
 def adjustment_warnings(common: CommonFields, section: FilterFields, source: Source) -> list[str]:
     """One line for each thing asked for that will not be done as asked."""
-    lines = []
+    lines: list[str] = []
     level = effective_level(common)
     if level != common.level:
-        lines.append(
-            f'{source.where(("level",))}: task "structure" is recorded at level L0 or mix; '
-            f"mix is taken, not {common.level}"
-        )
+        lines.append(said("structure-takes-mix", source.where(("level",)), common.level))
     if level == "debug" and common.task not in ("statistics", "tensor"):
-        lines.append(
-            f"{source.where(('level',))}: level debug records what save() is given, and save() needs task "
-            f'"statistics" or "tensor"; with task "{common.task}" nothing will be recorded'
-        )
+        lines.append(said("debug-needs-task", source.where(("level",)), common.task))
     if common.async_dump and common.task not in ("statistics", "tensor"):
-        lines.append(f'{source.where(("async_dump",))}: has no effect with task "{common.task}"')
+        lines.append(said("no-effect-with-task", source.where(("async_dump",)), common.task))
     if level == "debug" and isinstance(section, StatisticsFields) and section.tensor_list:
-        lines.append(f"{source.where((common.task, 'tensor_list'))}: has no effect at level debug")
+        lines.append(said("no-effect-at-debug", source.where((common.task, "tensor_list"))))
     if isinstance(section, TensorFields):
         usual = TensorFields.model_validate({})
         given = [name for name in _ONLINE if getattr(section, name) not in (getattr(usual, name), "./")]
         if given and not section.online_run_ut:
-            lines += [
-                f"{source.where((common.task, name))}: has no effect without online_run_ut: true" for name in given
-            ]
+            lines += [said("no-effect-without-online", source.where((common.task, name))) for name in given]
         if section.diff_nums != usual.diff_nums:
             where = source.where((common.task, "diff_nums"))
-            lines.append(f"{where}: has no effect, as this version does not compare while it records (bench_path)")
+            lines.append(said("no-effect-without-bench", where))
     return lines
 
 
@@ -102,16 +98,19 @@ def _scope_mistakes(common: Section[CommonFields], section: Section[FilterFields
         return []
     level = "mix" if common.broken & {"level", "task"} else effective_level(common.fields)
     kinds = scope_kinds(level)
-    permitted = f"[], or {_KINDS_TOLD[kinds]}"
+    permitted = _permitted(kinds)
     if len(scope) != 2:
-        names = "1 name" if len(scope) == 1 else f"{len(scope)} names"
-        return [source.mistake(path, f"found {shown(scope)} ({names}); allowed: {permitted}", "scope")]
+        if len(scope) == 1:
+            text = said("scope-of-one-name", shown(scope), permitted)
+        else:
+            text = said("scope-of-names", shown(scope), len(scope), permitted)
+        return [source.mistake(path, text, "scope")]
     found = []
     for index, name in enumerate(scope):
         kind = entry_kind(name)
         if kind not in kinds:
-            what = "not the full name of an entry" if kind is None else f"the name of {_ARTICLE[kind]} entry"
-            text = f"found {shown(name)} ({what}); allowed: {permitted}"
+            what = said("not-full-name") if kind is None else said("name-of-kind-of-entry", _ARTICLE[kind])
+            text = said("found-because", shown(name), what, permitted, "")
             found.append(source.mistake((*path, index), text, "scope"))
     return found
 
@@ -123,7 +122,7 @@ def _online_mistakes(common: Section[CommonFields], section: Section[FilterField
         return []
     found = online_mistakes(cast(Section[TensorFields], section), "online_run_ut", "client", ("tensor",), source)
     if effective_level(common.fields) not in ("L1", "mix"):
-        text = f'found true at level "{effective_level(common.fields)}"; allowed: level "L1" or "mix", which have calls'
+        text = said("online-at-level", effective_level(common.fields))
         found.append(source.mistake(("tensor", "online_run_ut"), text))
     return found
 
@@ -137,16 +136,10 @@ def _async_mistakes(common: Section[CommonFields], section: Section[FilterFields
         return []
     found = []
     if values.summary_mode == "md5" or (isinstance(values.summary_mode, list) and "md5" in values.summary_mode):
-        text = (
-            'found true together with summary_mode "md5"; allowed: false, or a summary_mode other than "md5" '
-            "(the digest needs the values on the host at once)"
-        )
+        text = said("async-with-md5")
         found.append(source.mistake(("async_dump",), text))
     is_debug = fields.level == "debug" or "level" in common.broken
     if fields.task == "tensor" and not (is_debug or values.api_list or "list" in section.broken):
-        text = (
-            'found true together with task "tensor" and no list; allowed: false, or name the entries to keep '
-            'in "tensor.list" (their tensors stay in memory until the step ends)'
-        )
+        text = said("async-without-list")
         found.append(source.mistake(("async_dump",), text))
     return found

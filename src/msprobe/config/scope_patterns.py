@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from msprobe.foreign.patterns import PatternError, compile_pattern
+from msprobe.messages import said
 
 EntryKind = Literal["api", "module"]
 
@@ -89,9 +90,9 @@ def compile_list_item(item: str) -> ListPattern:
         if problem is None:
             raise ValueError(refused.reason) from refused
         column = getattr(problem, "pos", None)
-        where = "" if column is None else f" (character {column + 1} inside the brackets)"
+        where = "" if column is None else said("inside-brackets", column + 1)
         reason = getattr(problem, "msg", None) or str(problem)
-        raise ValueError(f"bad regular expression: {reason}{where}") from problem
+        raise ValueError(said("bad-regular-expression", reason, where)) from problem
 
 
 def compile_list(items: Iterable[str]) -> tuple[ListPattern, ...]:

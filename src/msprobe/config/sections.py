@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from msprobe.config.fields import Fields, allowed, known_names
 from msprobe.config.jsonc import FieldPath
 from msprobe.config.mistakes import MOST_SHOWN, Mistake, Source, did_you_mean, nearest, shown
+from msprobe.messages import said, text_of
 
 FieldsT = TypeVar("FieldsT", bound=Fields)
 
@@ -37,7 +38,7 @@ def read_section(model: type[FieldsT], raw: object, path: FieldPath, source: Sou
     if raw is None:
         raw = {}
     if not isinstance(raw, Mapping):
-        mistake = source.mistake(path, f"found {shown(raw)}; allowed: an object {{...}}")
+        mistake = source.mistake(path, said("found-allowed", shown(raw), "an object {...}", ""))
         return Section(model(), frozenset(known_names(model)), (mistake,))
     given = {
         name: value
@@ -77,15 +78,15 @@ def unknown_field_warnings(
         place = next((place for place, inner in elsewhere.items() if name in inner), None)
         hint = did_you_mean(name, names)
         if place is not None:
-            hint = f"; it belongs {place}"
+            hint = said("belongs-to-place", place)
         elif not hint:
             place, word = next(
                 ((place, word) for place, inner in elsewhere.items() if (word := nearest(name, inner))),
                 ("", ""),
             )
-            hint = f'; did you mean "{word}", which belongs {place}?' if word else ""
-        lines.append(f"{source.where((*path, name))}: unknown field, ignored{hint}")
-    return [*lines, f"{source.name}: {more} more unknown fields, ignored"] if more else lines
+            hint = said("mean-name-at-place", word, place) if word else ""
+        lines.append(said("unknown-field", source.where((*path, name)), hint))
+    return [*lines, said("more-unknown-fields", source.name, more)] if more else lines
 
 
 def _mistake(
@@ -93,10 +94,13 @@ def _mistake(
 ) -> Mistake:
     inner, value = _follow(detail["loc"], raw)
     name = str(inner[0])
-    reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
+    reason = text_of(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
     permitted = allowed(model, name)
     hint = did_you_mean(value, _QUOTED.findall(permitted)) if detail["type"] == "literal_error" else ""
-    text = f"found {shown(value)}{f' ({reason})' if reason else ''}; allowed: {permitted}{hint}"
+    if reason:
+        text = said("found-because", shown(value), reason, permitted, hint)
+    else:
+        text = said("found-allowed", shown(value), permitted, hint)
     return source.mistake((*path, *inner), text)
 
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from msprobe.config.scope_patterns import ListPattern, compile_list
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.statistics_table import NAMES
 
 Task = Literal["statistics", "tensor", "structure", "overflow_check", "nan_check", "exception_dump"]
@@ -254,15 +254,15 @@ class Settings:
         """
         if self.level != "L2":
             return
-        mistakes = []
+        mistakes: list[str] = []
         if self.task != "tensor":
-            mistakes.append(f'task is "{self.task}", it must be "tensor"')
+            mistakes.append(said("l2-task", self.task))
         if self.scope:
-            mistakes.append(f"scope has {len(self.scope)} names, it must be empty")
+            mistakes.append(said("l2-scope", len(self.scope)))
         if len(self.api_list) != 1:
-            mistakes.append(f"list has {len(self.api_list)} names, it must be exactly one API name")
+            mistakes.append(said("l2-list", len(self.api_list)))
         if mistakes:
-            raise InvalidInputError(said("l2-of-npu", "; ".join(mistakes)))
+            raise InvalidInputError(said("l2-of-npu", joined("; ", mistakes)))
 
 
 def _contains(ascending: tuple[int, ...], number: int) -> bool:

@@ -50,7 +50,7 @@ def parse_yaml(data: str | bytes, name: str = "YAML", typed: bool = False) -> So
     try:
         nodes = yaml_text.documents(data, name, _LIMITS)
         if len(nodes) > 1:
-            raise yaml_text.YamlError.at(name, "it must be one document, and here begins one more", *nodes[1].begins)
+            raise yaml_text.YamlError.at(name, said("yaml-second-document"), *nodes[1].begins)
         return Source(name, _Reader(name, typed).document(nodes[0] if nodes else None), {})
     except yaml_text.YamlError as problem:
         where = f"{name}:{problem.line}:{problem.column}" if problem.line else name
@@ -73,9 +73,9 @@ class _Reader:
 
     def _value(self, node: yaml_text.Node, path: FieldPath) -> Any:
         if len(path) > MOST_DEPTH:
-            self._refuse(node, f"more than {MOST_DEPTH} levels within each other")
+            self._refuse(node, said("yaml-levels", MOST_DEPTH))
         if yaml_text.has_own_tag(node):
-            self._refuse(node, f"the tag {node.tag[:60]} is not allowed; write plain texts, lists and objects")
+            self._refuse(node, said("yaml-tag-not-allowed", node.tag[:60]))
         self._positions.setdefault(path, _position(node))
         if node.kind == "mapping":
             return self._object(node, path)
@@ -97,7 +97,7 @@ class _Reader:
         pairs = yaml_text.merged(node) if self._typed else node.value  # <<: *defaults
         for key_node, value_node in pairs:
             if key_node.kind != "scalar":
-                self._refuse(key_node, "a name stands before the colon, not a list or an object")
+                self._refuse(key_node, said("yaml-name-wrong"))
             key = str(key_node.value)
             inner = (*path, key)
             if key in found:

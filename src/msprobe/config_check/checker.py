@@ -18,7 +18,7 @@ from msprobe.environment.configuration.pack import PackWriter, check_pack_path
 from msprobe.environment.hyperparameters.reading import NotAListError, UnknownSourceError, check_sources
 from msprobe.errors import InvalidInputError
 from msprobe.guard import answers_user, guarded
-from msprobe.messages import joined
+from msprobe.messages import joined, said
 
 __all__ = ["CHECKERS", "ConfigChecker"]
 
@@ -130,9 +130,7 @@ class ConfigChecker:
         for packs that cannot be read, a folder that holds something else and another ``fmk``.
         """
         if fmk not in ("pytorch", "mindspore"):
-            raise InvalidInputError(
-                f'ConfigChecker.compare(): fmk must be "pytorch" or "mindspore", found {fmk!r:.80}.'
-            )
+            raise InvalidInputError(said("fmk-of-compare", fmk))
         from msprobe.report.configuration.folder import compare_to_folder
         from msprobe.report.configuration.text import lines
 

@@ -19,6 +19,7 @@ from msprobe.environment.configuration.pack import (
     random_state_entry,
     weights_entry,
 )
+from msprobe.messages import said
 
 
 class Collection:
@@ -48,10 +49,7 @@ class Collection:
         self._remove = self._framework.watch(self._models[0], self.before, self.after)
         if self._remove is None:
             self._calls.end()
-            log.warning(
-                "config_check: the model runs as a compiled graph, whose forward passes are not seen; call"
-                " collect(*inputs) of the ConfigChecker before each step to have its inputs and weights in the pack."
-            )
+            log.warning(said("config-check-of-graph"))
 
     def wait(self) -> None:
         """Leave the model alone; the program calls ``before`` and ``after``."""
@@ -70,11 +68,7 @@ class Collection:
     def end(self) -> None:
         """Take everything off the model and the random functions, and let go of the model."""
         if self.is_watching and not self._states:
-            log.warning(
-                "config_check: no forward pass of the model was seen, so the pack has neither its weights nor inputs."
-                " Compile a model before it is given to ConfigChecker; where other methods than model(...) are called,"
-                " call collect(*inputs)."
-            )
+            log.warning(said("config-check-without-forward"))
         self.is_watching = False
         self._calls.end()
         remove, self._remove = self._remove, None
@@ -128,7 +122,7 @@ class Collection:
         try:
             function()
         except Exception as problem:
-            log.once("config_check: collection", "error", f"config_check ends its collection: {problem}")
+            log.once("config_check: collection", "error", said("config-check-ends", problem))
             try:
                 self.end()
             except Exception as further:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 FRAMEWORKS = ("pytorch", "mindspore")
 _HOMES = {"pytorch": "msprobe.config_check.torch", "mindspore": "msprobe.config_check.mindspore"}
@@ -85,7 +86,7 @@ class Framework(Protocol):
 def framework(name: object) -> Framework:
     """The framework of this name. Raises InvalidInputError for another name."""
     if not isinstance(name, str) or name not in FRAMEWORKS:
-        raise InvalidInputError(f"fmk must be one of {', '.join(FRAMEWORKS)}, found {name!r:.80}.")
+        raise InvalidInputError(said("fmk-unknown", ", ".join(FRAMEWORKS), name))
     return cast("Framework", importlib.import_module(_HOMES[name]).FRAMEWORK)
 
 

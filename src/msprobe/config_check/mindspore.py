@@ -15,6 +15,7 @@ from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.config_check.framework import Measured, Remove, Watched
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 _FUNCTIONS = (
     "rand randn randint randperm uniform normal standard_normal bernoulli multinomial rand_like randn_like".split()
@@ -37,9 +38,7 @@ class _MindSpore:
     def models_of(self, model: Any) -> list[Any]:
         models = list(model) if isinstance(model, (list, tuple)) else [model]
         if not models or not all(isinstance(one, nn.Cell) for one in models):
-            raise InvalidInputError(
-                f"ConfigChecker: model must be a mindspore.nn.Cell, or a list of them, found {type(model).__name__}."
-            )
+            raise InvalidInputError(said("config-check-of-wrong-cell", type(model).__name__))
         return models
 
     def rank(self) -> int:

@@ -21,6 +21,7 @@ from typing import Any
 from msprobe import log
 from msprobe.config_check.framework import Watched
 from msprobe.guard import attempt
+from msprobe.messages import said
 
 #: Functions of Python and numpy, for all frameworks.
 COMMON = (
@@ -206,9 +207,7 @@ class RandomCalls:
             if one.seeds and len(self.seeds) < _MOST_SEEDS:
                 self.seeds.append([one.name, _seed(args, kwargs)])
         except Exception as problem:
-            log.once(
-                "config_check.random", "error", f"config_check: calls of random functions are not counted: {problem}"
-            )
+            log.once("config_check.random", "error", said("random-calls-not-counted", problem))
         finally:
             self._inside.busy = False
         return True

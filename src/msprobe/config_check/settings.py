@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 _MOST_DEPTH = 12
 _MOST_VALUES = 20_000
@@ -31,10 +32,7 @@ def as_settings(given: Any) -> dict[str, Any]:
     for one in given if isinstance(given, (list, tuple)) else [given]:
         tree = _mapping(one)
         if tree is None:
-            raise InvalidInputError(
-                f"settings must be a dict, a namespace of arguments, a dataclass or a configuration, or a list of "
-                f"those; found {type(one).__name__}."
-            )
+            raise InvalidInputError(said("settings-of-wrong-class", type(one).__name__))
         _put(found, "", tree, 0)
     return found
 

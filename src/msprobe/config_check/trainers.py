@@ -33,7 +33,7 @@ class CheckedTraining:
         self._tells = not calls_model
         self._checker = ConfigChecker(model, None, self.path, "pytorch", settings=settings, watch=calls_model)
 
-    def tell(self, *inputs: Any) -> None:
+    def note(self, *inputs: Any) -> None:
         """A micro-step (where the model tells of none: a step) begins with these inputs."""
         if self._checker is not None and self._tells:
             self._checker.collect(*inputs)

@@ -17,6 +17,7 @@ from msprobe.children import starting
 from msprobe.distribution import install
 from msprobe.errors import MsprobeError, NotAvailableError, PathError
 from msprobe.foreign.console import say
+from msprobe.messages import said, translated
 from msprobe.paths import make_folder, write_atomically
 
 #: What is replaced in the copy: the second block scales its attention by the width of the model, not by that of a head.
@@ -44,18 +45,18 @@ def show(folder: Path, opens_page: bool) -> None:
     where there is a display.
     """
     if find_spec("torch") is None:
-        raise NotAvailableError(f"`msprobe demo` trains with PyTorch, which is not installed: {install('torch')}.")
+        raise NotAvailableError(said("demo-needs-torch", install("torch")))
     with _whole_or_nothing(folder):
         line = _write_scripts(folder)
-        say(f"A small GPT is trained twice in {folder}: {_SCRIPT}, and a copy in which one line differs:\n")
+        say(translated(said("demo-trains-twice", folder, _SCRIPT)))
         say(f"  {_CHANGED}, line {line}\n-     {HEALTHY}\n+     {BROKEN}\n")
         for dump, script in ((_GOOD, _SCRIPT), (_BAD, _CHANGED)):
             _run(folder, "run", "--config", _SETTINGS, "--dump-path", dump, "--", script)
-        say("Both seem to learn, and neither crashed.\n")
+        say(translated(said("demo-both-learn")))
         _run(folder, "compare", _BAD, _GOOD, "-o", _RESULTS, "--html", status=_DIVERGED_STATUS)
         _check_verdict(folder / _RESULTS / "verdict.json")
     page = (folder / _PAGE).resolve()
-    say(f"The page of this comparison, one file for any browser:\n  {page}\n")
+    say(translated(said("demo-page", page)))
     if opens_page and has_display():
         with contextlib.suppress(Exception):
             webbrowser.open(page.as_uri())
@@ -75,7 +76,7 @@ def _whole_or_nothing(folder: Path) -> Iterator[None]:
     """Make the folder; take away what was written where the work does not come to its end."""
     is_new = not folder.exists()
     if not is_new and (not folder.is_dir() or any(folder.iterdir())):
-        raise PathError(f'"{folder}" is not an empty folder; give a new one: msprobe demo -o FOLDER.')
+        raise PathError(said("demo-folder-not-empty", folder))
     make_folder(folder)
     try:
         yield
@@ -107,7 +108,7 @@ def _run(folder: Path, *words: str, status: int = 0) -> None:
     found, printed = starting.run_command(words, folder)
     say(printed, flush=True)
     if found != status:
-        raise MsprobeError(f"`{line}` ended with status {found}, expected {status}; what it printed stands above.")
+        raise MsprobeError(said("demo-command-failed", line, found, status))
 
 
 def _check_verdict(file: Path) -> None:
@@ -115,13 +116,9 @@ def _check_verdict(file: Path) -> None:
 
     findings = read_json(file)["findings"]
     if not findings or findings[0]["kind"] != "argument":
-        raise MsprobeError(f"the comparison did not name the changed line: {json.dumps(findings[:1])[:300]}.")
+        raise MsprobeError(said("demo-missed-line", json.dumps(findings[:1])[:300]))
 
 
 def _ending(folder: Path) -> str:
     settings = shlex.quote(os.path.join(os.path.relpath(folder), _SETTINGS))
-    return f"""\
-The same with your own script, three commands (the candidate is the run in doubt, the reference the one you trust):
-  msprobe run --config {settings} --dump-path reference -- train.py
-  msprobe run --config {settings} --dump-path candidate -- train.py
-  msprobe compare candidate reference -o comparison --html"""
+    return translated(said("demo-with-your-script", settings))

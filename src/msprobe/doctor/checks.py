@@ -16,6 +16,7 @@ from msprobe import __version__, distribution
 from msprobe.doctor.findings import Finding, Status
 from msprobe.errors import MsprobeError, reason_of
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 
 _LEAST_TORCH = (2, 1)
 _LEAST_TORCH_WITH_NUMPY_2 = (2, 3)
@@ -49,7 +50,7 @@ def of_python() -> Finding:
     version = platform.python_version()
     data = {"python": version, "msprobe": __version__, "machine": platform.machine(), "system": platform.system()}
     data["executable"] = sys.executable
-    text = f"msprobe {__version__}, Python {version}, {platform.system()} {platform.machine()}"
+    text = said("doctor-python", __version__, version, platform.system(), platform.machine())
     return Finding("python", "ok", text, (), data)
 
 
@@ -57,17 +58,16 @@ def of_neighbours() -> Iterator[Finding]:
     """Other packages with files or a command of our names."""
     names = distribution.sharers()
     if not names:
-        yield Finding("neighbours", "ok", "no other package owns files or a command of the name msprobe")
+        yield Finding("neighbours", "ok", said("doctor-no-neighbours"))
     for name in names:
         shared = distribution.shared_files(name)
         version = _version_of(name)
         if shared:
             listed = ", ".join(shared[:3])
-            text = f"owns {len(shared)} of our files, too ({listed}, ...), and its uninstallation deletes them"
+            text = said("doctor-neighbour-owns-files", name, version or "", len(shared), listed)
         else:
-            text = "owns the name msprobe, too: the order of the folders of packages decides which of them is imported"
+            text = said("doctor-neighbour-owns-name", name, version or "")
         data = {"package": name, "version": version, "shared": shared}
-        text = f"{name} {version or ''} is installed beside us: it {text}"
         yield Finding("neighbours", "error", text, distribution.repair([name]), data)
 
 
@@ -78,12 +78,12 @@ def of_files() -> Iterator[Finding]:
         yield Finding(
             "files",
             "error",
-            f"{len(damaged)} of our files are missing or were overwritten, the first is {damaged[0]}",
+            said("doctor-files-damaged", len(damaged), damaged[0]),
             distribution.repair([]),
             {"damaged": damaged},
         )
     else:
-        yield Finding("files", "ok", f"all files of the package are there, in {Path(distribution.__file__).parent}")
+        yield Finding("files", "ok", said("doctor-files-whole", Path(distribution.__file__).parent))
 
 
 def of_command() -> Finding:
@@ -91,18 +91,17 @@ def of_command() -> Finding:
     place = shutil.which("msprobe")
     beside = Path(sys.executable).with_name("msprobe")
     if place is None:
-        remedy = (
-            f"call {beside}, or activate the environment" if beside.exists() else f"call {sys.executable} -m msprobe"
-        )
-        return Finding("command", "warning", "the command msprobe is not on the PATH", (remedy,))
+        by_module = said("doctor-call-module", sys.executable)
+        remedy = said("doctor-call-or-activate", beside) if beside.exists() else by_module
+        return Finding("command", "warning", said("doctor-not-on-path"), (remedy,))
     module = _module_of(Path(place))
     if module is not None and module.split(".")[0] == "msprobe" and module not in ("msprobe.cli", "msprobe.__main__"):
-        text = f"the command {place} is that of a different package: it imports {module}"
+        text = said("doctor-command-of-other", place, module)
         return Finding("command", "error", text, distribution.repair([]), {"path": place, "module": module})
     if Path(place).parent.resolve() != beside.parent.resolve():
-        text = f"the command on the PATH is {place}; this one runs with {sys.executable}"
-        return Finding("command", "warning", text, (f"call {sys.executable} -m msprobe",), {"path": place})
-    return Finding("command", "ok", f"the command is {place}", (), {"path": place})
+        text = said("doctor-command-elsewhere", place, sys.executable)
+        return Finding("command", "warning", text, (said("doctor-call-module", sys.executable),), {"path": place})
+    return Finding("command", "ok", said("doctor-command-is", place), (), {"path": place})
 
 
 def of_extension() -> Finding:
@@ -111,13 +110,11 @@ def of_extension() -> Finding:
 
     why = native.unused_because
     if not why:
-        return Finding("extension", "ok", "the C extension is in use", (), {"in_use": True})
+        return Finding("extension", "ok", said("doctor-extension-in-use"), (), {"in_use": True})
     remedy = (
-        "unset MSPROBE_NATIVE"
-        if "MSPROBE_NATIVE" in why
-        else f"install a wheel of this platform, or a C compiler, then: {distribution.repair([])[-1]}"
+        "unset MSPROBE_NATIVE" if "MSPROBE_NATIVE" in why else said("doctor-install-wheel", distribution.repair([])[-1])
     )
-    text = f"the C extension is not in use: {why}; recording gives the same files and takes longer"
+    text = said("doctor-extension-not-in-use", why)
     return Finding("extension", "warning", text, (remedy,), {"in_use": False, "why": why})
 
 
@@ -125,7 +122,7 @@ def of_frameworks() -> Iterator[Finding]:
     """Versions of PyTorch, MindSpore and numpy, by their metadata, and pairs that do not work together."""
     torch, mindspore, numpy = (_version_of(name) for name in ("torch", "mindspore", "numpy"))
     if torch is None and mindspore is None:
-        text = "neither PyTorch nor MindSpore is installed: recordings can be read and compared, and not made"
+        text = said("doctor-no-framework")
         yield Finding("frameworks", "note", text, (distribution.install("torch"),))
     if torch is not None:
         yield _torch(torch, numpy)
@@ -136,32 +133,33 @@ def of_frameworks() -> Iterator[Finding]:
 def _torch(version: str, numpy: str | None) -> Finding:
     data = {"torch": version, "numpy": numpy}
     if _numbers(version) < _LEAST_TORCH:
-        return Finding(
-            "torch", "error", f"torch {version}: recording needs 2.1 or newer", ("pip install -U torch",), data
-        )
+        return Finding("torch", "error", said("doctor-torch-too-old", version), ("pip install -U torch",), data)
     if numpy is not None and _numbers(numpy) >= (2,) and _numbers(version) < _LEAST_TORCH_WITH_NUMPY_2:
-        text = f"torch {version} does not work with numpy {numpy}"
+        text = said("doctor-torch-with-numpy", version, numpy)
         return Finding("torch", "error", text, ("pip install 'numpy<2'",), data)
     plug_in = _version_of("torch_npu")
     if plug_in is not None and _numbers(plug_in)[:2] != _numbers(version)[:2]:
-        text = f"torch_npu {plug_in} is made for another torch than {version}"
-        remedy = f"install the torch_npu for torch {'.'.join(map(str, _numbers(version)[:2]))}"
+        text = said("doctor-torch-npu", plug_in, version)
+        remedy = said("doctor-install-torch-npu", ".".join(map(str, _numbers(version)[:2])))
         return Finding("torch", "error", text, (remedy,), {**data, "torch_npu": plug_in})
-    beside = f" with torch_npu {plug_in}" if plug_in is not None else ""
-    return Finding("torch", "ok", f"torch {version}{beside}, numpy {numpy}", (), {**data, "torch_npu": plug_in})
+    if plug_in is None:
+        text = said("doctor-torch", version, numpy)
+    else:
+        text = said("doctor-torch-and-npu", version, plug_in, numpy)
+    return Finding("torch", "ok", text, (), {**data, "torch_npu": plug_in})
 
 
 def _mindspore(version: str, numpy: str | None) -> Finding:
     data = {"mindspore": version, "numpy": numpy}
     if numpy is not None and _numbers(numpy) >= (2,):
-        text = f"MindSpore {version} with numpy {numpy}: tensors in bfloat16 and numbers of numpy fail"
+        text = said("doctor-mindspore-with-numpy", version, numpy)
         return Finding("mindspore", "error", text, ("pip install 'numpy<2'",), data)
     if _numbers(version) < _LEAST_MINDSPORE:
-        return Finding("mindspore", "warning", f"MindSpore {version}: msprobe was tried with 2.7 and newer", (), data)
+        return Finding("mindspore", "warning", said("doctor-mindspore-untried", version), (), data)
     if sys.version_info >= (3, 13):
-        text = f"MindSpore {version} on Python {platform.python_version()}: it is made for 3.10 to 3.12"
+        text = said("doctor-mindspore-on-python", version, platform.python_version())
         return Finding("mindspore", "warning", text, (), data)
-    return Finding("mindspore", "ok", f"MindSpore {version}, numpy {numpy}", (), data)
+    return Finding("mindspore", "ok", said("doctor-mindspore", version, numpy), (), data)
 
 
 def of_extras() -> Finding:
@@ -172,10 +170,14 @@ def of_extras() -> Finding:
         if any(_version_of(package) is None for package in packages)
     }
     if not missing:
-        return Finding("extras", "ok", "all optional packages are there")
+        return Finding("extras", "ok", said("doctor-extras-there"))
     listed = "; ".join(f"{extra} ({what})" for extra, what in missing.items())
     return Finding(
-        "extras", "note", f"not installed: {listed}", (distribution.install(*missing),), {"missing": [*missing]}
+        "extras",
+        "note",
+        said("doctor-extras-missing", listed),
+        (distribution.install(*missing),),
+        {"missing": [*missing]},
     )
 
 
@@ -192,12 +194,12 @@ def of_folders(folders: Sequence[Path]) -> Iterator[Finding]:
             free = shutil.disk_usage(there).free
         except OSError as problem:
             reason = reason_of(problem)
-            text = f"{folder} cannot be written: {reason}"
-            yield Finding("write-access", "error", text, ("choose a different folder",), data)
+            text = said("doctor-folder-not-writable", folder, reason)
+            yield Finding("write-access", "error", text, (said("doctor-choose-folder"),), data)
             continue
         data["free_bytes"] = free
         status: Status = "ok" if free >= _LEAST_BYTES else "warning"
-        yield Finding("write-access", status, f"{folder} can be written, {free / 1e9:.1f} GB are free", (), data)
+        yield Finding("write-access", status, said("doctor-folder-writable", folder, free / 1000000000.0), (), data)
 
 
 def _version_of(name: str) -> str | None:

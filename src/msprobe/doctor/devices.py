@@ -11,6 +11,7 @@ from msprobe.children import starting
 from msprobe.doctor.findings import Finding
 from msprobe.errors import MsprobeError, in_one_line
 from msprobe.foreign.json_text import parse_json
+from msprobe.messages import said
 
 _MOST_SECONDS = 120.0
 
@@ -25,15 +26,15 @@ def of_devices() -> Finding | None:
     except starting.TimeoutExpired:
         process.kill()
         process.communicate()
-        return Finding("devices", "error", f"`import torch` has not ended after {_MOST_SECONDS:g} s")
+        return Finding("devices", "error", said("doctor-torch-never-ends", _MOST_SECONDS))
     try:
         answer: dict[str, Any] = parse_json(printed.splitlines()[-1], "the answer of a process")
     except (IndexError, MsprobeError):
-        return Finding("devices", "error", f"`import torch` ended the process with status {process.returncode}")
+        return Finding("devices", "error", said("doctor-torch-ended", process.returncode))
     if answer["problems"]:
-        return Finding("devices", "error", "; ".join(answer["problems"]), ("reinstall what fails to import",), answer)
+        return Finding("devices", "error", "; ".join(answer["problems"]), (said("doctor-reinstall"),), answer)
     kinds = [f"{count} {kind}" for kind, count in answer["devices"].items() if count]
-    text = f"torch computes on the CPU{''.join(f' and {kind}' for kind in kinds)}"
+    text = said("doctor-devices", " and ".join(["CPU", *kinds]))
     return Finding("devices", "ok", text, (), answer)
 
 

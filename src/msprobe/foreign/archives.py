@@ -54,7 +54,7 @@ class Archive:
         self.path = path
         count, directory = _directory(file, path)
         if count > most or directory > most * _MOST_ENTRY_BYTES:
-            raise InvalidInputError(f'"{path}" has {count} entries in {directory} bytes; it may have {most}.')
+            raise InvalidInputError(said("archive-entries", path, count, directory, most))
         try:
             self._zip = zipfile.ZipFile(file)
         except BROKEN as problem:
@@ -129,7 +129,7 @@ def _directory(file: IO[bytes], path: object) -> tuple[int, int]:
     tail = file.read()
     place = tail.rfind(b"PK\5\6")
     if place < 0 or len(tail) - place < _END.size:
-        raise InvalidInputError(f'"{path}" is not a zip file.')
+        raise InvalidInputError(said("no-zip-file", path))
     *_, count, directory, _, _ = _END.unpack_from(tail, place)
     before = max(0, size - len(tail) + place - _END_64_LOCATOR.size)
     file.seek(before)

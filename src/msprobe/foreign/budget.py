@@ -115,13 +115,13 @@ class Budget:
         """Take ``count`` bytes off the budget. Raises BudgetError."""
         self._bytes += count
         if count < 0 or self._bytes > self.limits.bytes:
-            self._refuse(f"more than {self.limits.bytes} bytes")
+            self._refuse(said("budget-bytes", self.limits.bytes))
 
     def spend_items(self, count: int = 1) -> None:
         """Take ``count`` items off the budget, and look at the clock now and then. Raises BudgetError."""
         self._items += count
         if self._items > self.limits.items:
-            self._refuse(f"more than {self.limits.items} values")
+            self._refuse(said("budget-values", self.limits.items))
         self._steps += 1
         if not self._steps % self._STEPS_PER_LOOK:
             self.check_time()
@@ -129,17 +129,17 @@ class Budget:
     def check_depth(self, depth: int) -> None:
         """Raise BudgetError if containers are nested deeper than allowed."""
         if depth > self.limits.depth:
-            self._refuse(f"containers nested more than {self.limits.depth} deep", can_be_raised=False)
+            self._refuse(said("budget-depth", self.limits.depth), can_be_raised=False)
 
     def check_digits(self, count: int) -> None:
         """Raise BudgetError if a number has more digits than allowed."""
         if count > self.limits.digits:
-            self._refuse(f"a number of more than {self.limits.digits} digits", can_be_raised=False)
+            self._refuse(said("budget-digits", self.limits.digits), can_be_raised=False)
 
     def check_time(self) -> None:
         """Raise BudgetError if the time is over."""
         if time.monotonic() > self._end:
-            self._refuse(f"more than {self.limits.seconds:g} seconds")
+            self._refuse(said("budget-seconds", self.limits.seconds))
 
     @property
     def bytes_left(self) -> int:
@@ -155,5 +155,5 @@ class Budget:
         shown = str(self._source)
         shown = (shown if shown.isprintable() else ascii(shown)).strip("'\"")
         shown = shown if len(shown) <= 200 else f"{shown[:120]}...{shown[-60:]}"
-        advice = " If you trust it, raise the limits with --limit 10 (ten times as much)." if can_be_raised else ""
+        advice = said("budget-hint") if can_be_raised else ""
         raise BudgetError(said("reading-over-budget", shown, what, advice))

@@ -66,10 +66,10 @@ class Database:
         if not found:
             return []
         if any(kind != "table" or not isinstance(page, int) or page <= 0 for kind, page in found):
-            raise DatabaseError(f'"{self.path}": {table} is no plain table, and nothing else is read.')
+            raise DatabaseError(said("table-not-plain", self.path, table))
         columns = self._all("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,))
         if any(hidden for _, hidden in columns):
-            raise DatabaseError(f'"{self.path}": the table {table} has computed columns, which are not read.')
+            raise DatabaseError(said("table-with-computed-columns", self.path, table))
         return [str(name) for name, _ in columns]
 
     def rows(
@@ -80,7 +80,7 @@ class Database:
         Raises DatabaseError, BudgetError, and sqlite3.Error as the file is broken.
         """
         if not self.columns(table):
-            raise DatabaseError(f'"{self.path}" lacks the table {table}.')
+            raise DatabaseError(said("table-missing", self.path, table))
         cursor = self._run(f"SELECT {', '.join(columns)} FROM {table} {rest}", values)
         while found := self._guarded(lambda: cursor.fetchmany(_ROWS_AT_ONCE)):
             for row in found:
@@ -131,7 +131,7 @@ def open_database(path: StrPath, *, is_live: bool = False, timeout: float = 10.0
     except OSError as problem:
         raise PathError(said("database-unreadable", path, problem.strerror)) from problem
     if size and not header.startswith(_HEADER):
-        raise DatabaseError(f'"{path}" is no database: file is not a database.')
+        raise DatabaseError(said("no-database", path))
     mode = "mode=ro" if is_live and _WRITE_AHEAD not in header[18:20] else "mode=ro&immutable=1"
     with ExitStack() as kept:
         base = sqlite3.connect(f"{Path(path).absolute().as_uri()}?{mode}", uri=True, timeout=timeout)
@@ -162,6 +162,6 @@ def _rolled_back(path: Path, size: int, kept: ExitStack) -> Path:
     for ending in ("", "-journal"):
         with open_regular(f"{path}{ending}") as file, open(folder / f"copy{ending}", "wb") as copy:
             if os.fstat(file.fileno()).st_size > most:
-                raise DatabaseError(f'"{path}" cannot be read: its journal is larger than the database explains.')
+                raise DatabaseError(said("database-journal-too-large", path))
             shutil.copyfileobj(file, copy)
     return folder / "copy"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import MAX_NAME_LENGTH
 
 _DIGEST_BYTES = 8
@@ -107,7 +108,4 @@ def is_inside(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> b
 
 
 def _leads_out(text: str, named_by: str | os.PathLike[str]) -> InvalidInputError:
-    return InvalidInputError(
-        f'"{os.fspath(named_by)}" names the file {text[:80]!a}, which does not lie in its folder; nothing else is '
-        "read. Put the file there."
-    )
+    return InvalidInputError(said("file-outside-folder", os.fspath(named_by), text[:80]))

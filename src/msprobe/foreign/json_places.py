@@ -116,9 +116,9 @@ class JsonPlaces:
             where = f"line {problem.lineno}, column {problem.colno}"
             reason = f"{problem.msg.lower().removesuffix(' at')} at {where}"
         elif isinstance(problem, RecursionError):
-            reason = "it is nested too deeply"
+            reason = said("nested-too-deeply")
         elif isinstance(problem, UnicodeDecodeError):
-            reason = "a name in it is no UTF-8"
+            reason = said("json-name-no-utf8")
         else:  # the one error that is left of those that the scanner knows
-            reason = f"a number in it has more than {Limits.digits} digits"
+            reason = said("json-digits", Limits.digits)
         return InvalidInputError(f'"{self._source}" is no readable JSON: {reason}.')

@@ -78,11 +78,11 @@ def parse_json(
     except json.JSONDecodeError as problem:
         reason = f"{problem.msg.lower().removesuffix(' at')} at line {problem.lineno}, column {problem.colno}"
     except UnicodeDecodeError as problem:
-        reason = f"byte {problem.start} is no {problem.encoding.upper()}"
+        reason = said("json-byte-of-encoding", problem.start, problem.encoding.upper())
     except RecursionError:
-        reason = "it is nested too deeply"
+        reason = said("nested-too-deeply")
     except MemoryError:
-        reason = "it does not fit into memory"
+        reason = said("does-not-fit-memory")
     raise InvalidInputError(said("json-unreadable", source, reason))
 
 
@@ -95,7 +95,7 @@ def long_numbers(text: str, budget: Budget | None = None, exact: bool = False) -
         if budget is not None:
             budget.check_digits(len(digits))
         elif len(digits) > Limits.digits:
-            raise ValueError(f"a number has {len(digits)} digits, at most {Limits.digits} are read")
+            raise ValueError(said("json-number-too-long", len(digits), Limits.digits))
         value = int(digits)
         return value if exact or -_LARGEST < value < _LARGEST else float(digits)
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import SETTINGS, factor
+from msprobe.messages import said
 
 #: How ``re`` itself reads patterns; of other names before Python 3.11.
 _READER = ("re._parser", "re._constants") if sys.version_info >= (3, 11) else ("sre_parse", "sre_constants")
@@ -93,29 +94,29 @@ class Pattern:
     def sub(self, new: str, text: str, count: int = 0) -> str:
         """The text with matches replaced. Raises re.error and IndexError for a ``new`` that does not fit."""
         if len(new) > MOST_LETTERS:
-            raise PatternError.at(self._where, f"a replacement has more than {MOST_LETTERS} letters")
+            raise PatternError.at(self._where, said("replacement-too-long", MOST_LETTERS))
         return self._timed(lambda held: self._compiled.sub(new, held, count=count), text, 1)
 
     def _timed(self, run: Callable[[str], _Found], text: str, more: int) -> _Found:
         if len(text) > MOST_LETTERS:
-            self._refuse(f"is not matched with a text of {len(text)} letters")
+            self._refuse(said("pattern-text-too-long", len(text)))
         if len(text) > 64 or self._unbounded > 2 or self._optional > 10:
             steps = (len(text) + 1.0) ** (self._unbounded + more) * 2.0**self._optional
             for divisor in range(2, self._unbounded + more + 1):
                 steps /= divisor  # the ends of several pieces are in order
             if steps > _MOST_STEPS:
-                self._refuse(f"may take too long for a text of {len(text)} letters; write it in a simpler way")
+                self._refuse(said("pattern-slow-for-text", len(text)))
         begun = time.perf_counter()
         found = run(text)
         taken = time.perf_counter() - begun
         if taken > _SLOW:
             self._left -= taken
             if self._left < 0:
-                self._refuse("takes too long for all these texts; write it in a simpler way")
+                self._refuse(said("pattern-slow-for-all"))
         return found
 
     def _refuse(self, what: str) -> None:
-        raise PatternError.at(self._where, f"the pattern {_shown(self.pattern)} {what}")
+        raise PatternError.at(self._where, said("pattern-problem", _shown(self.pattern), what))
 
 
 def compile_pattern(text: str, where: str) -> Pattern:
@@ -124,7 +125,7 @@ def compile_pattern(text: str, where: str) -> Pattern:
     Raises PatternError for what is no regular expression, and for one that may take exponential time.
     """
     if len(text) > MOST_LETTERS:
-        raise PatternError.at(where, f"a pattern has more than {MOST_LETTERS} letters")
+        raise PatternError.at(where, said("pattern-too-long", MOST_LETTERS))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -133,12 +134,10 @@ def compile_pattern(text: str, where: str) -> Pattern:
         counted = _Choices(bool(compiled.flags & re.IGNORECASE))
         counted.sequence(list(tree), 0)
     except _TooManyChoicesError as problem:
-        raise PatternError.at(
-            where, f"the pattern {_shown(text)} may take for ever, as {problem}; write it in a simpler way"
-        ) from None
+        raise PatternError.at(where, said("pattern-endless", _shown(text), problem)) from None
     except (re.error, RecursionError, OverflowError, MemoryError, ValueError) as problem:
         reason = " ".join(str(problem).split())[:120] or type(problem).__name__
-        raise PatternError.at(where, f"{_shown(text)} is no regular expression: {reason}") from problem
+        raise PatternError.at(where, said("no-regular-expression", _shown(text), reason)) from problem
     return Pattern(compiled, counted.unbounded, counted.optional, where)
 
 
@@ -187,12 +186,12 @@ class _Choices:
         begins = self.first(body, 0)
         repeats = most > 1
         if repeats and self.can_be_empty(body):
-            raise _TooManyChoicesError("what it repeats may be empty")
+            raise _TooManyChoicesError(said("pattern-repeats-empty"))
         self.sequence(body, follow | begins if repeats else follow, is_repeated or repeats)
         if least == most or not begins & follow:
             return  # where it ends is told by the next letter
         if is_repeated:
-            raise _TooManyChoicesError("it repeats what is of several lengths itself")
+            raise _TooManyChoicesError(said("pattern-repeats-lengths"))
         if most == 1:
             self.optional += 1
         else:
@@ -213,7 +212,7 @@ class _Choices:
         )
         if not is_one:
             if is_repeated:
-                raise _TooManyChoicesError("it repeats a choice of which several may fit")
+                raise _TooManyChoicesError(said("pattern-repeats-choice"))
             self.optional += 1
         for one in branches:
             self.sequence(list(one), follow, is_repeated)

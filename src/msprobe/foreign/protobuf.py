@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msprobe.messages import said
+
 VARINT, EIGHT_BYTES, BYTES, FOUR_BYTES = 0, 1, 2, 5
 _MOST_VARINT_BYTES = 10
 _FIXED = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
@@ -32,7 +34,7 @@ def placed_fields(data: memoryview, within: slice | None = None) -> Iterator[tup
         tag, position = _varint(data, position, end)
         number, kind = tag >> 3, tag & 7
         if number == 0:
-            raise WireError(f"a field has the number 0 at byte {position}")
+            raise WireError(said("protobuf-field-zero", position))
         if kind == VARINT:
             value, position = _varint(data, position, end)
             yield number, value
@@ -42,9 +44,9 @@ def placed_fields(data: memoryview, within: slice | None = None) -> Iterator[tup
         elif kind == BYTES:
             length, position = _varint(data, position, end)
         else:
-            raise WireError(f"a field has the unknown wire type {kind} at byte {position}")
+            raise WireError(said("protobuf-wire-type", kind, position))
         if length > end - position:
-            raise WireError(f"a field of {length} bytes at byte {position} reaches beyond the end")
+            raise WireError(said("protobuf-field-beyond", length, position))
         place = slice(position, position + length)
         yield number, int.from_bytes(data[place], "little") if kind in _FIXED else place
         position += length
@@ -60,7 +62,7 @@ def packed(data: memoryview, value: int | slice, most: int) -> list[int]:
         number, position = _varint(data, position, value.stop)
         found.append(number)
         if len(found) > most:
-            raise WireError(f"a list has more than {most} numbers")
+            raise WireError(said("protobuf-list-too-long", most))
     return found
 
 
@@ -71,7 +73,7 @@ def numbers(data: memoryview, within: slice, most: int) -> list[int]:
         if field == 1:
             found += packed(data, value, most)
             if len(found) > most:
-                raise WireError(f"a list has more than {most} numbers")
+                raise WireError(said("protobuf-list-too-long", most))
     return found
 
 
@@ -85,7 +87,7 @@ def _varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
     value = 0
     for count in range(_MOST_VARINT_BYTES):
         if position >= end:
-            raise WireError("a number is cut off at the end")
+            raise WireError(said("protobuf-number-cut-off"))
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << (7 * count)
@@ -93,4 +95,4 @@ def _varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
             if value >= 1 << 64:
                 break
             return value, position
-    raise WireError(f"a number has more than 64 bits at byte {position}")
+    raise WireError(said("protobuf-number-too-long", position))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from msprobe.messages import said
+
 _END = struct.Struct("<4s4H2IH")
 _END_64_LOCATOR = struct.Struct("<4sIQI")
 _END_64 = struct.Struct("<4sQ2H2I4Q")
@@ -32,7 +34,7 @@ def content_of(data: memoryview, entry: Stored) -> memoryview:
     mark, *_, name_length, extra_length = _LOCAL.unpack_from(data, entry.begin)
     start = entry.begin + _LOCAL.size + name_length + extra_length
     if mark != b"PK\3\4" or start + entry.size > len(data):
-        raise ValueError("its directory points to no entry")
+        raise ValueError(said("stored-archive-without-entry"))
     return data[start : start + entry.size]
 
 

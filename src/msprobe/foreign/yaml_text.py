@@ -15,8 +15,9 @@ import yaml
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import SETTINGS, Budget, Limits
+from msprobe.messages import said
 
-Kind = Literal["scalar", "sequence", "mapping"]
+NodeKind = Literal["scalar", "sequence", "mapping"]
 
 _PLAIN = "tag:yaml.org,2002:"
 _STR, _NULL, _MERGE = f"{_PLAIN}str", f"{_PLAIN}null", f"{_PLAIN}merge"
@@ -46,8 +47,8 @@ class YamlError(InvalidInputError):
     @classmethod
     def at(cls, source: object, problem: str, line: int = 0, column: int = 0) -> YamlError:
         """The error of this place. ``problem`` is the message without the place."""
-        where = f": line {line}, column {column}" if line else ""
-        error = cls(f'"{source}" is no readable YAML file{where}: {problem}.')
+        where = said("yaml-place", line, column) if line else ""
+        error = cls(said("no-readable-yaml", source, where, problem))
         error.problem, error.line, error.column = problem, line, column
         return error
 
@@ -56,7 +57,7 @@ class YamlError(InvalidInputError):
 class Node:
     """A value as it is written. ``value``: a text, a list of nodes, or a list of pairs of nodes."""
 
-    kind: Kind
+    kind: NodeKind
     #: Empty where none is written and the value is no plain scalar.
     tag: str
     value: Any
@@ -88,13 +89,13 @@ def documents(data: str | bytes, source: object, limits: Limits = SETTINGS) -> l
         return list(_Composer(loader, source, budget).documents())
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
-        text = " ".join(str(problem.problem or problem.context or "it cannot be read").split())
+        text = " ".join(str(problem.problem or problem.context or said("yaml-cannot-be-read")).split())
         place = (0, 0) if mark is None else (mark.line + 1, mark.column + 1)
         raise YamlError.at(source, text, *place) from problem
     except yaml.YAMLError as problem:
         raise YamlError.at(source, " ".join(str(problem).split())[:200]) from problem
     except (UnicodeError, ValueError) as problem:
-        raise YamlError.at(source, "not UTF-8 text; save the file as UTF-8") from problem
+        raise YamlError.at(source, said("yaml-no-utf8")) from problem
     finally:
         if loader is not None:
             loader.dispose()
@@ -114,7 +115,7 @@ def load(data: str | bytes, source: object, *, limits: Limits = SETTINGS) -> Any
     """The value of a text of one document, None where it is empty. Raises YamlError, BudgetError."""
     found = load_all(data, source, limits=limits)
     if len(found) > 1:
-        raise YamlError.at(source, f"it must be one document, and holds {len(found)}")
+        raise YamlError.at(source, said("yaml-documents", len(found)))
     return found[0] if found else None
 
 
@@ -128,7 +129,7 @@ def scalar(node: Node, source: object, limits: Limits = SETTINGS) -> Any:
     try:
         return make(yaml.ScalarNode(node.tag, node.value))
     except _SCALAR_PROBLEMS as problem:
-        shown = f"{node.value[:40]!r} is no value of its kind ({' '.join(str(problem).split())[:80]})"
+        shown = said("yaml-no-value", node.value[:40], " ".join(str(problem).split())[:80])
         raise YamlError.at(source, shown, node.line, node.column) from problem
 
 
@@ -143,7 +144,7 @@ def merged(node: Node) -> list[tuple[Node, Node]]:
         several = value.value if value.kind == "sequence" else [value]
         for one in reversed(several):
             if one.kind != "mapping":
-                raise YamlError.at("<<", "only objects can be merged", one.line, one.column)
+                raise YamlError.at("<<", said("yaml-merges-objects"), one.line, one.column)
             inherited += merged(one)
     return [*inherited, *own] if inherited else own
 
@@ -182,7 +183,7 @@ class _Composer:
             elif isinstance(event, yaml.CollectionStartEvent):
                 self.budget.check_depth(len(stack) + 1)
                 mark: Any = event.start_mark
-                kind: Kind = "mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence"
+                kind: NodeKind = "mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence"
                 node = Node(kind, self.tag(event.tag), [], mark.line + 1, mark.column + 1, is_open=True)
                 self.anchor(event, node)
                 stack.append((node, []))
@@ -233,7 +234,7 @@ class _Values:
     def value(self, node: Node) -> Any:
         tag = node.tag
         if tag and not self.ignores_tags and has_own_tag(node):
-            shown = f"the tag {tag[:60]} is not allowed; write plain values"
+            shown = said("yaml-tag", tag[:60])
             raise YamlError.at(self.source, shown, node.line, node.column)
         if node.kind == "scalar":
             return scalar(node, self.source, self.limits)
@@ -242,9 +243,7 @@ class _Values:
         found: dict[Any, Any] = {}
         for key, value in merged(node):
             if key.kind != "scalar":
-                raise YamlError.at(
-                    self.source, "a name stands before the colon, not a list or an object", key.line, key.column
-                )
+                raise YamlError.at(self.source, said("yaml-name-wrong"), key.line, key.column)
             found[self.value(key)] = self.value(value)
         return set(found) if tag == f"{_PLAIN}set" else found
 

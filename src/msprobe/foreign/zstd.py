@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.budget import Budget
+from msprobe.messages import said
 
 #: What packs a dump in a tenth of the time of higher levels, to nearly as little.
 _LEVEL = 1
@@ -60,9 +61,7 @@ def unpacked(file: BinaryIO, name: object, budget: Budget | None = None) -> byte
     try:
         module, is_own = _module()
     except MissingPackageError:
-        raise MissingPackageError(
-            f'"{name}" is compressed, and nothing here reads it: pip install zstandard, or unpack it with "zstd -d".'
-        ) from None
+        raise MissingPackageError(said("zstd-package-missing", name)) from None
     if is_own:
         unpacker = module.ZstdDecompressor(options={module.DecompressionParameter.window_log_max: _WINDOW_BITS})
     else:
@@ -72,12 +71,12 @@ def unpacked(file: BinaryIO, name: object, budget: Budget | None = None) -> byte
         while not unpacker.eof:
             piece = file.read(_PIECE_BYTES)
             if not piece:
-                raise InvalidInputError(f'"{name}" is cut off: its last frame has no end.')
+                raise InvalidInputError(said("zstd-cut-off", name))
             found.append(unpacker.decompress(piece))
             spent.spend_bytes(len(found[-1]))
             spent.check_time()
     except module.ZstdError as problem:
-        raise InvalidInputError(f'"{name}" is no readable file of zstandard: {str(problem)[:200]}.') from problem
+        raise InvalidInputError(said("zstd-unreadable", name, str(problem)[:200])) from problem
     if unpacker.unused_data or file.read(1):
-        raise InvalidInputError(f'"{name}" has something behind its end; it was written by something else.')
+        raise InvalidInputError(said("zstd-trailing", name))
     return b"".join(found)

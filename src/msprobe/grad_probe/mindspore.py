@@ -13,7 +13,7 @@ from msprobe import log
 from msprobe.capture.events import Event, Failure, Kind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.mindspore.ranks import RANKS
-from msprobe.capture.mindspore.training import TrainingListening, tell_of_static_graph
+from msprobe.capture.mindspore.training import TrainingListening, warn_of_static_graph
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.grad_probe.measure import Array, Gradient, measure
@@ -46,7 +46,7 @@ class GradientProbe(Observer):
             kind = type(optimizer).__name__
             raise InvalidInputError(said("gradient-optimizer-wrong", kind))
         self.probe.check_folder(RANKS.current())
-        tell_of_static_graph("monitor()")
+        warn_of_static_graph("monitor()")
         names = [str(parameter.name) for parameter in parameters]
         self._wanted = self.probe.wanted_names(names)
         self._optimizer = optimizer

@@ -199,9 +199,9 @@ class GradientProbe(Observer):
             probe.add(place, entry, gradient.numel() + 1000)
         for device in devices.values():
             device.launch()
-        self._tell_without(without)
+        self._warn_of_missing_gradients(without)
 
-    def _tell_without(self, names: Sequence[str]) -> None:
+    def _warn_of_missing_gradients(self, names: Sequence[str]) -> None:
         new = [name for name in names if name not in self._without]
         if new:
             self._without.update(new)
@@ -265,7 +265,7 @@ def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int,
     found = unwrap(gradient)
     values = found.values
     if values is None:
-        raise TypeError(found.unsupported or "it has no elements here")
+        raise TypeError(found.unsupported or said("no-elements-here"))
     tell: Callable[[str], None] = lambda text: log.once(("kind", name), "warning", f"grad_probe: {name}: {text}")  # noqa: E731
     if values.is_complex():
         values = torch.view_as_real(values.resolve_conj())

@@ -17,6 +17,7 @@ from msprobe.config.settings import GradientProbe
 from msprobe.grad_probe.measure import Array, checksum_of
 from msprobe.grad_probe.rows import NAN_DIRECTION, GradientRow
 from msprobe.grad_probe.writer import Entry
+from msprobe.messages import said
 
 # Maximum, minimum, norm.
 _NUMBERS = 3
@@ -135,7 +136,7 @@ class DeviceStep:
     ) -> tuple[GradientRow, Array | None]:
         fields = self._fields
         if not self._has_launched:
-            raise RuntimeError("the numbers of this step were not brought to the host")
+            raise RuntimeError(said("numbers-not-on-host"))
         if self._event is not None:
             self._event.synchronize()
         assert self._host_numbers is not None

@@ -21,7 +21,7 @@ from msprobe.store import layout
 from msprobe.store.part import DumpPart
 from msprobe.store.whereabouts import where_instead
 
-Kind = Literal["single", "ranks", "steps"]
+FolderKind = Literal["single", "ranks", "steps"]
 
 _RANK = re.compile(r"rank(\d*)")
 _STEP = re.compile(r"step(\d+)")
@@ -48,7 +48,7 @@ class DumpFolders:
     """The folders of one side, by step and rank, in the order of their numbers."""
 
     path: Path
-    kind: Kind
+    kind: FolderKind
     ranks: tuple[RankFolder, ...]
 
 
@@ -80,7 +80,7 @@ def find_folders(path: str, field: str) -> DumpFolders:
     if not folders or not (steps or ranks):
         others = [name for name in entries if name not in ranks and name not in steps]
         raise InvalidInputError(said("not-ranks-nor-steps", field, path, layout.DUMP_FILE, _listed(others or folders)))
-    kind: Kind = "steps" if steps else "ranks"
+    kind: FolderKind = "steps" if steps else "ranks"
     unknown = [name for name in folders if name not in (steps or ranks)]
     if unknown:
         log.warning(said("also-in-graph-folder", field, path, _listed(unknown)))
@@ -179,7 +179,7 @@ def coverage_of(candidate: DumpFolders, reference: DumpFolders, fields: tuple[st
     return Coverage({"dumps": len(common)}, tuple(parts))
 
 
-def _place(rank: RankFolder, kind: Kind) -> tuple[int | None, int]:
+def _place(rank: RankFolder, kind: FolderKind) -> tuple[int | None, int]:
     # Ranks of two runs may lie in folders of different steps.
     return (rank.step if kind == "steps" else None, rank.rank)
 

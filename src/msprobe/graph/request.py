@@ -62,7 +62,7 @@ class _GraphFile(Declared):
     is_print_compare_log: Any = None
 
 
-_FILE = Annotated[_GraphFile, demand((is_object, "must hold an object with npu_path, found {found}"))]
+_FILE = Annotated[_GraphFile, demand((is_object, "an object with npu_path"))]
 
 
 def read_compare_file(path: StrPath) -> CompareFile:

@@ -76,7 +76,7 @@ class MsprobeCallback(TrainerCallback):  # type: ignore[misc]
         if self._recording is not None:
             self._recording.number_next_step(state.global_step)
         if self._checked is not None:
-            self._checked.tell()
+            self._checked.note()
         self._inside = True
 
     @answers_user

@@ -83,7 +83,7 @@ class MsprobeCallback(_find_callback()):  # type: ignore[misc]
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A micro-batch begins."""
         if self._checked is not None:
-            self._checked.tell(batch)
+            self._checked.note(batch)
 
     @answers_user
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:

@@ -20,6 +20,7 @@ from msprobe.messages.wording import (
     in_language,
     joined,
     said,
+    text_of,
     with_first,
 )
 
@@ -49,6 +50,7 @@ __all__ = [
     "joined",
     "language",
     "said",
+    "text_of",
     "translated",
     "with_first",
 ]

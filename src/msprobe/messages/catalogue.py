@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from msprobe.messages import (
+    benchmark,
     checks,
+    configuring,
     errors_of_checkpoints,
     errors_of_commands,
     errors_of_configurations,
@@ -16,6 +18,7 @@ from msprobe.messages import (
     errors_of_precheck,
     errors_of_precheck_runs,
     errors_of_recording,
+    errors_of_results,
     errors_of_second_look,
     errors_of_sheets,
     errors_of_usage,
@@ -23,11 +26,21 @@ from msprobe.messages import (
     gradients,
     layouts,
     pieces,
+    pieces_of_doctor,
+    pieces_of_dumps,
+    pieces_of_outcome,
+    pieces_of_recording,
+    reading_archives,
+    reading_foreign_files,
+    recording,
+    recording_of_mindspore,
     runs,
     topics_of_checks,
     topics_of_errors,
+    topics_of_recording,
     topics_of_runs,
     values,
+    writing,
 )
 from msprobe.messages.entry import Entry, Message, Piece, Topic
 
@@ -40,6 +53,14 @@ _ALL: tuple[Message, ...] = (
     *errors_of_files.MESSAGES,
     *errors_of_dumps.MESSAGES,
     *errors_of_recording.MESSAGES,
+    *recording.MESSAGES,
+    *configuring.MESSAGES,
+    *benchmark.MESSAGES,
+    *errors_of_results.MESSAGES,
+    *writing.MESSAGES,
+    *reading_archives.MESSAGES,
+    *reading_foreign_files.MESSAGES,
+    *recording_of_mindspore.MESSAGES,
     *errors_of_commands.MESSAGES,
     *errors_of_usage.MESSAGES,
     *errors_of_weights.MESSAGES,
@@ -57,9 +78,25 @@ _ALL: tuple[Message, ...] = (
 #: Code -> message, in the order of the codes.
 MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lambda message: message.code)}
 #: What there is to say about a sort of messages: ``kind:argument``, ``cause:clipping``, ``check:softmax``, ``note``.
-TOPICS: dict[str, Topic] = {**topics_of_runs.TOPICS, **topics_of_checks.TOPICS, **topics_of_errors.TOPICS}
+TOPICS: dict[str, Topic] = {
+    **topics_of_runs.TOPICS,
+    **topics_of_checks.TOPICS,
+    **topics_of_errors.TOPICS,
+    **topics_of_recording.TOPICS,
+}
 _PIECES: tuple[Piece, ...] = (
     *pieces.PIECES,
+    *pieces_of_recording.PIECES,
+    *pieces_of_doctor.PIECES,
+    *configuring.PIECES,
+    *errors_of_gradients.PIECES,
+    *pieces_of_dumps.PIECES,
+    *benchmark.PIECES,
+    *writing.PIECES,
+    *reading_archives.PIECES,
+    *reading_foreign_files.PIECES,
+    *pieces_of_outcome.PIECES,
+    *recording_of_mindspore.PIECES,
     *errors_of_dumps.PIECES,
     *errors_of_sheets.PIECES,
     *errors_of_graphs.PIECES,

@@ -246,6 +246,46 @@ MESSAGES: tuple[Message, ...] = (
         '"{path}" has no list of arguments between the lines "arguments" and "end of arguments".',
         '"{path}" 在 "arguments" 与 "end of arguments" 两行之间没有参数列表。', severity="error",
     ),
+    Message(
+        "E349", "fmk-of-compare", "error:checkpoint", "fmk",
+        'ConfigChecker.compare(): fmk must be "pytorch" or "mindspore", found {fmk!r:.80}.',
+        'ConfigChecker.compare()：fmk 必须是 "pytorch" 或 "mindspore"，实际为 {fmk!r:.80}。', severity="error",
+    ),
+    Message(
+        "E350", "config-check-of-graph", "error:checkpoint", "",
+        "config_check: the model runs as a compiled graph, whose forward passes are not seen; call collect(*inputs) of the ConfigChecker before each step to have its inputs and weights in the pack.",
+        "config_check：模型以编译图运行，看不到其前向；请在每个 step 之前调用 ConfigChecker 的 collect(*inputs)，使包中含有其输入和权重。", severity="warning",
+    ),
+    Message(
+        "E351", "config-check-without-forward", "error:checkpoint", "",
+        "config_check: no forward pass of the model was seen, so the pack has neither its weights nor inputs. Compile a model before you give it to ConfigChecker; where methods other than model(...) are called, call collect(*inputs).",
+        "config_check：没有看到模型的前向，因此包中没有其权重和输入。请在交给 ConfigChecker 之前编译模型；如果调用的不是 model(...)，请调用 collect(*inputs)。", severity="warning",
+    ),
+    Message(
+        "E352", "config-check-ends", "error:checkpoint", "problem",
+        "config_check ends its collection: {problem}",
+        "config_check 结束收集：{problem}", severity="error",
+    ),
+    Message(
+        "E353", "fmk-unknown", "error:checkpoint", "names found",
+        "fmk must be one of {names}, found {found!r:.80}.",
+        "fmk 必须是 {names} 之一，实际为 {found!r:.80}。", severity="error",
+    ),
+    Message(
+        "E354", "config-check-of-wrong-cell", "error:checkpoint", "kind",
+        "ConfigChecker: model must be a mindspore.nn.Cell, or a list of them, found {kind}.",
+        "ConfigChecker：model 必须是 mindspore.nn.Cell，或由它们组成的列表，实际为 {kind}。", severity="error",
+    ),
+    Message(
+        "E355", "random-calls-not-counted", "error:checkpoint", "problem",
+        "config_check: calls of random functions are not counted: {problem}",
+        "config_check：不统计随机函数的调用：{problem}", severity="error",
+    ),
+    Message(
+        "E356", "settings-of-wrong-class", "error:checkpoint", "kind",
+        "settings must be a dict, a namespace of arguments, a dataclass or a configuration, or a list of those; found {kind}.",
+        "settings 必须是 dict、参数的命名空间、dataclass 或配置，或由它们组成的列表；实际为 {kind}。", severity="error",
+    ),
 )
 
 PIECES: tuple[Piece, ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msprobe.messages.entry import Message
+from msprobe.messages.entry import Message, Piece
 
 # fmt: off
 MESSAGES: tuple[Message, ...] = (
@@ -145,5 +145,22 @@ MESSAGES: tuple[Message, ...] = (
         "M228", "gradients-not-written", "warning:work", "step folder reason",
         "grad_probe: step {step} could not be written to {folder}: {reason} The training continues; further failures of this kind are not reported.",
         "grad_probe：step {step} 无法写入 {folder}：{reason} 训练继续；同类失败不再报告。", severity="warning",
+    ),
+)
+PIECES: tuple[Piece, ...] = (
+    Piece(
+        "no-parameter-there", "",
+        "no parameter is there",
+        "没有参数",
+    ),
+    Piece(
+        "no-elements-here", "",
+        "it has no elements here",
+        "它在此处没有元素",
+    ),
+    Piece(
+        "numbers-not-on-host", "",
+        "the numbers of this step were not brought to the host",
+        "该 step 的数值没有传到主机",
     ),
 )

@@ -38,7 +38,7 @@ class Wording(str):
         made = super().__new__(cls, _filled(template, entry, values))
         # What is neither text nor number is there to be read.
         made.template = template
-        made.values = tuple(value if isinstance(value, str | Number) else str(value) for value in values)
+        made.values = tuple(value if isinstance(value, str | Number) else _kept(value) for value in values)
         made.entry = entry
         return made
 
@@ -75,6 +75,12 @@ def said(name: str, *values: object) -> Wording:
 
     entry = ENTRIES[name]
     return Wording(entry.english, *values, entry=entry)
+
+
+def text_of(value: object) -> str:
+    """The text of a value; of an error that was raised with a wording, the wording."""
+    first = value.args[0] if isinstance(value, BaseException) and len(value.args) == 1 else None
+    return first if isinstance(first, Wording) else str(value)
 
 
 def explained(topic: str, what: Literal["meaning", "cause", "advice"]) -> str:
@@ -150,6 +156,31 @@ def coded(texts: Iterable[str]) -> list[dict[str, Any]]:
         if code:
             found.append({"code": code, "name": name, "text": str(text), "arguments": arguments_of(text)})
     return found
+
+
+class _Shown(str):
+    """The text of a value that is none, with the ``repr`` of the value."""
+
+    __slots__ = ("form",)
+
+    form: str
+
+    def __new__(cls, text: str, form: str) -> _Shown:
+        made = super().__new__(cls, text)
+        made.form = form
+        return made
+
+    def __repr__(self) -> str:
+        return self.form
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Shown, (str(self), self.form)
+
+
+def _kept(value: object) -> str:
+    """What is kept of a value that is neither a text nor a number: it may be large, and change."""
+    text = text_of(value)
+    return text if isinstance(text, Wording) else _Shown(text, repr(value))
 
 
 def _wordings_in(text: object) -> Iterable[Wording]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msprobe.messages.values_of_settings import PHRASES
+
 #: English -> Chinese.
 # fmt: off
 WORDS: dict[str, str] = {
@@ -56,7 +58,21 @@ WORDS: dict[str, str] = {
     "the optimizer makes it of finite weights, gradients and states": "优化器由有限的权重、梯度和状态得到它",
     "the gradient of a parameter holds it, and no recorded call before it":
         "某个参数的梯度中有它，此前采集的调用中没有",
+    "listing calls of random functions (packs of ConfigChecker list them: docs/config_check.md)":
+        "列出随机函数的调用（ConfigChecker 的包会列出：docs/config_check.md）",
+    "dumping FX graphs": " dump FX 图",
+    "dumping GE graphs": " dump GE 图",
+    "saving tensors inside an ACL graph": "在 ACL 图内保存张量",
+    "dumping ACL graphs": " dump ACL 图",
     "a call": "某个调用",
+    "a step": "某个 step",
+    "a value of the graph": "图中的值",
+    "a tensor's values": "张量的数值",
+    "files of earlier runs": "此前运行的文件",
+    "the dump": "dump",
+    "tensor files": "张量文件",
+    "rows of tensors": "张量的行",
+    "{}.": "{0}。",
     "the last call": "最后一个调用",
     "; the program caught the error and went on": "；程序捕获了错误并继续运行",
     " and more": " 等",
@@ -357,7 +373,7 @@ WORDS: dict[str, str] = {
     "the last": "最晚",
     "no folder rank0, ...": "没有 rank0 等文件夹",
     "no parameter is there": "没有参数",
-} | {
+} | PHRASES | {
     english.join(["{}"] * count): chinese.join(f"{{{number}}}" for number in range(count))
     for english, chinese in ((", ", "，"), ("; ", "；"))
     for count in range(2, 12)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from msprobe.messages import said
+
 if TYPE_CHECKING:
     from msprobe.capture.memory import Memory
     from msprobe.capture.mindspore.callbacks import MsprobeInitStep, MsprobeStep
@@ -54,7 +56,5 @@ def __getattr__(name: str) -> Any:
                 raise
             from msprobe.errors import NotAvailableError
 
-            raise NotAvailableError(
-                f"msprobe.mindspore.{name} needs MindSpore: pip install mindspore 'numpy<2'."
-            ) from problem
+            raise NotAvailableError(said("mindspore-missing", name)) from problem
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -71,10 +71,10 @@ def _count(least: int, default: int) -> Any:
 
 def _targets(value: Any, info: ValidationInfo[list[str]]) -> tuple[str, ...]:
     if not isinstance(value, dict):
-        raise wrong(f"must be an object whose keys are names of modules or parameters, found {shown(value)}")
+        raise wrong(said("must-be-object-of-names", shown(value)))
     for key, inner in value.items():
         if not isinstance(inner, dict):
-            raise wrong(f"[{key!r}] must be an object, found {shown(inner)}")
+            raise wrong(said("member-must-be-object", key, shown(inner)))
         info.context.extend(
             f"targets[{key!r}].{word} is ignored: a target is a name and {{}}"
             f"{did_you_mean(word, MonitorConfig.__dataclass_fields__)}"
@@ -90,7 +90,7 @@ def _operators(value: Any, info: ValidationInfo[list[str]]) -> tuple[str, ...]:
 def _known_operators(value: Any, warnings: list[str]) -> tuple[str, ...]:
     """The operators, unknown ones left out with a warning; ``norm`` if none is left."""
     if not isinstance(value, list):
-        raise wrong(f"must be a list of {', '.join(OPERATORS)}, found {shown(value)}")
+        raise wrong(said("must-be-list-of", ", ".join(OPERATORS), shown(value)))
     for one in value:
         if one not in OPERATORS and one not in ("shape", "dtype"):
             known = ", ".join(OPERATORS)
@@ -111,7 +111,7 @@ def _patterns(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 def _timestamps(value: tuple[str, ...]) -> tuple[str, ...]:
     if len(value) not in (0, 2):
-        raise wrong(f"must be empty, or the first and the last timestamp, found {shown(list(value))}", "range")
+        raise wrong(said("must-be-two-timestamps", shown(list(value))), "range")
     return value
 
 
@@ -147,7 +147,7 @@ class Alerts:
 
 def _alert(value: Any, info: ValidationInfo[list[str]]) -> Alerts:
     if not isinstance(value, dict):
-        raise wrong(f"must be an object with rules, found {shown(value)}")
+        raise wrong(said("must-be-object-with-rules", shown(value)))
     known = ("rules", "dump", "record", "ring")
     info.context.extend(
         f"alert.{key} is not known and is ignored; known are {', '.join(known)}{did_you_mean(key, known)}"
@@ -197,23 +197,19 @@ class MonitorConfig:
     #: What no optimizer owns: buffers, and parameters that are not trained (averages, frozen parts).
     state_distribution: Switch = False
     mg_direction: Switch = False
-    cc_distribution: Annotated[Communication, demand((is_object, "must be an object, found {found}"))] = field(
-        default_factory=Communication
-    )
+    cc_distribution: Annotated[Communication, demand((is_object, "an object"))] = field(default_factory=Communication)
     stack_info: Switch = False
     #: True: write the structure and stop; "continue": write it and go on.
     print_struct: Annotated[
         bool | str,
-        demand(
-            (lambda value: is_switch(value) or value == "continue", 'must be true, false or "continue", found {found}')
-        ),
+        demand((lambda value: is_switch(value) or value == "continue", 'true, false or "continue"')),
     ] = False
     module_ranks: Annotated[
         tuple[int, ...],
         demand(
             (
                 lambda value: is_list(value) and all(map(is_whole, value)),
-                "must be a list of whole numbers, found {found}",
+                "a list of whole numbers",
             )
         ),
     ] = ()
@@ -231,7 +227,7 @@ class MonitorConfig:
         demand(
             (
                 lambda value: isinstance(value, float) and value >= 0,
-                "must be a number with a decimal point, such as 1e-8, found {found}",
+                "a number with a decimal point, such as 1e-8",
             )
         ),
     ] = 1e-8
@@ -242,7 +238,7 @@ class MonitorConfig:
         demand(
             (
                 lambda value: value is None or (is_whole(value) and 0 <= value <= 20),
-                "must be a whole number from 1 to 20, found {found}",
+                "a whole number from 1 to 20",
             ),
             kind="range",
         ),
@@ -250,12 +246,12 @@ class MonitorConfig:
     step_count_per_record: Annotated[
         int,
         whole(1, 1_000_000, "range"),
-        demand((is_whole, "must be a whole number from 1 to 1000000, found {found}")),
+        demand((is_whole, "a whole number from 1 to 1000000")),
     ] = 1
     append_output: Annotated[
         tuple[str, ...],
         AfterValidator(_timestamps),
-        demand((is_texts, "must be a list of two timestamps, such as Jan01_08-00-00, found {found}")),
+        demand((is_texts, "a list of two timestamps, such as Jan01_08-00-00")),
     ] = ()
     squash_name: Switch = True
     #: "local": of sharded tensors this rank's part; "global": the whole, by one reduction a step.
@@ -264,12 +260,12 @@ class MonitorConfig:
     #: A kilobyte of each step in sketch.bin, from which `msprobe monitor diff` names the first bad step most sharply.
     sketch: Switch = False
     recording_l2_features: Switch = False
-    l2_targets: Annotated[
-        dict[Annotated[str, one_of(*L2_HOOKS)], Texts], demand((is_object, "must be an object, found {found}"))
-    ] = field(default_factory=dict)
+    l2_targets: Annotated[dict[Annotated[str, one_of(*L2_HOOKS)], Texts], demand((is_object, "an object"))] = field(
+        default_factory=dict
+    )
     sa_order: Annotated[str, one_of("s,b,h,d", "b,s,h,d")] = "s,b,h,d"
     #: As it stands in the file.
-    text: Annotated[Mapping[str, Any], demand((lambda _: False, "is no field of a monitor"))] = field(
+    text: Annotated[Mapping[str, Any], demand((lambda _: False, lambda _: said("no-field-of-monitor")))] = field(
         default_factory=dict, compare=False
     )
 

@@ -11,6 +11,7 @@ its own, and is repeated when it changes. What a killed process leaves torn at i
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -217,7 +218,7 @@ class SketchSink:
         self._layout = sketch.groups
         try:
             if os.write(self._descriptor, data) != len(data):
-                raise OSError("no space left on device")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as problem:
             raise PathError(said("sketch-not-written", self._folder, FILE_NAME, problem)) from problem
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from msprobe.config.settings import NoiseKind, PerturbationMode
+from msprobe.messages import said
 from msprobe.perturb.framework import Difference, Limits, Reactions
 from msprobe.perturb.thresholds import noise_of
 from msprobe.signed_errors import Result, judge_signed
@@ -87,7 +88,7 @@ def exchanged(own: Array, axis: int | None) -> Any:
 def compare(own: Array, other: Array, limits: Limits) -> Difference:
     """By the ratio of magnitudes."""
     if own.shape != other.shape:
-        raise ValueError(f"its result has shape {list(own.shape)}, and {list(other.shape)} when it is made again")
+        raise ValueError(said("repeated-shape-differs", list(own.shape), list(other.shape)))
     if own.dtype.kind == "b" or not own.size or np.array_equal(own, other):
         return Difference(True)
     mismatch, flips, ratio, a, b = _elements(_wide(own), _wide(other), limits.floor)

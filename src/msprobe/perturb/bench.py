@@ -12,12 +12,13 @@ from msprobe import log
 from msprobe.capture.events import Call, Direction, Kind, Step
 from msprobe.capture.listeners import Cadence, Wants
 from msprobe.config.settings import FreeBenchmark, PerturbationMode, Settings
+from msprobe.messages import said, text_of
 from msprobe.perturb.checking import Checks, Deviation, Question
 from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.names import ChosenCalls, is_sampled
 from msprobe.perturb.operators import is_left_out, writes
 from msprobe.perturb.preheat import Preheat
-from msprobe.perturb.results import Results, Row
+from msprobe.perturb.results import DeviationRow, Results
 from msprobe.perturb.second_runs import NotPerturbedError, tensors_of
 from msprobe.perturb.trees import leaves
 
@@ -97,7 +98,7 @@ class Bench:
         if self._has_begun:
             for line in self.calls.unmatched():
                 log.warning(f"{line}.")
-            self.results.tell(self.settings.handler == "fix")
+            self.results.log_summary(self.settings.handler == "fix")
             self._has_begun = False
 
     # ---------------------------------------------------------------- calls
@@ -119,7 +120,7 @@ class Bench:
         if settings.max_calls_per_api is not None and count > settings.max_calls_per_api:
             return None
         assert event.function is not None
-        call = Invocation(event.function, tuple(event.args), dict(event.kwargs), fw.surroundings())
+        call = Invocation(event.function, tuple(event.args), dict(event.kwargs), fw.context())
         is_written = key in self._writers or writes(key, event.kwargs)
         copies = self.checks.seconds.prepare("no_change", key, call).call if is_written else None
         return Watched(call, copies, () if is_written else self._versions(call))
@@ -131,15 +132,15 @@ class Bench:
         if watched.copies is not None or self._versions(watched.call) == watched.versions:
             return True
         self._writers.add(event.key)
-        self.note(event, "it writes to its arguments, which are copied from the next call on")
+        self.note(event, said("writes-to-arguments"))
         return False
 
     def _why_not(self, event: Call) -> str | None:
         """Why a call is not made again: a text, empty for what nobody asks about; None if it is."""
         if is_left_out(event.key):
-            return "it communicates, moves memory or chooses at random, and is not made again"
+            return said("call-left-out")
         if not event.can_repeat:
-            return "what it called is not known"
+            return said("called-function-unknown")
         fw, has_float = self.framework, False
         refused = fw.why_not_call(event.key)
         if refused:
@@ -162,17 +163,17 @@ class Bench:
     def _check(self, mode: PerturbationMode, question: Question) -> None:
         event, own = question.event, question.own
         self.attempt(event, mode)
-        self.checks.on_sample = functools.partial(self._tell_of_sample, event.step, self._entry(event))
+        self.checks.on_sample = functools.partial(self._log_sample, event.step, self._entry(event))
         if self.lacks_memory(own):
-            self.note(event, "there is too little free memory for a second run")
+            self.note(event, said("too-little-memory"))
             return
         try:
             found = self.checks.check(mode, question)
         except NotPerturbedError as reason:
-            self.note(event, str(reason))
+            self.note(event, text_of(reason))
             return
         except Exception as error:
-            self.note(event, f"the second run failed: {type(error).__name__}: {_first_line(error)}", "warning")
+            self.note(event, said("second-run-failed", type(error).__name__, _first_line(error)), "warning")
             return
         self.results.checked(event.key)
         for deviation in found:
@@ -189,16 +190,14 @@ class Bench:
         return free is not None and free < needed
 
     @staticmethod
-    def _tell_of_sample(step: int, name: str, key: str, number: int, total: int) -> None:
-        log.info(f"preheat sample in step{step}api_name {name}, curr_called_seq: {number}/{total}")
+    def _log_sample(step: int, name: str, key: str, number: int, total: int) -> None:
+        log.info(said("preheat-sample", step, name, number, total))
 
     def attempt(self, event: Any, mode: PerturbationMode) -> None:
         """Say that a call is made again, the first time for each name."""
         if not self.rank():
             name = self._entry(event)
-            log.once(
-                ("free benchmark", name, mode), "info", f"[msprobe] Free benchmark: Perturbation is {mode} of {name}."
-            )
+            log.once(("free benchmark", name, mode), "info", lambda: said("perturbation-of-call", mode, name))
 
     def _entry(self, event: Any) -> str:
         """``Torch.matmul.0.backward`` in the backward stage, whatever direction the event is of."""
@@ -211,13 +210,13 @@ class Bench:
             log.once(
                 ("free benchmark", event.key, reason),
                 level,
-                f"[msprobe] Free Benchmark: For {self._entry(event)}, {reason}. Cancel perturbation.",
+                lambda: said("call-not-perturbed", self._entry(event), reason),
             )
 
     def _write(self, event: Any, mode: PerturbationMode, deviation: Deviation, count: int) -> None:
         fw, difference, own = self.framework, deviation.difference, deviation.own
         is_tensor = fw.is_tensor(own)
-        row = Row(
+        row = DeviationRow(
             mode=mode,
             stage=self.settings.stage,
             step=event.step,

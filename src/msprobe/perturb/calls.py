@@ -8,11 +8,10 @@ from typing import Any
 
 from msprobe.capture.events import Call, Event, Failure, OptimizerStep, Step
 from msprobe.capture.listeners import Observer
+from msprobe.messages import said
 from msprobe.perturb.bench import Bench, Watched
 from msprobe.perturb.checking import Question, is_worth_checking, results_of
 from msprobe.perturb.second_runs import tensors_of
-
-_VIEW = "its result is an argument or a view of one"
 
 
 class OfCalls:
@@ -67,7 +66,7 @@ class OfCalls:
         try:
             watched = self.bench.begin(event)
         except Exception as error:
-            self.bench.note(event, f"it cannot be looked into: {type(error).__name__}")
+            self.bench.note(event, said("call-cannot-be-read", type(error).__name__))
             return
         if watched is not None:
             self._watched[event.name] = watched
@@ -84,7 +83,7 @@ class OfCalls:
         try:
             return self._comparable(event, watched, result)
         except Exception as error:
-            self.bench.note(event, f"its result cannot be looked into: {type(error).__name__}")
+            self.bench.note(event, said("result-cannot-be-read", type(error).__name__))
             return None
 
     def _comparable(self, event: Call, watched: Watched, result: Any) -> tuple[Watched, list[Any]] | None:
@@ -100,7 +99,7 @@ class OfCalls:
             return None
         arguments = [leaf for _, leaf in tensors_of(fw, watched.call)]
         if watched.copies is None and fw.shares_memory(tensors, arguments):
-            bench.note(event, _VIEW)
+            bench.note(event, said("result-is-view-of-argument"))
             return None
         with_graph = watched.copies is None and any(fw.is_float(one) and fw.requires_grad(one) for one in tensors)
         return replace(watched, call=replace(watched.call, with_graph=with_graph)), own

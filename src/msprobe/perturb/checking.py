@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.messages import said
 from msprobe.perturb.framework import Difference, Framework, Invocation, Limits
 from msprobe.perturb.judging import Judge, Run
 from msprobe.perturb.operators import Exchange
@@ -15,7 +16,7 @@ from msprobe.perturb.preheat import Preheat
 from msprobe.perturb.results import EXPLAINED, Verdict
 from msprobe.perturb.second_runs import NotPerturbedError, SecondRuns, expected
 from msprobe.perturb.thresholds import MEAN_LIMIT, cpu_limit, equal_ratio, floor_of
-from msprobe.perturb.trees import Place, leaves
+from msprobe.perturb.trees import LeafPath, leaves
 
 # A deviation like one that was explained, up to so much more, is judged anew after so many steps.
 _LIKE, _JUDGED_AGAIN = 1.25, 16
@@ -34,7 +35,7 @@ class Question:
     call: Invocation
     own: Sequence[Any]
     run: Run
-    places: Sequence[Place] | None = None
+    places: Sequence[LeafPath] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Checks:
             second = replace(second, exchange=None)
         others = run(second.call, second.widened)
         if len(others) != len(own):
-            raise NotPerturbedError(f"it has {len(own)} results, and {len(others)} when it is made again")
+            raise NotPerturbedError(said("repeated-results-differ", len(own), len(others)))
         judge = Judge(self.framework, self.seconds, mode, call, second, run)
         sampled = self.preheat.sample(key) if self.preheat is not None and self.preheat.is_on else None
         golden = self._golden(key, call, run) if sampled else None
@@ -98,12 +99,12 @@ class Checks:
                 found.append(deviation)
         return found
 
-    def _exchanged_gradients(self, exchange: Exchange, own: Sequence[Any], places: Sequence[Place]) -> Sequence[Any]:
+    def _exchanged_gradients(self, exchange: Exchange, own: Sequence[Any], places: Sequence[LeafPath]) -> Sequence[Any]:
         """Where a result stays the same, the gradients of what was exchanged are exchanged."""
         if exchange.result != "same":
-            raise NotPerturbedError("what exchanging two elements does to its gradients is not known")
+            raise NotPerturbedError(said("exchange-gradients-unknown"))
         if exchange.chooses:
-            raise NotPerturbedError("its gradient goes to any one of several equal elements")
+            raise NotPerturbedError(said("gradient-of-equal-elements"))
         axes = {("args", position): axis for position, axis in exchange.places}
         found = []
         for place, gradient in zip(places, own, strict=True):

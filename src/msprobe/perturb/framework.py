@@ -14,7 +14,7 @@ from msprobe.config.settings import FreeBenchmark, PerturbationMode
 class Invocation:
     """A call, ready to be made again.
 
-    ``surroundings``: what of the framework's state it was made in. ``with_graph``: its result had a gradient, for which
+    ``context``: what of the framework's state it was made in. ``with_graph``: its result had a gradient, for which
     frameworks may choose another kernel. ``rounding``: by how much, relative, and with which signs its inputs were
     moved, among which the gradients that arrive count in the backward stage.
     """
@@ -22,7 +22,7 @@ class Invocation:
     function: Callable[..., Any]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
-    surroundings: Any = None
+    context: Any = None
     with_graph: bool = False
     rounding: tuple[float, int] | None = None
 
@@ -167,10 +167,10 @@ class Framework(Protocol):
     def ones_for(self, result: Any) -> Sequence[Any]:
         """For each tensor of a result a gradient of ones; None for those that have none."""
 
-    def surroundings(self) -> Any:
+    def context(self) -> Any:
         """Before a call: what :meth:`again` needs to make it under the same state (random generators, autocast)."""
 
-    def precision(self, surroundings: Any) -> str:
+    def precision(self, context: Any) -> str:
         """The type that autocast makes calls compute in; empty where it is off."""
 
     def again(self, call: Invocation, widened: bool = False) -> Any:

@@ -7,20 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msprobe.capture.events import Call, Gradient
+from msprobe.messages import said
 from msprobe.perturb.bench import Bench, Watched
 from msprobe.perturb.calls import Check
 from msprobe.perturb.checking import Question
 from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.second_runs import positions_with_gradient, tensors_of
 from msprobe.perturb.thresholds import wider
-from msprobe.perturb.trees import Place, leaves, mapped
+from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 
 class _Differentiating(Check):
     """Asks for the gradients of calls."""
 
     def differentiated(
-        self, event: Any, call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any]
+        self, event: Any, call: Invocation, wanted: Sequence[LeafPath], gradients: Sequence[Any]
     ) -> Question | None:
         """Are the gradients at the places ``wanted`` the same again? None if they cannot be computed once."""
         bench, fw = self.bench, self.bench.framework
@@ -31,7 +32,7 @@ class _Differentiating(Check):
         try:
             own = run(_with_tensors(bench, call, fw.twin), False)
         except Exception as error:
-            bench.note(event, f"its gradients cannot be computed again: {type(error).__name__}", "warning")
+            bench.note(event, said("gradients-not-computable", type(error).__name__), "warning")
             return None
         return Question(event, call, own, run, wanted)
 
@@ -56,7 +57,7 @@ class _Held:
     name: str
     step: int
     source: str
-    wanted: Sequence[Place]
+    wanted: Sequence[LeafPath]
     # Which results a gradient may arrive at, by their place in the record.
     expects: frozenset[str]
     places: Sequence[str]
@@ -88,7 +89,7 @@ class BackwardCheck(_Differentiating):
         if not expects:
             return
         if watched.copies is not None:
-            bench.note(event, "its gradients are not computed again, as it writes to its arguments")
+            bench.note(event, said("gradients-of-written-arguments"))
             return
         wanted = positions_with_gradient(fw, watched.call)
         if not wanted:
@@ -121,7 +122,7 @@ class BackwardCheck(_Differentiating):
                 self._take(held, event)
         except Exception as error:
             self._held.pop((event.key, event.number), None)
-            self.bench.note(held, f"its gradients cannot be looked into: {type(error).__name__}")
+            self.bench.note(held, said("gradients-cannot-be-read", type(error).__name__))
 
     def _take(self, held: _Held, event: Gradient) -> None:
         if event.side == "argument":
@@ -147,10 +148,10 @@ class BackwardCheck(_Differentiating):
         if not held.gradients:
             return
         if not bench.settings.offload and fw.versions(held.tensors) != held.versions:
-            bench.note(held, "its arguments were written to before its gradients came")
+            bench.note(held, said("arguments-written-before-gradients"))
             return
         if any(fw.why_not(tensor) for tensor in held.tensors):
-            bench.note(held, "the memory of its arguments was given back before its gradients came")
+            bench.note(held, said("arguments-freed-before-gradients"))
             return
         call = held.call
         if bench.settings.offload:
@@ -175,11 +176,11 @@ def _rounded(framework: Framework, gradients: Sequence[Any], rounding: tuple[flo
 def _with_tensors(bench: Bench, call: Invocation, change: Any) -> Invocation:
     fw = bench.framework
 
-    def leaf(place: Place, value: Any) -> Any:
+    def leaf(place: LeafPath, value: Any) -> Any:
         return change(value) if fw.is_tensor(value) else value
 
     return replace(call, args=mapped(tuple(call.args), leaf), kwargs=mapped(dict(call.kwargs), leaf))
 
 
-def _path(place: Place) -> str:
+def _path(place: LeafPath) -> str:
     return ".".join(["output", *map(str, place)])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from msprobe.config.settings import PerturbationMode
+from msprobe.messages import said
 from msprobe.perturb.framework import Framework, Invocation, Limits, Reactions
 from msprobe.perturb.results import EXPLAINED, Verdict
 from msprobe.perturb.second_runs import Second, SecondRuns, expected
@@ -58,7 +59,7 @@ class Judge:
             way = "" if self._is_changed() else fw.goes_one_way(own, reactions)
             return ("risk", way) if way else (EXPLAINED, "")
         except Exception as error:
-            reason = f"it does not run in a wider type to judge its deviations by ({type(error).__name__})"
+            reason = said("no-wider-type", type(error).__name__)
         # What rounded inputs do to the rounded result can acquit it, and not convict: where the call jumps, noise may
         # meet an edge that the few draws do not.
         with contextlib.suppress(Exception):
@@ -74,7 +75,7 @@ class Judge:
 
     def _unit(self, own: Any) -> float:
         """What one rounding changes. Gradients of weights in float32 are computed in the type of autocast."""
-        precision = self.framework.precision(self.call.surroundings) if self.is_backward else ""
+        precision = self.framework.precision(self.call.context) if self.is_backward else ""
         return max(self.framework.unit(own), unit_of(precision) if precision else 0.0)
 
     def _runs(self, dtype: str, unit: float, own: Any) -> tuple[Sequence[Any], list[Sequence[Any]]]:
@@ -120,5 +121,5 @@ class Judge:
 
 def _of_result(index: int, base: Sequence[Any], shifted: Sequence[Sequence[Any]], unit: float) -> Reactions:
     if base[index] is None:
-        raise ValueError("it has no such result then")
+        raise ValueError(said("no-such-result-then"))
     return Reactions(base[index], [one[index] for one in shifted], unit)

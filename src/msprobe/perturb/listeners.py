@@ -6,12 +6,13 @@ from typing import Any
 
 from msprobe.capture.events import Call, Event
 from msprobe.capture.listeners import Changer, Changes, Result
+from msprobe.messages import said, text_of
 from msprobe.perturb.bench import Bench, Watched
 from msprobe.perturb.calls import Check, OfCalls
 from msprobe.perturb.checking import Question, results_of
 from msprobe.perturb.framework import Invocation
 from msprobe.perturb.second_runs import NotPerturbedError
-from msprobe.perturb.trees import Place, leaves, mapped
+from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 
 class ForwardCheck(Check):
@@ -43,20 +44,20 @@ class Fix(OfCalls, Changer):
         bench = self.bench
         watched, own = found
         if watched.copies is not None:
-            bench.note(event, "it writes its result into an argument, which cannot have another one")
+            bench.note(event, said("writes-result-into-argument"))
             return None
         mode = bench.settings.modes[0]
         bench.attempt(event, mode)
         if bench.lacks_memory(own):
-            bench.note(event, "there is too little free memory for a second run")
+            bench.note(event, said("too-little-memory"))
             return None
         try:
             value = self._better(mode, event, watched.first, result)
         except NotPerturbedError as reason:
-            bench.note(event, str(reason))
+            bench.note(event, text_of(reason))
             return None
         except Exception as error:
-            bench.note(event, f"the second run failed: {type(error).__name__}: {str(error)[:200]}", "warning")
+            bench.note(event, said("second-run-failed", type(error).__name__, str(error)[:200]), "warning")
             return None
         bench.results.checked(event.key)
         return Result(value)
@@ -72,14 +73,14 @@ class Fix(OfCalls, Changer):
         others = dict(leaves(found))
         places = [place for place, _ in leaves(own)]
         if list(others) != places:
-            raise NotPerturbedError(f"its result has {len(places)} parts, and {len(others)} when it is made again")
+            raise NotPerturbedError(said("repeated-parts-differ", len(places), len(others)))
 
-        def put(place: Place, leaf: Any) -> Any:
+        def put(place: LeafPath, leaf: Any) -> Any:
             other = others[place]
             if not fw.is_tensor(leaf):
                 return leaf
             if not fw.is_tensor(other) or fw.shown_shape(other) != fw.shown_shape(leaf):
-                raise NotPerturbedError("its result has a different shape when it is made again")
+                raise NotPerturbedError(said("repeated-shape-other"))
             return fw.with_dtype_of(other, leaf)
 
         return mapped(own, put)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msprobe.config.settings import FreeBenchmark
 from msprobe.foreign.nearest import near_words
+from msprobe.messages import said
 
 # A part of a name that can only be found before the number of a call.
 _OF_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -70,13 +71,13 @@ class ChosenCalls:
     def unmatched(self) -> list[str]:
         """One sentence for each entry of ``scope`` or ``list`` that no call had."""
         field = "scope" if self.settings.scope else "list"
-        lines = []
+        lines: list[str] = []
         for entry in self.settings.scope or self.settings.api_list:
             if entry in self._matched:
                 continue
             near = self._near(entry)
-            hint = f"; near are {', '.join(near)}" if near else ""
-            lines.append(f'free_benchmark: {field} matched no API: "{entry}"{hint}')
+            hint = said("benchmark-near-names", ", ".join(near)) if near else ""
+            lines.append(said("benchmark-entry-unmatched", field, entry, hint))
         return lines
 
     def _near(self, entry: str) -> list[str]:
@@ -84,7 +85,7 @@ class ChosenCalls:
         key = _key_of(entry.removesuffix(self._suffix))
         if key in self._last:
             first, last = (f"{key}.{number}{self._suffix}" for number in (0, self._last[key]))
-            return [first if first == last else f"{first} to {last}"]
+            return [first if first == last else said("numbers-from-to", first, last)]
         # Whoever asks for a part of a name has most often the last part in mind.
         by_last: dict[str, list[str]] = {}
         for one in sorted(self.met):

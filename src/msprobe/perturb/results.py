@@ -12,6 +12,7 @@ from typing import Literal
 
 from msprobe import log, paths
 from msprobe.foreign import csv_cells
+from msprobe.messages import said
 from msprobe.signed_errors import ONE_WAY
 
 #: Whether the call's own rounding explains a deviation; "not judged": nobody can tell.
@@ -31,7 +32,7 @@ _SUMMARY = ("api", "calls", "checked", "deviations", "risks", "not_judged", "wor
 
 
 @dataclass(frozen=True)
-class Row:
+class DeviationRow:
     """A result that differs. ``max_rel``: ratio - 1, or a word: ``symbol_flipping``, ``nan_mismatch``.
 
     ``mean_rel``: mean relative difference;
@@ -67,7 +68,7 @@ class _Total:
     worst: float = 0.0
     word: str = ""
 
-    def add(self, row: Row) -> None:
+    def add(self, row: DeviationRow) -> None:
         self.deviations += 1
         self.not_judged += row.verdict == "not judged"
         if row.verdict == EXPLAINED:
@@ -113,7 +114,7 @@ class Results:
         """Why it was not."""
         self._notes[key][text] = None
 
-    def add(self, row: Row, rank: int, is_listed: bool) -> None:
+    def add(self, row: DeviationRow, rank: int, is_listed: bool) -> None:
         """A deviation; ``is_listed``: it has a row in ``free_benchmark.csv``."""
         self._totals[row.key].add(row)
         cells = [
@@ -149,38 +150,35 @@ class Results:
         paths.create_folder(folder)
         paths.write_atomically(folder / SUMMARY_FILE, lines, fsync=False)
 
-    def tell(self, is_fix: bool) -> None:
+    def log_summary(self, is_fix: bool) -> None:
         """The same on the console: APIs with risks, or how many calls got another result."""
         if not self._totals:
-            log.warning("Free benchmark: no call was checked.")
+            log.warning(said("benchmark-without-calls"))
             return
         risky = [(key, total) for key, total in self._sorted() if total.risks]
         checked = sum(total.checked for total in self._totals.values())
         calls = sum(total.calls for total in self._totals.values())
         if is_fix:
-            log.info(f"Free benchmark: {checked} of {calls} calls of {len(self._totals)} APIs got a different result.")
+            log.info(said("benchmark-fixed", checked, calls, len(self._totals)))
             return
         not_judged = sum(total.not_judged for total in self._totals.values())
         explained = [share for total in self._totals.values() for share in total.explained]
-        told = f"; {len(explained)} deviations are explained by rounding" if explained else ""
-        told += f"; {not_judged} could not be judged: see {SUMMARY_FILE}" if not_judged else ""
-        log.info(f"Free benchmark: {checked} checks of {calls} calls of {len(self._totals)} APIs{told}.")
+        further = said("benchmark-explained", len(explained)) if explained else ""
+        further += said("benchmark-not-judged", not_judged, SUMMARY_FILE) if not_judged else ""
+        log.info(said("benchmark-checked", checked, calls, len(self._totals), further))
         if not checked:
             why = self._usual_reason()
-            log.warning(f"Free benchmark: nothing was checked (most often: {why}); see {SUMMARY_FILE}.")
+            log.warning(said("benchmark-checked-nothing", why, SUMMARY_FILE))
         elif not risky:
-            shares = f"{100 * min(explained):.2g} to {100 * max(explained):.2g} %" if explained else ""
-            rounding = (
-                f"; {len(explained)} results deviated, and were taken for rounding, in {shares} of their elements"
-            )
-            log.info(f"Free benchmark: no precision risk was found{rounding if explained else ''}.")
+            shares = said("benchmark-shares", 100 * min(explained), 100 * max(explained)) if explained else ""
+            rounding = said("benchmark-rounding", len(explained), shares)
+            log.info(said("benchmark-without-risk", rounding if explained else ""))
         for key, total in risky[:20]:
             log.warning(
-                f"Free benchmark: {key}: {total.risks} risks in {total.checked} checks of {total.calls} calls, worst"
-                f" max_rel {total.shown}{self._way(key)}"
+                said("benchmark-risks", key, total.risks, total.checked, total.calls, total.shown, self._way(key))
             )
         if len(risky) > 20:
-            log.warning(f"Free benchmark: {len(risky) - 20} more APIs with risks: see {SUMMARY_FILE}.")
+            log.warning(said("benchmark-more-risks", len(risky) - 20, SUMMARY_FILE))
 
     def _way(self, key: str) -> str:
         """What the errors of an API have in common, where they go one way."""
@@ -190,7 +188,7 @@ class Results:
     def _usual_reason(self) -> str:
         """Why most APIs were not checked."""
         reasons = Counter(reason for notes in self._notes.values() for reason in notes)
-        return reasons.most_common(1)[0][0] if reasons else "no call has a tensor of floats"
+        return reasons.most_common(1)[0][0] if reasons else said("no-call-with-floats")
 
     def _sorted(self) -> list[tuple[str, _Total]]:
         def weight(item: tuple[str, _Total]) -> tuple[bool, bool, float, str]:

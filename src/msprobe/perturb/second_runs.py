@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.messages import said
 from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.operators import Exchange, exchange_of, seeks_equals
 from msprobe.perturb.thresholds import is_low, wider
-from msprobe.perturb.trees import Place, leaves, mapped
+from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 # Perturbations of single elements are those of these modes.
 _NOISES = ("add_noise", "bit_noise")
-_NOTHING = "no float tensor among its arguments: input types of this API are not supported"
 
 
 class NotPerturbedError(Exception):
@@ -54,14 +54,14 @@ class SecondRuns:
         if mode == "change_value":
             return self._exchanged(key, call)
         if seeks_equals(key):
-            raise NotPerturbedError("it seeks equal elements, which noise makes unequal")
+            raise NotPerturbedError(said("seeks-equal-elements"))
         return self._noisy(mode, call)
 
     def widened(self, call: Invocation, own: str) -> Invocation:
         """The same call, its tensors in a type wider than ``own``."""
         fw = self.framework
 
-        def change(place: Place, tensor: Any) -> Any:
+        def change(place: LeafPath, tensor: Any) -> Any:
             return fw.cast(tensor, wider(own)) if fw.is_float(tensor) else fw.twin(tensor)
 
         return self._with(call, change)
@@ -70,7 +70,7 @@ class SecondRuns:
         """The same call, each element of its float tensors moved by ``unit``, relative."""
         fw = self.framework
 
-        def change(place: Place, tensor: Any) -> Any:
+        def change(place: LeafPath, tensor: Any) -> Any:
             return fw.rounded(tensor, unit, seed) if fw.is_float(tensor) else fw.twin(tensor)
 
         return replace(self._with(call, change), rounding=(unit, seed))
@@ -81,14 +81,14 @@ class SecondRuns:
         """
         fw = self.framework
 
-        def change(place: Place, tensor: Any) -> Any:
+        def change(place: LeafPath, tensor: Any) -> Any:
             return fw.moved(tensor, seed) if fw.is_float(tensor) else fw.twin(tensor)
 
         return replace(self._with(call, change), rounding=(unit, seed))
 
     # ---------------------------------------------------------------- modes
 
-    def _to_cpu(self, place: Place, tensor: Any) -> Any:
+    def _to_cpu(self, place: LeafPath, tensor: Any) -> Any:
         fw = self.framework
         found = fw.on_cpu(tensor)
         return fw.cast(found, "float32") if is_low(fw.dtype(tensor)) else found
@@ -96,17 +96,17 @@ class SecondRuns:
     def _improved(self, call: Invocation) -> Second:
         fw = self.framework
         low = [place for place, tensor in tensors_of(fw, call) if is_low(fw.dtype(tensor))]
-        if not low and not fw.precision(call.surroundings):
-            raise NotPerturbedError("no tensor of float16 or bfloat16 among its arguments")
+        if not low and not fw.precision(call.context):
+            raise NotPerturbedError(said("no-half-precision-argument"))
 
-        def change(place: Place, tensor: Any) -> Any:
+        def change(place: LeafPath, tensor: Any) -> Any:
             return fw.cast(tensor, "float32") if is_low(fw.dtype(tensor)) else fw.twin(tensor)
 
         return Second(self._with(call, change), widened=True)
 
     def _noisy(self, mode: PerturbationMode, call: Invocation) -> Second:
         fw = self.framework
-        reason, chosen, changed = _NOTHING, None, None
+        reason, chosen, changed = "", None, None
         for _, tensor in tensors_of(fw, call):
             if not fw.is_float(tensor):
                 continue
@@ -114,11 +114,11 @@ class SecondRuns:
             if not isinstance(found, str):
                 chosen, changed = tensor, found
                 break
-            reason = found if reason is _NOTHING else reason
+            reason = reason or found
         if chosen is None:
-            raise NotPerturbedError(reason)
+            raise NotPerturbedError(reason or said("no-float-argument"))
 
-        def change(place: Place, tensor: Any) -> Any:
+        def change(place: LeafPath, tensor: Any) -> Any:
             return changed if tensor is chosen else fw.twin(tensor)
 
         return Second(self._with(call, change), changed=(chosen, changed))
@@ -128,8 +128,8 @@ class SecondRuns:
         ranks = [fw.rank(value) if fw.is_tensor(value) else -1 for value in call.args]
         exchange = exchange_of(key, call.args, call.kwargs, ranks)
         if exchange is None:
-            raise NotPerturbedError("what exchanging two elements does to its result is not known")
-        changed: dict[Place, Any] = {}
+            raise NotPerturbedError(said("exchange-result-unknown"))
+        changed: dict[LeafPath, Any] = {}
         for position, axis in exchange.places:
             tensor = call.args[position]
             if not fw.is_tensor(tensor) or not fw.is_float(tensor):
@@ -139,19 +139,21 @@ class SecondRuns:
                 raise NotPerturbedError(found)
             changed["args", position] = found
 
-        def change(place: Place, tensor: Any) -> Any:
+        def change(place: LeafPath, tensor: Any) -> Any:
             return changed[place] if place in changed else fw.twin(tensor)
 
         return Second(self._with(call, change, changed), exchange=exchange)
 
     # ---------------------------------------------------------------- arguments
 
-    def _with(self, call: Invocation, change: Callable[[Place, Any], Any], apart: Collection[Place] = ()) -> Invocation:
+    def _with(
+        self, call: Invocation, change: Callable[[LeafPath, Any], Any], apart: Collection[LeafPath] = ()
+    ) -> Invocation:
         """The same call with other tensors. ``apart``: places whose tensor is changed in its own way there."""
         fw = self.framework
-        made: dict[tuple[int, Place | None], Any] = {}
+        made: dict[tuple[int, LeafPath | None], Any] = {}
 
-        def leaf(place: Place, value: Any) -> Any:
+        def leaf(place: LeafPath, value: Any) -> Any:
             if not fw.is_tensor(value):
                 return value
             if place[1:] == ("out",):
@@ -185,13 +187,13 @@ def expected(framework: Framework, exchange: Exchange | None, own: Any) -> Any:
     return found
 
 
-def tensors_of(framework: Framework, call: Invocation) -> list[tuple[Place, Any]]:
+def tensors_of(framework: Framework, call: Invocation) -> list[tuple[LeafPath, Any]]:
     """The tensors among the arguments of a call, with their places."""
     whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
     return [(place, leaf) for place, leaf in leaves(whole) if framework.is_tensor(leaf)]
 
 
-def positions_with_gradient(framework: Framework, call: Invocation) -> Sequence[Place]:
+def positions_with_gradient(framework: Framework, call: Invocation) -> Sequence[LeafPath]:
     """The places of the tensors that a gradient is wanted of."""
     return [
         place

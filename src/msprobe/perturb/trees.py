@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 # Where in a value a tensor is: words of dicts and numbers of lists.
-Place = tuple[Any, ...]
+LeafPath = tuple[Any, ...]
 
 
-def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+def leaves(value: Any, place: LeafPath = ()) -> Iterator[tuple[LeafPath, Any]]:
     """What is in it, with its place, in order."""
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
@@ -21,7 +21,7 @@ def leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
         yield place, value
 
 
-def mapped(value: Any, change: Callable[[Place, Any], Any], place: Place = ()) -> Any:
+def mapped(value: Any, change: Callable[[LeafPath, Any], Any], place: LeafPath = ()) -> Any:
     """The same with other leaves; ``change(place, leaf)`` gives them."""
     if isinstance(value, (list, tuple)):
         items = [mapped(item, change, (*place, index)) for index, item in enumerate(value)]

@@ -14,7 +14,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.precheck import precision_compare
 from msprobe.precheck.columns import BLANK, DETAILS_HEADER, STATUS
-from msprobe.precheck.details_table import Table
+from msprobe.precheck.details_table import DetailsTable
 from msprobe.precheck.executors import is_details_file
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.precision_compare import ARGUMENTS, compare_row, results_of
@@ -34,7 +34,7 @@ class Control:
     def __init__(self, task: Task, made: bool) -> None:
         self._task = task
         self.name = task.control_name
-        self._table = Table(task.control, "--control") if is_details_file(task.control) else None
+        self._table = DetailsTable(task.control, "--control") if is_details_file(task.control) else None
         if self._table is None:
             return
         self._table.demand_standard(PROFILES[task.standard])

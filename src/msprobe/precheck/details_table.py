@@ -25,7 +25,7 @@ REQUIRED = (
 _STANDARD = DETAILS_HEADER[DETAILS_HEADER.index("Standard")]
 
 
-class Table:
+class DetailsTable:
     """The rows of one details file by ``API Name``. Raises PathError or InvalidInputError."""
 
     def __init__(self, path: StrPath, option: str) -> None:

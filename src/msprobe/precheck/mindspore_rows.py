@@ -87,7 +87,7 @@ def spoiled(value: tuple[Any, str], fault: Fault | None) -> tuple[Any, str]:
 
 
 @dataclass
-class Row(Judged):
+class MindSporeRow(Judged):
     """One result of a call."""
 
     cosine: float | None = None
@@ -102,13 +102,13 @@ class Row(Judged):
         return [self.name, bench, device, shape, *numbers, self.status, self.message]
 
 
-def judge(name: str, bench: tuple[Any, str], tested: tuple[Any, str], atol: float = MINDSPORE_ATOL) -> Row:
+def judge(name: str, bench: tuple[Any, str], tested: tuple[Any, str], atol: float = MINDSPORE_ATOL) -> MindSporeRow:
     """Compare one result; each side is an array (or a plain value) and the word of its type. ``atol``: below which
     largest difference it passes.
     """
     (ours, our_type), (theirs, their_type) = bench, tested
     found = judge_by_cosine(ours, theirs, their_type, atol)
-    row = Row(name, found.status, found.message, our_type, their_type)
+    row = MindSporeRow(name, found.status, found.message, our_type, their_type)
     if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray):
         row.shape = tuple(theirs.shape)
     row.cosine, row.max_abs, row.max_relative = found[2:]
@@ -118,6 +118,6 @@ def judge(name: str, bench: tuple[Any, str], tested: tuple[Any, str], atol: floa
 def skipped(key: str, message: str, has_backward: bool) -> Answer:
     """The answer for a call that was not checked."""
     directions = ["forward", *(["backward"] if has_backward else [])]
-    rows = [Row(f"{key}.{direction}.output.0", "SKIP", message) for direction in directions]
+    rows = [MindSporeRow(f"{key}.{direction}.output.0", "SKIP", message) for direction in directions]
     result = [key, "SKIP", "SKIP" if has_backward else "", message]
     return Answer(key, result, [row.cells() for row in rows])

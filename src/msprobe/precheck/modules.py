@@ -21,7 +21,7 @@ _GROUPS = (32, 16, 8, 4, 2, 1)
 
 
 @dataclass(frozen=True)
-class ModulePass:
+class RecordedPass:
     """What a record has of one pass."""
 
     args: tuple[Argument, ...]
@@ -74,7 +74,7 @@ def class_of(key: str) -> str:
     return key.split(".")[-2]
 
 
-def function_of(key: str, given: ModulePass) -> Function:
+def function_of(key: str, given: RecordedPass) -> Function:
     """The call that a pass is. Raises UnreadableArgumentError for classes that are not known here."""
     word = class_of(key)
     make = _CLASSES.get(word)
@@ -85,29 +85,29 @@ def function_of(key: str, given: ModulePass) -> Function:
     return make(given)
 
 
-def _apply(name: str, prefix: str = "Functional", exact: bool = True) -> Callable[[ModulePass], Function]:
+def _apply(name: str, prefix: str = "Functional", exact: bool = True) -> Callable[[RecordedPass], Function]:
     """A function of the arguments alone."""
     return lambda given: Function(prefix, name, given.args, given.kwargs, exact)
 
 
-def _with_weights(name: str) -> Callable[[ModulePass], Function]:
+def _with_weights(name: str) -> Callable[[RecordedPass], Function]:
     """A function of the arguments, weight and bias."""
 
-    def make(given: ModulePass) -> Function:
+    def make(given: RecordedPass) -> Function:
         return Function("Functional", name, (*given.args, *_weights(given)), given.kwargs)
 
     return make
 
 
-def _embedding(given: ModulePass) -> Function:
+def _embedding(given: RecordedPass) -> Function:
     # padding_idx and max_norm are not recorded: they change gradients of one row, and weights.
     return Function("Functional", "embedding", (*given.args, _weight(given)), given.kwargs, exact=False)
 
 
-def _norm(name: str) -> Callable[[ModulePass], Function]:
+def _norm(name: str) -> Callable[[RecordedPass], Function]:
     """A norm over the dimensions of its weight."""
 
-    def make(given: ModulePass) -> Function:
+    def make(given: RecordedPass) -> Function:
         weight = _weight(given)
         lengths = Items(tuple(Plain("int", length) for length in weight.shape))
         bias = given.parameters.get("bias")
@@ -117,18 +117,18 @@ def _norm(name: str) -> Callable[[ModulePass], Function]:
     return make
 
 
-def _batch_norm(given: ModulePass) -> Function:
+def _batch_norm(given: RecordedPass) -> Function:
     nothing = Plain("NoneType", None)
     parameters = {word: given.parameters.get(word, nothing) for word in ("weight", "bias")}
     kwargs = {**given.kwargs, **parameters, "training": Plain("bool", True)}
     return Function("Functional", "batch_norm", (*given.args, nothing, nothing), kwargs, exact=False)
 
 
-def _softmax(name: str) -> Callable[[ModulePass], Function]:
+def _softmax(name: str) -> Callable[[RecordedPass], Function]:
     return lambda given: Function("Functional", name, given.args, {**given.kwargs, "dim": Plain("int", -1)}, False)
 
 
-def _conv(given: ModulePass) -> Function:
+def _conv(given: RecordedPass) -> Function:
     """Stride, padding and dilation that give the recorded shape, the most usual first; groups follow from shapes."""
     weight, (value,), result = _weight(given), given.args[:1], given.outputs[0] if given.outputs else None
     if not isinstance(value, TensorInfo) or not isinstance(result, TensorInfo) or value.shape[-2:] == ():
@@ -159,7 +159,7 @@ def _fitting(length: int, result: int, kernel: int) -> tuple[int, int, int]:
     raise UnreadableArgumentError(said("convolution-does-not-fit", result, length, kernel))
 
 
-def _group_norm(given: ModulePass) -> Function:
+def _group_norm(given: RecordedPass) -> Function:
     """The number of groups is the first of the usual ones that divides the channels."""
     weight = _weight(given)
     groups = next(count for count in _GROUPS if not weight.shape[0] % count)
@@ -168,18 +168,18 @@ def _group_norm(given: ModulePass) -> Function:
     )
 
 
-def _instance_norm(given: ModulePass) -> Function:
+def _instance_norm(given: RecordedPass) -> Function:
     parameters = {word: one for word, one in given.parameters.items() if word in ("weight", "bias")}
     return Function("Functional", "instance_norm", given.args, {**given.kwargs, **parameters}, exact=False)
 
 
-def _recurrent(name: str, states: int) -> Callable[[ModulePass], Function]:
+def _recurrent(name: str, states: int) -> Callable[[RecordedPass], Function]:
     """Layers, directions and biases follow from the names of the parameters; a state that is not given is zero.
 
     Which dimension is the batch is told by the states, given or as a result; where they do not tell it is the second.
     """
 
-    def make(given: ModulePass) -> Function:
+    def make(given: RecordedPass) -> Function:
         value, *rest = (*given.args, *given.kwargs.values())
         first = given.parameters.get("weight_hh_l0")
         if not isinstance(value, TensorInfo) or not isinstance(first, TensorInfo) or "weight_hr_l0" in given.parameters:
@@ -224,18 +224,18 @@ def _is_none(argument: Argument) -> bool:
     return isinstance(argument, Plain) and argument.value is None
 
 
-def _weights(given: ModulePass) -> tuple[Argument, ...]:
+def _weights(given: RecordedPass) -> tuple[Argument, ...]:
     return tuple(given.parameters[word] for word in ("weight", "bias") if word in given.parameters)
 
 
-def _weight(given: ModulePass) -> TensorInfo:
+def _weight(given: RecordedPass) -> TensorInfo:
     weight = given.parameters.get("weight")
     if not isinstance(weight, TensorInfo):
         raise UnreadableArgumentError(said("record-without-weight"))
     return weight
 
 
-_CLASSES: dict[str, Callable[[ModulePass], Function]] = {
+_CLASSES: dict[str, Callable[[RecordedPass], Function]] = {
     "Linear": _with_weights("linear"),
     "Bilinear": _with_weights("bilinear"),
     "Embedding": _embedding,

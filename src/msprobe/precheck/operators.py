@@ -23,7 +23,7 @@ def _is_function(value: Any) -> bool:
     return file.endswith(".py") and name.isidentifier()
 
 
-_Function = Annotated[str, demand((_is_function, "must be FILE.py:FUNCTION, found {found}"))]
+_Function = Annotated[str, demand((_is_function, "FILE.py:FUNCTION"))]
 
 
 class _Operator(Declared):
@@ -34,12 +34,12 @@ class _Operator(Declared):
 
 class _File(Declared):
     operators: Annotated[
-        dict[str, Annotated[_Operator, demand((is_object, "must be an object with forward, found {found}"))]],
-        demand((is_filled_object, "must be an object of at least one operator, found {found}")),
+        dict[str, Annotated[_Operator, demand((is_object, "an object with forward"))]],
+        demand((is_filled_object, "an object of at least one operator")),
     ] = Field(description="give an object of at least one operator")
 
 
-_FILE = Annotated[_File, demand((is_object, "must be an object with operators, found {found}"))]
+_FILE = Annotated[_File, demand((is_object, "an object with operators"))]
 
 
 def read_operators(path: StrPath) -> dict[str, tuple[str, str]]:

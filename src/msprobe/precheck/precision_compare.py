@@ -17,7 +17,7 @@ from msprobe.paths import StrPath, make_folder, write_atomically
 from msprobe.precheck.columns import BLANK, DIRECTED, METRIC_COLUMNS, SCALED, lines_of
 from msprobe.precheck.columns import DETAILS_HEADER as CHECK_HEADER
 from msprobe.precheck.compiler_rule import of_limit, problem_of
-from msprobe.precheck.details_table import Table
+from msprobe.precheck.details_table import DetailsTable
 from msprobe.precheck.standards import (
     LABELS,
     PROFILES,
@@ -158,7 +158,7 @@ def judged(
 
     ``same_arguments``: a control's row that was made of other arguments is none.
     """
-    ours, theirs = Table(candidate, "-npu"), Table(control, "-gpu")
+    ours, theirs = DetailsTable(candidate, "-npu"), DetailsTable(control, "-gpu")
     theirs.demand_single(ours.by_name)
     profile = PROFILES[standard]
     for table in (ours, theirs):
@@ -169,7 +169,7 @@ def judged(
 def coverage_of(rows: Sequence[Compared], control: StrPath) -> Coverage:
     """What was compared, and what of either details file was not: rows that the other lacks, and skipped ones."""
     ours = {row.name for row in rows}
-    lacking = [name for name in Table(control, "-gpu").by_name if name not in ours]
+    lacking = [name for name in DetailsTable(control, "-gpu").by_name if name not in ours]
     parts = [NotRead(_named(lacking), "the candidate's file has none of them")] if lacking else []
     reasons: dict[str, list[str]] = {}
     for row in rows:

@@ -14,7 +14,7 @@ from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.messages import said
 from msprobe.paths import StrPath, check_path_form, like
 from msprobe.precheck.arguments import Argument, Items, UnreadableArgumentError, argument_of, form_of
-from msprobe.precheck.modules import ModulePass, function_of, passes_of
+from msprobe.precheck.modules import RecordedPass, function_of, passes_of
 from msprobe.store import layout
 from msprobe.store.handed_through import is_of_the_call_before
 from msprobe.store.part import DumpPart
@@ -116,7 +116,7 @@ class Requests:
             return ApiCall(key, api_name(key), arguments, named, outputs, gradients)
         kept = record.get("parameters")
         parameters = {name: _one(value, name) for name, value in kept.items()} if isinstance(kept, dict) else {}
-        made = function_of(key, ModulePass(arguments, named, parameters, outputs))
+        made = function_of(key, RecordedPass(arguments, named, parameters, outputs))
         api = ApiName(made.prefix, made.name, key.rpartition(".")[2])
         return ApiCall(key, api, made.args, made.kwargs, outputs, gradients, made.exact)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from msprobe.capture.memory import Memory
+from msprobe.messages import said
 from msprobe.report.compare_functions import compare, compare_distributed
 
 try:
@@ -63,7 +64,7 @@ def _demand_torch(name: str) -> None:
     if not _has_torch:
         from msprobe.errors import NotAvailableError
 
-        raise NotAvailableError(f"msprobe.pytorch.{name} needs PyTorch, which is not installed: pip install torch.")
+        raise NotAvailableError(said("torch-missing", name))
 
 
 class _NotYet:
@@ -76,7 +77,7 @@ class _NotYet:
     def _refuse(self) -> NoReturn:
         from msprobe.errors import NotAvailableError
 
-        raise NotAvailableError(f"msprobe.pytorch.{self._name}: {self._work} is not available in this version.")
+        raise NotAvailableError(said("torch-name-not-available", self._name, self._work))
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise NotAvailableError."""

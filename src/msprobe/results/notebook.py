@@ -21,9 +21,9 @@ def table_html(
     meanings: Mapping[str, str] | None = None,
 ) -> str:
     """A table; ``below``: what to say of what is not shown of it, ``meanings``: what columns hold, for the pointer."""
-    told = meanings or {}
+    titles = meanings or {}
     head = "".join(
-        f'<th title="{escape(told[name])}">{text(name)}</th>' if name in told else f"<th>{text(name)}</th>"
+        f'<th title="{escape(titles[name])}">{text(name)}</th>' if name in titles else f"<th>{text(name)}</th>"
         for name in names
     )
     body = "".join(f"<tr>{''.join(f'<td>{cell(value)}</td>' for value in row)}</tr>" for row in rows)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.compare.entry_names import read_name
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.report import phrases
 from msprobe.results.columns import CALLS, STEP_PAIRS, TENSOR_PAIRS
 from msprobe.results.tables import Table, rank_column
@@ -34,7 +35,7 @@ def place_of(source: Dumps, verdict: Verdict, step: int | None, rank: int | str 
     InvalidInputError if there is none.
     """
     if step is not None and not isinstance(step, int):
-        raise InvalidInputError(f"step must be a whole number, found {step!r} ({type(step).__name__}).")
+        raise InvalidInputError(said("step-no-number", step, type(step).__name__))
     both = [number for number, place in enumerate(source.places) if place.side == 0]
     named = [number for number in both if _is_at(source, number, step, rank)]
     if step is None or rank is None:
@@ -45,10 +46,10 @@ def place_of(source: Dumps, verdict: Verdict, step: int | None, rank: int | str 
     if named:
         return named[0]
     if not both:
-        raise InvalidInputError("no step and rank of one run answers to one of the other, so that no calls are pairs.")
+        raise InvalidInputError(said("runs-without-pairs"))
     there = "; ".join(_in_words(source.places[number].step, source.places[number].rank) for number in both[:8])
     more = f"; and {len(both) - 8} more" if len(both) > 8 else ""
-    raise InvalidInputError(f"the two runs have no {_in_words(step, rank)} in common; they have {there}{more}.")
+    raise InvalidInputError(said("place-not-in-common", _in_words(step, rank), there, more))
 
 
 def call_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Table:
@@ -90,19 +91,19 @@ def tensor_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Tabl
     named = _named_by(source, index, names, findings)
     found: dict[str, list[Any]] = {name: [] for name in TENSOR_PAIRS}
     numbers = []
-    for row, told in source.tensors(index):
-        sides = [told[side] or {} for side in ("candidate", "reference")]
+    for row, tensor in source.tensors(index):
+        sides = [tensor[side] or {} for side in ("candidate", "reference")]
         if not any(side.get("dtype") for side in sides):
             continue  # no tensor, but an argument
         values: dict[str, Any] = {
             "name": names[row][0],
             "reference_name": names[row][1],
             "module": modules[row],
-            "slot": told["slot"],
-            "group": told["group"],
-            "status": _STATUSES[told["status"]],
-            "difference": math.inf if told["relative"] == NO_SIZE else told["relative"],
-            "units": None if told["units"] == NO_SIZE else told["units"],
+            "slot": tensor["slot"],
+            "group": tensor["group"],
+            "status": _STATUSES[tensor["status"]],
+            "difference": math.inf if tensor["relative"] == NO_SIZE else tensor["relative"],
+            "units": None if tensor["units"] == NO_SIZE else tensor["units"],
         }
         for prefix, side in zip(("", "reference_"), sides, strict=True):
             values[f"{prefix}dtype"] = side.get("dtype")
@@ -112,7 +113,7 @@ def tensor_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Tabl
                 values[f"{prefix}{name}"] = _SIZES[value] if isinstance(value, str) else value
         for name, value in values.items():
             found[name].append(value)
-        numbers.append(named[row] if told["group"] == "output" else None)
+        numbers.append(named[row] if tensor["group"] == "output" else None)
     return Table(found, "tensors", TENSOR_PAIRS, _worst_first({**found, "finding": numbers}, "difference"))
 
 

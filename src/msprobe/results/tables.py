@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.messages import said
 from msprobe.results.notebook import shown, table_html
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Table:
         self.meanings = dict(meanings or {})
         self.leading = tuple(leading)
         if len(set(map(len, self._columns.values()))) > 1:
-            raise ValueError("the columns of a table have one length")
+            raise ValueError(said("columns-of-lengths"))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,9 +60,7 @@ class Table:
         """
         unknown = [name for name in wanted if name not in self._columns]
         if unknown:
-            raise InvalidInputError(
-                f"this table has no column {', '.join(map(repr, unknown))}; it has {', '.join(self._columns)}."
-            )
+            raise InvalidInputError(said("columns-missing", ", ".join(map(repr, unknown)), ", ".join(self._columns)))
         kept = list(range(len(self)))
         for name, value in wanted.items():
             column = self._columns[name]
@@ -81,7 +80,7 @@ class Table:
 
     def __getitem__(self, name: str) -> tuple[Any, ...]:
         if name not in self._columns:
-            raise KeyError(f"no column {name!r} in this table; it has {', '.join(self._columns)}")
+            raise KeyError(said("column-missing", name, ", ".join(self._columns)))
         return self._columns[name]
 
     def __len__(self) -> int:
@@ -110,7 +109,7 @@ class Table:
             cells.append([name, *(one if len(one) <= _WIDEST else f"{one[: _WIDEST - 3]}..." for one in texts)])
         padded = [[one.ljust(max(map(len, column))) for one in column] for column in cells]
         lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
-        return "\n".join([*lines, *self._told_of_the_others(len(numbers))])
+        return "\n".join([*lines, *self._line_of_the_others(len(numbers))])
 
     def to_polars(self) -> polars.DataFrame:
         """The table for polars. Raises NotAvailableError if polars is not installed."""
@@ -136,7 +135,7 @@ class Table:
             found.setdefault(number)
         return list(found)
 
-    def _told_of_the_others(self, count: int) -> list[str]:
+    def _line_of_the_others(self, count: int) -> list[str]:
         if count >= len(self):
             return []
         which = "those to look at first" if self.leading else "the first"
@@ -145,7 +144,7 @@ class Table:
     def _repr_html_(self) -> str:
         numbers = self._first_numbers()
         rows = [[number, *(column[number] for column in self._columns.values())] for number in numbers]
-        below = " ".join(self._told_of_the_others(len(numbers)))
+        below = " ".join(self._line_of_the_others(len(numbers)))
         return table_html(("", *self.names), rows, below, self.title, self.meanings)
 
 
@@ -193,6 +192,4 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as problem:
-        raise NotAvailableError(
-            f"this table needs {name}, which is not installed: pip install {name}. Without it, .rows gives plain dicts."
-        ) from problem
+        raise NotAvailableError(said("table-needs-package", name)) from problem

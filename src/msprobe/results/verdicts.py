@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.diagnose import findings as diagnosed
 from msprobe.diagnose.check.run import CheckResult
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.report import check_text, console, phrases
 from msprobe.results.columns import FINDINGS
 from msprobe.results.notebook import result_html
@@ -180,8 +181,8 @@ class Comparison(_Findings, diagnosed.Verdict):
         about = (f"candidate {self.candidate}", f"reference {self.reference}", *phrases.further_notes(self))
         findings = phrases.leading(self)
         groups = phrases.grouped(findings)
-        told = [_told(one.first, console.finding_lines(one.first), one) for one in groups[:_SHOWN]]
-        return result_html(self.headline + _more(self.findings, groups), _TONES[self.status], about, told)
+        blocks = [_block(one.first, console.finding_lines(one.first), one) for one in groups[:_SHOWN]]
+        return result_html(self.headline + _more(self.findings, groups), _TONES[self.status], about, blocks)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -203,9 +204,9 @@ class CheckedRun(_Findings, CheckResult):
         return check_text.check_text(self).rstrip()
 
     def _repr_html_(self) -> str:
-        told = [_told(one, check_text.finding_lines(one)) for one in self.findings[:_SHOWN]]
+        blocks = [_block(one, check_text.finding_lines(one)) for one in self.findings[:_SHOWN]]
         about = (f"dump {self.dump}", *self.unread, *self.notes)
-        return result_html(self.headline + _more(self.findings, self.findings), _TONES[self.status], about, told)
+        return result_html(self.headline + _more(self.findings, self.findings), _TONES[self.status], about, blocks)
 
 
 def compare(
@@ -259,15 +260,15 @@ def check(
 
     for word, names in (("only", only), ("skip", skip)):
         if isinstance(names, str) or not isinstance(names, Collection):
-            raise InvalidInputError(f"{word} must be a list of names of checks, found {names!r}.")
+            raise InvalidInputError(said("names-of-checks-wrong", word, names))
     unknown = [name for name in (*only, *skip) if name not in {one.name for one in CHECKS}]
     if unknown:
         raise InvalidInputError(
-            f"no check {', '.join(map(repr, unknown))}; the checks are {', '.join(one.name for one in CHECKS)}."
+            said("no-such-checks", ", ".join(map(repr, unknown)), ", ".join(one.name for one in CHECKS))
         )
     chosen = [one for one in CHECKS if (not only or one.name in only) and one.name not in skip]
     if not chosen:
-        raise InvalidInputError("only and skip leave no check to make; name others.")
+        raise InvalidInputError(said("no-check-left"))
     return CheckedRun(**_values(check_run(dump, chosen, progress)))
 
 
@@ -285,7 +286,7 @@ def _lines(finding: diagnosed.Finding) -> list[console.Line]:
     return lines(finding)
 
 
-def _told(
+def _block(
     finding: diagnosed.Finding, lines: Sequence[console.Line], group: phrases.Alike | None = None
 ) -> tuple[str, list[str]]:
     alike = ""

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import links
-from msprobe.messages import said
+from msprobe.messages import Wording, joined, said
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.store import object_storage
 from msprobe.store.reader import Dump, open_dumps
 
-Place = tuple[int | None, int | str]
+StepAndRank = tuple[int | None, int | str]
 #: Where copies from object storage lie in a collected dump.
 COPIES = ".copies"
 _MOST_TOLD = 4
@@ -72,7 +72,7 @@ def _copied(url: StrPath, folder: Path) -> Path:
 
 def _collect(folders: Sequence[StrPath], target: Path) -> Collected:
     dumps = open_dumps(folders)
-    there: dict[Place, list[Dump]] = {}
+    there: dict[StepAndRank, list[Dump]] = {}
     for dump in dumps:
         for step in dump.steps:
             for rank in dump.ranks(step):
@@ -89,7 +89,7 @@ def _collect(folders: Sequence[StrPath], target: Path) -> Collected:
     return Collected(target, len(there), tuple(ranks), tuple(steps), missing)
 
 
-def _check(there: dict[Place, list[Dump]]) -> None:
+def _check(there: dict[StepAndRank, list[Dump]]) -> None:
     """Raises InvalidInputError for ranks that are there twice, and for steps with and without a number."""
     twice: dict[tuple[int | None, tuple[str, ...]], list[int | str]] = {}
     for (step, rank), dumps in there.items():
@@ -97,29 +97,33 @@ def _check(there: dict[Place, list[Dump]]) -> None:
             twice.setdefault((step, tuple(str(dump) for dump in dumps)), []).append(rank)
     problems = []
     for (step, paths), ranks in list(twice.items())[:_MOST_TOLD]:
-        where = "" if step is None else f" of step {step}"
-        named = " and in ".join(f'"{path}"' for path in paths)
-        problems.append(f"{_in_words(ranks)}{where} {'is' if len(ranks) == 1 else 'are'} in {named}.")
+        where = "" if step is None else said("of-step", step)
+        named: str = f'"{paths[0]}"'
+        for path in paths[1:]:
+            named = said("path-and-in", named, f'"{path}"')
+        problems.append(_twice(ranks, where, named))
     if problems:
-        more = [f"So it is in {len(twice) - _MOST_TOLD} more steps."] if len(twice) > _MOST_TOLD else []
-        hint = "Give folders of one run, each once, recorded with the ranks of the whole run (RANK, not LOCAL_RANK)."
-        raise InvalidInputError(" ".join([*problems, *more, hint]))
+        more = [said("collect-more-steps", len(twice) - _MOST_TOLD)] if len(twice) > _MOST_TOLD else []
+        hint = said("collect-give-folders")
+        raise InvalidInputError(said("collect-ranks-twice", joined(" ", [*problems, *more, hint])))
     steps = {step for step, _ in there}
     if None in steps and len(steps) > 1:
         raise InvalidInputError(said("step-without-number"))
 
 
-def _missing(there: Iterable[Place], step: int | None, ranks: Sequence[int | str]) -> tuple[int, ...]:
+def _missing(there: Iterable[StepAndRank], step: int | None, ranks: Sequence[int | str]) -> tuple[int, ...]:
     """Numbers up to the largest rank of all steps that one step does not have."""
     own = {rank for other, rank in there if other == step}
     largest = max((rank for rank in ranks if isinstance(rank, int)), default=-1)
     return tuple(rank for rank in range(largest + 1) if rank not in own)
 
 
-def _in_words(ranks: Sequence[int | str]) -> str:
-    """``ranks 0, 1, 2, ... (8 in all)``."""
+def _twice(ranks: Sequence[int | str], where: str, paths: str) -> str:
+    """Of ranks that are there twice: ``ranks 0, 1, 2, ... (8 in all) are in "a" and in "b".``"""
     if list(ranks) == ["rank"]:
-        return "the folder rank (of a single process)"
+        return said("single-folder-at", where, paths)
+    if len(ranks) == 1:
+        return said("one-rank-at", ranks[0], where, paths)
     shown = ", ".join(map(str, ranks[:_MOST_TOLD]))
-    more = f", ... ({len(ranks)} in all)" if len(ranks) > _MOST_TOLD else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"
+    more = said("numbers-in-all", len(ranks)) if len(ranks) > _MOST_TOLD else ""
+    return said("several-ranks-at", Wording("{}{}", shown, more), where, paths)

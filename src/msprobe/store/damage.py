@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msprobe.errors import MsprobeError
+from msprobe.messages import Wording, joined, said
 from msprobe.paths import StrPath
 from msprobe.store import layout, processes
 from msprobe.store.reader import Dump, open_dump
@@ -12,12 +13,12 @@ from msprobe.store.reader import Dump, open_dump
 # A file may say any number.
 _MOST_RANKS = 1 << 20
 
-Place = tuple[int | None, int | str]
+StepAndRank = tuple[int | None, int | str]
 
 
-def broken_parts(dump: Dump) -> dict[Place, str]:
+def broken_parts(dump: Dump) -> dict[StepAndRank, str]:
     """The parts that cannot be read to their last record, and why. Reads the whole dump."""
-    found: dict[Place, str] = {}
+    found: dict[StepAndRank, str] = {}
     for step in dump.steps:
         for rank in dump.ranks(step):
             try:
@@ -51,20 +52,20 @@ def readable_records(folder: StrPath) -> int:
 
 def in_words(step: int | None, rank: int | str, message: str) -> str:
     """``step 1, rank 0 cannot be read: ...``."""
-    return f"{place_in_words(step, rank)} cannot be read: {message}"
+    return said("place-unreadable", place_in_words(step, rank), message)
 
 
 def place_in_words(step: int | None, rank: int | str) -> str:
     """``step 1, rank 0``; a rank without number by its folder, and not at all if it is the only one (``rank``)."""
-    words = [f"step {step}"] if step is not None else []
+    words: list[str] = [said("one-number-of", "step", step)] if step is not None else []
     if rank != "rank" or not words:
-        words.append(f"rank {rank}" if isinstance(rank, int) else str(rank))
-    return ", ".join(words)
+        words.append(said("one-number-of", "rank", rank) if isinstance(rank, int) else str(rank))
+    return joined(", ", words)
 
 
 def lost_parts(dump: Dump) -> list[str]:
     """What to say of the folders of ranks whose ``dump.json`` is gone."""
-    why = f"it has no {layout.DUMP_FILE}, though other files of a dump are there."
+    why = said("dump-file-gone", layout.DUMP_FILE)
     return [in_words(step, rank, why) for step, rank in dump.hollow]
 
 
@@ -76,13 +77,13 @@ def missing_ranks(dump: Dump) -> list[str]:
     ranks = {step: set(dump.ranks(step)) for step in dump.steps}
     everyone = list(dict.fromkeys(rank for step in dump.steps for rank in dump.ranks(step)))
     hollow = set(dump.hollow)
-    found = []
+    found: list[str] = []
     for step, there in ranks.items():
         lacking = [rank for rank in everyone if rank not in there and (step, rank) not in hollow]
         if lacking:
-            named, verb = _named(lacking)
+            named, is_one = _named(lacking), len(lacking) == 1
             found.append(
-                f"step {step}: {named} {verb} missing, which other steps have; killed before this step, or not recorded"
+                said("rank-missing-in-step", step, named) if is_one else said("ranks-missing-in-step", step, named)
             )
     nowhere = ranks_of_no_step(dump)
     return [*found, missing_from_all(nowhere)] if nowhere else found
@@ -90,8 +91,8 @@ def missing_ranks(dump: Dump) -> list[str]:
 
 def missing_from_all(ranks: list[int]) -> str:
     """What to say of ranks that no step has."""
-    named, _ = _named(ranks)
-    return f"{named}: missing from every step; not copied to this place, or not recorded"
+    named = _named(ranks)
+    return said("rank-missing-everywhere", named) if len(ranks) == 1 else said("ranks-missing-everywhere", named)
 
 
 def ranks_of_no_step(dump: Dump) -> list[int]:
@@ -127,6 +128,6 @@ def _ranks_of_program(dump: Dump) -> tuple[int, frozenset[int]]:
     return 0, frozenset()
 
 
-def _named(ranks: Sequence[object]) -> tuple[str, str]:
-    text = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
-    return (f"rank {text}", "is") if len(ranks) == 1 else (f"ranks {text}", "are")
+def _named(ranks: Sequence[object]) -> str:
+    text = ", ".join(map(str, ranks[:8]))
+    return Wording("{}{}", text, said("and-more-of", len(ranks) - 8)) if len(ranks) > 8 else text

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from msprobe import log
+from msprobe.messages import said
 
 # Waiting for the disk this often is enough. What comes sooner reaches the disk when the system writes it,
 # within half a minute as a rule; that files are whole after a kill is not in question.
@@ -71,7 +72,7 @@ class _Syncer:
             # What waits for the disk is done at once from here on.
             self._ending = True
             self._busy = False
-            log.once("msprobe-sync", "error", f"Files are not waited for any more: {type(error).__name__}: {error}")
+            log.once("msprobe-sync", "error", said("files-not-waited-for", type(error).__name__, error))
 
     def _work(self) -> None:
         wait: float | None = _SECONDS_IDLE
@@ -127,7 +128,7 @@ def _drain_at_exit() -> None:
     try:
         _syncer.drain(ending=True)
     except Exception as error:
-        log.error(f"Files may not be on the disk yet: {type(error).__name__}: {error}")
+        log.error(said("files-perhaps-not-on-disk", type(error).__name__, error))
 
 
 def _sync(paths: list[str]) -> None:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable
 from json.encoder import encode_basestring as _quoted
 
+from msprobe.messages import said
+
 DEEPEST = 200
 #: Items stand on lines of their own down to so many blanks: in a record each argument and each result. What is in
 #: them is one line.
@@ -97,7 +99,7 @@ def _write(tree: object, line: bytes, around: list[object], append: Callable[[by
     else:
         text = getattr(tree, "text", None)
         if not isinstance(text, bytes):
-            raise TypeError(f"a record cannot hold a value of type {type(tree).__name__}")
+            raise TypeError(said("value-not-recordable", type(tree).__name__))
         append(text)
 
 

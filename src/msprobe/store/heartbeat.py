@@ -13,6 +13,7 @@ import threading
 import time
 
 from msprobe import log
+from msprobe.messages import said
 from msprobe.store.processes import Owner
 
 SECONDS = 5.0
@@ -82,10 +83,7 @@ def forget_after_fork() -> None:
 
 def _changes(owner: Owner, path: str | os.PathLike[str]) -> bool:
     before = state(path)
-    log.info(
-        f'"{os.path.dirname(path)}" has files of process {owner.pid} on {owner.host}; waiting up to '
-        f"{_WATCHED_SECONDS:.0f} seconds to see whether it still runs."
-    )
+    log.info(said("folder-of-running-process", os.path.dirname(path), owner.pid, owner.host, _WATCHED_SECONDS))
     until = time.monotonic() + _WATCHED_SECONDS
     while time.monotonic() < until:
         time.sleep(_SECONDS_BETWEEN_LOOKS)

@@ -37,6 +37,7 @@ from typing import Protocol
 
 import xxhash
 
+from msprobe.messages import said
 from msprobe.paths import FILE_MODE
 from msprobe.store import file_systems, locks
 
@@ -332,7 +333,7 @@ def _opening(generation: int, first: bytes) -> bytes:
 
 def _head(body: bytes, generation: int) -> bytes:
     if len(body) > _LONGEST_BODY:
-        raise OverflowError(f"a record of {len(body)} bytes; the journal takes up to {_LONGEST_BODY}")
+        raise OverflowError(said("record-too-long", len(body), _LONGEST_BODY))
     return _pack_head(len(body), digest(body, generation))
 
 
@@ -353,7 +354,7 @@ def _read(descriptor: int, start: int, end: int) -> bytes:
     while start + len(data) < end:
         more = os.pread(descriptor, end - start - len(data), start + len(data))
         if not more:
-            raise OSError(errno.EIO, "the journal is shorter than what was written to it")
+            raise OSError(errno.EIO, said("journal-shorter"))
         data += more
     return data
 

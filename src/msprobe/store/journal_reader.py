@@ -54,9 +54,7 @@ class JournalReader:
                     if not os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                         raise FileNotFoundError
         except FileNotFoundError as problem:
-            raise JournalGone(
-                f'journal "{path}" cannot be read: it is no longer there, its step was finished meanwhile.'
-            ) from problem
+            raise JournalGone(said("journal-gone", path)) from problem
         except (OSError, ValueError) as problem:
             reason = getattr(problem, "strerror", None) or str(problem)
             raise PathError(said("journal-unreadable", path, reason.lower())) from problem

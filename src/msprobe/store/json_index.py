@@ -27,7 +27,7 @@ from msprobe.foreign.budget import Budget, BudgetError
 from msprobe.foreign.json_places import JsonPlaces, Member
 from msprobe.foreign.json_text import long_numbers
 from msprobe.foreign.opening import open_regular
-from msprobe.messages import said
+from msprobe.messages import said, text_of
 from msprobe.store import layout
 
 _DATA = b'\n "data": {'
@@ -177,14 +177,15 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
         found = text.decode("utf-8", "surrogatepass")
         return json.loads(found, parse_int=long_numbers(found))
     except json.JSONDecodeError as problem:
-        where = f"line {problem.lineno}, column {problem.colno}" if not offset else f"byte {offset + problem.pos}"
-        reason = f"{problem.msg.lower().removesuffix(' at')} at {where}"
+        line = said("json-line-and-column", problem.lineno, problem.colno)
+        where = said("json-byte", offset + problem.pos) if offset else line
+        reason: str = said("json-problem-at", problem.msg.lower().removesuffix(" at"), where)
     except UnicodeDecodeError as problem:
-        reason = f"byte {offset + problem.start} is no UTF-8"
+        reason = said("json-byte-no-utf8", offset + problem.start)
     except RecursionError:
-        reason = "it is nested too deeply"
+        reason = said("nested-too-deeply")
     except ValueError as problem:
-        reason = str(problem)
+        reason = text_of(problem)
     raise InvalidInputError(said("dump-json-unreadable", path, what, reason))
 
 

@@ -31,7 +31,7 @@ ERROR_FILE = "dump_error_info.log"
 #: Of task free_benchmark, beside an empty dump.
 BENCHMARK_FILES = ("free_benchmark.csv", "free_benchmark_details.csv")
 
-Kind = Literal["dump", "debug"]
+FileKind = Literal["dump", "debug"]
 Existing = Literal["clean", "overwrite", "refuse"]
 
 
@@ -46,7 +46,7 @@ _PROCESS_NUMBERS = 1 << 22
 _TEMPORARY = re.compile(r"\.msprobe-\d+-\d+\.tmp")
 # Processes on several machines may share a folder and a process number, so the numbers begin anywhere.
 _generations = itertools.count(int.from_bytes(os.urandom(6), "big") | 1)
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, FileKind] = {
     DUMP_FILE: "dump",
     DEBUG_FILE: "debug",
     DUMP_FILE + COMPRESSED: "dump",
@@ -57,12 +57,12 @@ MAIN_FILES = tuple(_KINDS)
 _NAMED_FILES = (*MAIN_FILES, STACK_FILE, CONSTRUCT_FILE, ROWS_FILE, DEBUG_ROWS_FILE)
 
 
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> FileKind | None:
     """What the file of this name holds; None for a name that no file of records has."""
     return _KINDS.get(name)
 
 
-def main_file(folder: Path, kind: Kind) -> Path:
+def main_file(folder: Path, kind: FileKind) -> Path:
     """The file of records in a folder: the compressed one where that alone is there."""
     plain = folder / (DUMP_FILE if kind == "dump" else DEBUG_FILE)
     compressed = plain.with_name(plain.name + COMPRESSED)
@@ -111,7 +111,7 @@ def process_folder(step_folder: StrPath, number: int = 0) -> Path:
     return Path(step_folder) / f"proc{os.getpid() + number * _PROCESS_NUMBERS}"
 
 
-def new_journal(folder: StrPath, kind: Kind) -> tuple[str, int]:
+def new_journal(folder: StrPath, kind: FileKind) -> tuple[str, int]:
     """A name for a journal of this process in ``folder``, and the generation in it, which no other has:
     ``dump-{pid}-{generation}.journal`` or ``debug-...``.
     """

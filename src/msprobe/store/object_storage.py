@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError, PathError
 from msprobe.foreign.budget import Budget
+from msprobe.messages import said
 from msprobe.paths import MAX_NAME_LENGTH, create_folder, write_atomically
 from msprobe.store import layout
 
@@ -71,15 +72,12 @@ def copy(url: str, folder: Path) -> Copied:
         raise _unreadable(url, problem) from problem
     files, left_out = _files_of(url, root, listed)
     if not files:
-        raise InvalidInputError(f'"{url}" holds no dump: no step* or rank* folder, and no {layout.DUMP_FILE}.')
+        raise InvalidInputError(said("url-without-dump", url, layout.DUMP_FILE))
     needed = sum(file.size for file in files)
     create_folder(folder)
     free = shutil.disk_usage(folder).free - _LEFT_FREE
     if needed > free:
-        raise PathError(
-            f'"{url}" has {needed / 1e9:.1f} GB, and the disk of "{folder}" room for {max(free, 0) / 1e9:.1f}; give a '
-            "folder of another disk, or the URL of one step or rank."
-        )
+        raise PathError(said("url-larger-than-disk", url, needed / 1000000000.0, folder, max(free, 0) / 1000000000.0))
     for place in dict.fromkeys(file.place.parent for file in files):
         create_folder(folder / place)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -91,15 +89,15 @@ def copy(url: str, folder: Path) -> Copied:
 def _storage_of(url: str) -> tuple[Any, str]:
     """The file system of fsspec, and the path in it."""
     if "::" in url:
-        raise InvalidInputError(f'"{url}" chains several storages ("::"), which is not supported; give one URL.')
+        raise InvalidInputError(said("url-of-several-storages", url))
     for package in _PACKAGES.get(url.partition(":")[0], _PACKAGES[""]):
         if importlib.util.find_spec(package) is None:
-            raise NotAvailableError(f'"{url}" needs the package {package}: pip install {package}.')
+            raise NotAvailableError(said("url-needs-package", url, package))
     fsspec: Any = importlib.import_module("fsspec")
     try:
         storage, root = fsspec.core.url_to_fs(url)
     except ImportError as problem:  # which says what to install
-        raise NotAvailableError(f'"{url}" needs a further package: {problem}.') from problem
+        raise NotAvailableError(said("url-needs-further-package", url, problem)) from problem
     except Exception as problem:
         raise _unreadable(url, problem) from problem
     return storage, str(root).rstrip("/")
@@ -111,7 +109,7 @@ def _files_of(url: str, root: str, listed: Mapping[Any, Any]) -> tuple[list[_Fil
     found: list[_File] = []
     left_out = 0
     if len(listed) > _MOST_FILES:
-        raise InvalidInputError(f'"{url}" holds {len(listed)} files; give the URL of one step or rank.')
+        raise InvalidInputError(said("url-of-too-many-files", url, len(listed)))
     for name, about in listed.items():
         budget.spend_items()
         size = about.get("size") if isinstance(about, Mapping) else None
@@ -162,10 +160,10 @@ def _pieces(source: BinaryIO, file: _File) -> Iterator[bytes]:
             break
         yield piece
     if left:
-        raise PathError(f'"{file.name}" has changed while it was copied; copy it again.')
+        raise PathError(said("file-changed-while-copied", file.name))
 
 
 def _unreadable(url: str, problem: BaseException) -> PathError:
     """Whatever the package of a storage raises, in one sentence."""
     reason = " ".join((str(problem) or type(problem).__name__).split())[:300].rstrip(".")
-    return PathError(f'"{url}" cannot be read: {reason}.')
+    return PathError(said("url-unreadable", url, reason))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe.errors import PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.store import layout, ownership
 
@@ -70,7 +71,7 @@ def remove_old_dumps(dump_paths: Iterable[StrPath], first_step: int, duty: Duty)
             except PathError as found:
                 problem = problem or found.message
             except OSError as found:
-                problem = problem or f'"{folder}" of an earlier run cannot be removed: {found.strerror}.'
+                problem = problem or said("earlier-run-not-removed", folder, found.strerror)
     return sorted(steps), problem
 
 

@@ -81,11 +81,9 @@ def claim(wanted: Path, existing: layout.Existing, announce: Callable[[Path], _A
         if isinstance(taken, Owner):
             continue  # the same process number, in another container or on another machine
         log.once(
-            ("folder of another process", wanted.name),
+            ("folder in use", wanted.name),
             "warning",
-            f'folder "{wanted}" belongs to process {owner.pid} on {owner.host}, which still runs; process '
-            f'{os.getpid()} writes to "{beside.name}" beside it. '
-            "If these are ranks of one job, set RANK or call start() after init_process_group().",
+            said("folder-of-other-process", wanted, owner.pid, owner.host, os.getpid(), beside.name),
         )
         return beside, taken
     raise PathError(said("folder-of-another-process", beside))

@@ -40,11 +40,11 @@ class DumpPart:
     """
 
     def __init__(
-        self, folder: Path, kind: layout.Kind, step: int | None, rank: int | str, partial: bool = False
+        self, folder: Path, kind: layout.FileKind, step: int | None, rank: int | str, partial: bool = False
     ) -> None:
         self.folder = folder
         self.partial = partial
-        self.kind: layout.Kind = kind
+        self.kind: layout.FileKind = kind
         self.step = step
         self.rank = rank
         self.path = layout.main_file(folder, kind)

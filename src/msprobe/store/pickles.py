@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.foreign.budget import factor
+from msprobe.messages import said
 
 _MOST_INSTRUCTIONS = 30_000_000  # times the factor of the user, as are the next
 _MOST_CONTAINERS = 8_000_000
@@ -89,7 +90,7 @@ def read_pickle(
     except PickleError:
         raise
     except (IndexError, struct.error, TypeError, KeyError, ValueError, OverflowError, RecursionError) as problem:
-        raise PickleError(f"its pickle is broken at byte {machine.position}") from problem
+        raise PickleError(said("pickle-broken", machine.position)) from problem
 
 
 class _Machine:
@@ -120,27 +121,27 @@ class _Machine:
         data, size, operations = self.data, len(self.data), _OPERATIONS
         for _ in range(int(_MOST_INSTRUCTIONS * self.many)):
             if self.position >= size:
-                raise PickleError("its pickle ends too early")
+                raise PickleError(said("pickle-ends-early"))
             code = data[self.position]
             self.position += 1
             if code == 0x2E:  # STOP
                 return self.stack.pop()
             operation = operations.get(code)
             if operation is None:
-                raise PickleError(f"its pickle has the instruction {code:#04x}, which no checkpoint needs")
+                raise PickleError(said("pickle-instruction", code))
             operation(self)
-        raise PickleError(f"its pickle has more than {_MOST_INSTRUCTIONS} instructions; --limit 10 allows more")
+        raise PickleError(said("pickle-instructions", _MOST_INSTRUCTIONS))
 
     def spend(self, count: int) -> None:
         """Count items and bytes that are copied, hashed or looked through beyond reading the pickle."""
         self.spent += count
         if self.spent > _FREE + _MOST_FOR_A_BYTE * (self.position - self.start):
-            raise PickleError("its pickle repeats what it holds too often")
+            raise PickleError(said("pickle-repeats"))
 
     def take(self, count: int) -> memoryview:
         end = self.position + count
         if count < 0 or end > len(self.data):
-            raise PickleError("its pickle ends too early")
+            raise PickleError(said("pickle-ends-early"))
         piece = self.data[self.position : end]
         self.position = end
         return piece
@@ -154,7 +155,7 @@ class _Machine:
         while self.data[end] != 0x0A:
             end += 1
             if end - self.position > 1 << 16:
-                raise PickleError("its pickle has an endless line")
+                raise PickleError(said("pickle-endless-line"))
         found = bytes(self.data[self.position : end])
         self.position = end + 1
         return found
@@ -162,7 +163,7 @@ class _Machine:
     def contain(self, value: Any) -> None:
         self.containers += 1
         if self.containers > _MOST_CONTAINERS * self.many:
-            raise PickleError(f"its pickle has more than {_MOST_CONTAINERS} containers; --limit 10 allows more")
+            raise PickleError(said("pickle-containers", _MOST_CONTAINERS))
         self.stack.append(value)
 
     def to_mark(self) -> list[Any]:
@@ -171,7 +172,7 @@ class _Machine:
         while stack[place] is not _MARK:
             place -= 1
             if place < 0:
-                raise PickleError("its pickle has no mark where one is needed")
+                raise PickleError(said("pickle-without-mark"))
         items = stack[place + 1 :]
         del stack[place:]
         return items
@@ -180,7 +181,7 @@ class _Machine:
 
     def integer(self, length: int) -> None:
         if length > _MOST_INTEGER_BYTES:
-            raise PickleError(f"its pickle has an integer of {length} bytes")
+            raise PickleError(said("pickle-integer", length))
         self.stack.append(int.from_bytes(self.take(length), "little", signed=True))
 
     def text(self, length: int) -> None:
@@ -196,21 +197,21 @@ class _Machine:
     def stack_name(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            raise PickleError("its pickle has a name that is no text")
+            raise PickleError(said("pickle-name-no-text"))
         self.stack.append(Name(module, name))
 
     def make(self, name: Any, arguments: Any) -> None:
         if not isinstance(name, Name) or not isinstance(arguments, tuple):
-            raise PickleError("its pickle calls what is no name")
+            raise PickleError(said("pickle-calls-no-name"))
         self.contain(self.made(name, arguments))
 
     def made(self, name: Name, arguments: tuple[Any, ...]) -> Any:
         if name.full in _OF_TYPE:
             # The function, the type that it is for, the arguments, the state.
             if len(arguments) < 3 or not isinstance(arguments[0], Name) or not isinstance(arguments[2], tuple):
-                raise PickleError("its pickle has a tensor of a type that is not described as torch does it")
+                raise PickleError(said("pickle-type-undescribed"))
             if arguments[0].full in _OF_TYPE:
-                raise PickleError("its pickle has a type within a type")
+                raise PickleError(said("pickle-type-in-type"))
             return self.made(arguments[0], arguments[2])
         rebuild = self.rebuild.get(name.full)
         if rebuild is None:
@@ -238,7 +239,7 @@ class _Machine:
         if isinstance(target, Opaque):
             target = target.items
         if not isinstance(target, dict) or len(items) % 2:
-            raise PickleError("its pickle puts pairs into what is no dict")
+            raise PickleError(said("pickle-pairs-no-dict"))
         for place in range(0, len(items), 2):
             key = items[place]
             target[key if type(key) is str else self.key(key)] = items[place + 1]
@@ -248,32 +249,32 @@ class _Machine:
         if isinstance(target, Opaque):
             target = target.elements
         if not isinstance(target, list):
-            raise PickleError("its pickle appends to what is no list")
+            raise PickleError(said("pickle-appends-no-list"))
         target.extend(items)
 
     def key(self, value: Any, depth: int = 0) -> Any:
         """The value, if it can be a key without more ado: hashing a tuple goes through all of it, each time."""
         if isinstance(value, tuple):
             if depth >= _MOST_KEY_DEPTH:
-                raise PickleError("its pickle has keys that are nested too deep")
+                raise PickleError(said("pickle-keys-too-deep"))
             self.spend(len(value))
             for item in value:
                 self.key(item, depth + 1)
         elif isinstance(value, int):
             if not -_LARGEST_KEY < value < _LARGEST_KEY:
-                raise PickleError("its pickle has a number of more than 61 bits for a key")
+                raise PickleError(said("pickle-key-too-long"))
             self.negative_keys += depth > 0 and value < 0
             if self.negative_keys > _MOST_NEGATIVE_KEYS:
-                raise PickleError(f"its pickle has more than {_MOST_NEGATIVE_KEYS} numbers below 0 in keys")
+                raise PickleError(said("pickle-negative-keys", _MOST_NEGATIVE_KEYS))
         elif not isinstance(value, (str, float, bytes, Name, Opaque, type(None))):
-            raise PickleError(f"its pickle has a {type(value).__name__} for a key")
+            raise PickleError(said("pickle-key-of-kind", type(value).__name__))
         return value
 
     def add(self) -> None:
         items = self.to_mark()
         target = self.stack[-1]
         if not isinstance(target, set):
-            raise PickleError("its pickle adds to what is no set")
+            raise PickleError(said("pickle-adds-no-set"))
         target.update(map(self.key, items))
 
     def pairs(self) -> None:
@@ -298,7 +299,7 @@ class _Machine:
 
     def left(self) -> None:
         if self.persistent is None:
-            raise PickleError("its pickle refers to what is outside of it")
+            raise PickleError(said("pickle-points-outside"))
         self.stack.append(self.persistent(self.stack.pop()))
 
     def recall(self, index: int) -> None:
@@ -319,12 +320,12 @@ class _Machine:
 
     def last(self, count: int) -> None:
         if count > len(self.stack):
-            raise PickleError("its pickle takes more from its stack than is there")
+            raise PickleError(said("pickle-stack-empty"))
         items = tuple(self.stack[len(self.stack) - count :]) if count else ()
         if count:
             del self.stack[-count:]
         if any(item is _MARK for item in items):
-            raise PickleError("its pickle takes a mark for a value")
+            raise PickleError(said("pickle-mark-as-value"))
         self.contain(items)
 
     def plain_integer(self) -> None:
@@ -366,7 +367,7 @@ def _check_unfolded(root: Any, most: int) -> None:
             todo.append((node, True))
             todo.extend((one, False) for one in inner if isinstance(one, _CONTAINERS))
     if sizes.get(id(root), 1) > most:
-        raise PickleError("its pickle repeats what it holds too often")
+        raise PickleError(said("pickle-repeats"))
 
 
 def _inner(node: Any) -> Iterable[Any]:

@@ -14,6 +14,7 @@ import zlib
 from dataclasses import dataclass
 from math import prod
 
+from msprobe.messages import said
 from msprobe.store.dtypes import ELEMENT_TYPES, ElementType
 
 _ARCHIVE = b"archive"
@@ -67,9 +68,7 @@ def pieces(
             _templates.clear()
         template = _templates[key] = _build(dtype_name, shape)
     if data.nbytes != template.nbytes:
-        raise ValueError(
-            f"a {dtype_name} tensor of shape {list(shape)} has {template.nbytes} bytes, found {data.nbytes}."
-        )
+        raise ValueError(said("pt-bytes-wrong", dtype_name, list(shape), template.nbytes, data.nbytes))
     digest = (zlib.crc32(data) if crc32 is None else crc32).to_bytes(4, "little")
     return (
         template.head_before + digest + template.head_after,
@@ -86,7 +85,7 @@ def can_hold(dtype_name: str) -> bool:
 def _build(dtype_name: str, shape: tuple[int, ...]) -> _Template:
     kind = ELEMENT_TYPES.get(dtype_name)
     if kind is None:
-        raise ValueError(f"a .pt file cannot hold elements of type {dtype_name}.")
+        raise ValueError(said("pt-type-wrong", dtype_name))
     nbytes = prod(shape) * kind.bytes
     head = bytearray()
     directory = []

@@ -44,7 +44,7 @@ class Dump:
         self,
         path: Path,
         folders: list[_Folder],
-        kind: layout.Kind | None,
+        kind: layout.FileKind | None,
         hollow: Sequence[_Folder] = (),
         given: str | None = None,
     ) -> None:
@@ -80,7 +80,7 @@ class Dump:
         self,
         step: int | None = None,
         rank: int | str | None = None,
-        kind: layout.Kind | None = None,
+        kind: layout.FileKind | None = None,
         partial: bool = False,
     ) -> DumpPart:
         """Read one part; step and rank may be left out where there is only one.
@@ -249,7 +249,7 @@ def _own_name(folder: Path) -> str:
     return folder.name or folder.absolute().name
 
 
-def _kinds(folder: Path) -> list[layout.Kind]:
+def _kinds(folder: Path) -> list[layout.FileKind]:
     """What a folder holds: a dump, debug variables, or both."""
     return _kinds_of(_names_in(folder))
 
@@ -264,9 +264,9 @@ def _names_in(folder: Path) -> set[str]:
         }
 
 
-def _kinds_of(names: set[str]) -> list[layout.Kind]:
-    found: list[layout.Kind] = []
-    kinds: tuple[layout.Kind, ...] = ("dump", "debug")
+def _kinds_of(names: set[str]) -> list[layout.FileKind]:
+    found: list[layout.FileKind] = []
+    kinds: tuple[layout.FileKind, ...] = ("dump", "debug")
     for kind in kinds:
         if any(layout.kind_of(name) == kind or name.startswith(f"{kind}-") for name in names):
             found.append(kind)
@@ -290,7 +290,7 @@ def _leads_on(entry: os.DirEntry[str]) -> bool:
         log.once(
             ("broken link", entry.path),
             "warning",
-            f'"{entry.path}" is a symbolic link to something that is not there: what it stands for is left out.',
+            said("dangling-link", entry.path),
         )
     return Path(entry.path).is_dir()
 

@@ -32,7 +32,7 @@ class _Spares:
 _spares = _Spares()
 
 
-def start(folder: str, kind: layout.Kind, first: bytes) -> journal.Journal:
+def start(folder: str, kind: layout.FileKind, first: bytes) -> journal.Journal:
     """A journal of this process in ``folder``, which exists; ``first`` is its first frame. Raises OSError."""
     path, generation = layout.new_journal(folder, kind)
     spares = _spares

@@ -46,12 +46,12 @@ def block_of(count: int) -> int:
 def header() -> bytes:
     """All that stands before the first row."""
     start = 4 * ROW_BYTES
-    told = {
+    header = {
         "version": VERSION,
         "byteorder": sys.byteorder,
         "row_bytes": ROW_BYTES,
         "start": start,
         "fields": FIELDS,
     }
-    text = json.dumps(told, separators=(",", ":")).encode()
+    text = json.dumps(header, separators=(",", ":")).encode()
     return (MAGIC + LENGTH.pack(len(text)) + text).ljust(start, b"\0")

@@ -31,9 +31,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msprobe import log
-from msprobe.errors import MsprobeError
+from msprobe.errors import MsprobeError, in_one_line
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 from msprobe.store import row_format
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     StructuredArray = np.ndarray[Any, np.dtype[np.void]]
 
 #: A row as it is judged: the fields ``sum``, ``squares``, ``signed``, ``blocks``, ``max``, ``min``, ``zero`` and
-#: ``left_out`` of :class:`Row`.
+#: ``left_out`` of :class:`TensorRow`.
 Numbers = tuple[float, float, tuple[float, ...], tuple[float, ...], float, float, int, int]
 
 KEY = "row"
@@ -57,7 +58,7 @@ _CODES = {"f4": "f", "f8": "d", "u4": "I"}
 
 
 @dataclass(frozen=True)
-class Row:
+class TensorRow:
     """What is known of the elements of one tensor, in double.
 
     ``max``, ``min``: of those in the sums, rounded to float32 (exact for types up to that; those of ``dump.json`` are
@@ -86,7 +87,7 @@ class Row:
         return math.sqrt(self.squares) if self.squares >= 0.0 else _NAN
 
 
-def distance(one: Row, other: Row) -> float:
+def distance(one: TensorRow, other: TensorRow) -> float:
     """An unbiased estimate of the norm of the difference of two tensors with the same number of elements, good to about
     a quarter; NaN where a side has no signed sums.
     """
@@ -96,22 +97,22 @@ def distance(one: Row, other: Row) -> float:
 class Layout:
     """How a row lies in a file. Raises ValueError for a header that describes none."""
 
-    def __init__(self, told: Any) -> None:
-        if not isinstance(told, dict) or told.get("version") != row_format.VERSION:
-            raise ValueError("its version is not known")
-        order = told.get("byteorder")
+    def __init__(self, header: Any) -> None:
+        if not isinstance(header, dict) or header.get("version") != row_format.VERSION:
+            raise ValueError(said("rows-version-unknown"))
+        order = header.get("byteorder")
         if order not in ("little", "big"):
-            raise ValueError("its byte order is not known")
-        self.row_bytes = _size(told.get("row_bytes"), 1, _MOST_ROW_BYTES)
-        self.start = _size(told.get("start"), 12, 2 * _MOST_HEADER_BYTES)
+            raise ValueError(said("rows-byte-order-unknown"))
+        self.row_bytes = _size(header.get("row_bytes"), 1, _MOST_ROW_BYTES)
+        self.start = _size(header.get("start"), 12, 2 * _MOST_HEADER_BYTES)
         self.mark = "<" if order == "little" else ">"
         # name -> (type, count, offset)
         self.fields: dict[str, tuple[str, int, int]] = {}
-        found = told.get("fields")
+        found = header.get("fields")
         for field in found if isinstance(found, list) else ():
             self._add(field)
         if not self.fields.keys() >= {"sum", "squares"}:
-            raise ValueError("it has no sums")
+            raise ValueError(said("rows-without-sums"))
         #: Whether a row lies there as it lies in the memory of a recorder on this machine.
         self.is_native = (order, self.row_bytes) == (sys.byteorder, row_format.ROW_BYTES) and self.fields == {
             name: (kind, count, offset) for name, kind, count, offset in row_format.FIELDS
@@ -119,15 +120,15 @@ class Layout:
 
     def _add(self, field: Any) -> None:
         if not isinstance(field, list) or len(field) != 4:
-            raise ValueError("a field is not described as name, type, count and offset")
+            raise ValueError(said("rows-field-undescribed"))
         name, kind, count, offset = field
         known = {one[0]: one[2] for one in row_format.FIELDS}
         if not isinstance(name, str) or name not in known:
             return
         if kind not in _TYPES or count != known[name] or type(offset) is not int:
-            raise ValueError(f"its field {name!r} is of another kind")
+            raise ValueError(said("rows-field-of-other-kind", name))
         if offset < 0 or offset + count * _TYPES[kind] > self.row_bytes:
-            raise ValueError(f"its field {name!r} lies outside of a row")
+            raise ValueError(said("rows-field-outside", name))
         self.fields[name] = kind, count, offset
 
     def values(self, data: Any, place: int) -> dict[str, tuple[Any, ...]]:
@@ -156,7 +157,7 @@ class Layout:
 
 def _size(number: Any, least: int, most: int) -> int:
     if type(number) is not int or not least <= number <= most:
-        raise ValueError("its sizes make no sense")
+        raise ValueError(said("rows-sizes-wrong"))
     return number
 
 
@@ -206,7 +207,7 @@ class Rows:
         if count > 0:
             self._pieces.append((first, data, start, start + count * OURS.row_bytes))
 
-    def of(self, entry: Mapping[str, Any]) -> Row | None:
+    def of(self, entry: Mapping[str, Any]) -> TensorRow | None:
         """The row of a tensor, given as its object in ``dump.json``; None if it has none."""
         number = number_of(entry)
         found = None if number < 0 else self._values(number)
@@ -214,7 +215,7 @@ class Rows:
             return None
         return _row(found, _count(entry.get("nan")), _count(entry.get("inf")), _count(entry.get("zero")))
 
-    def row(self, number: int) -> Row | None:
+    def row(self, number: int) -> TensorRow | None:
         """The row of this number; None if there is none."""
         found = self._values(number) if number >= 0 else None
         return None if found is None else _row(found, 0, 0, 0)
@@ -267,8 +268,8 @@ class Rows:
         return max((run.first + run.count for run in self._runs), default=0)
 
     def take(self, numbers: npt.ArrayLike) -> StructuredArray:
-        """A structured array with one row for each number: the fields of :class:`Row` but ``nan`` and ``inf``, all in
-        float64; NaN for numbers below 0 and rows that are not there.
+        """A structured array with one row for each number: the fields of :class:`TensorRow` without ``nan`` and
+        ``inf``, all in float64; NaN for numbers below 0 and rows that are not there.
         """
         import numpy as np
 
@@ -318,8 +319,7 @@ class Rows:
         log.once(
             ("rows missing", str(self.path)),
             "warning",
-            f'"{self.path}" has not all rows that the dump names: it is missing, or cut off. What needs them is not '
-            "judged; the rest is.",
+            said("rows-missing", self.path),
         )
 
     def _open(self) -> None:
@@ -332,11 +332,11 @@ class Rows:
         except FileNotFoundError:
             pass
         except (OSError, ValueError, MsprobeError) as problem:
-            reason = (isinstance(problem, OSError) and problem.strerror) or str(problem).rstrip(".")
+            reason = (isinstance(problem, OSError) and problem.strerror) or in_one_line(problem)
             log.once(
                 ("rows unreadable", str(self.path)),
                 "warning",
-                f'"{self.path}" is no file of rows that can be read: {reason}. Nothing of it is used.',
+                said("rows-unreadable", self.path, reason),
             )
         if run is not None:
             self._runs.append(run)
@@ -372,13 +372,13 @@ def _open_file(path: Path) -> _Run | None:
         file.seek(0)
         head = file.read(len(row_format.MAGIC) + row_format.LENGTH.size)
         if len(head) < len(row_format.MAGIC) + row_format.LENGTH.size or not head.startswith(row_format.MAGIC):
-            raise ValueError("it begins with something else")
+            raise ValueError(said("rows-begin-differently"))
         (length,) = row_format.LENGTH.unpack_from(head, len(row_format.MAGIC))
         if length > _MOST_HEADER_BYTES:
-            raise ValueError("its header is too large")
+            raise ValueError(said("rows-header-too-large"))
         text = file.read(length)
         if len(text) < length:
-            raise ValueError("its header is cut off")
+            raise ValueError(said("rows-header-cut-off"))
         layout = Layout(parse_json(text, path))
         count = (size - layout.start) // layout.row_bytes
         if count <= 0:
@@ -387,14 +387,14 @@ def _open_file(path: Path) -> _Run | None:
         return _Run(0, count, data, layout.start, layout)
 
 
-def _row(found: dict[str, tuple[Any, ...]], nan: int, inf: int, zero: int) -> Row:
+def _row(found: dict[str, tuple[Any, ...]], nan: int, inf: int, zero: int) -> TensorRow:
     def one(name: str) -> float:
         return float(found[name][0]) if name in found else _NAN
 
     def count(name: str) -> int:
         return int(found[name][0]) if name in found and found[name][0] == found[name][0] else 0
 
-    return Row(
+    return TensorRow(
         max=one("max"),
         min=one("min"),
         sum=one("sum"),

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from msprobe import log
-from msprobe.errors import PathError
+from msprobe.errors import PathError, in_one_line, reason_of
+from msprobe.messages import said
 from msprobe.paths import FILE_MODE, make_folder
 from msprobe.store import pt_format
 from msprobe.store.tensor_buffers import Room, TensorBuffers
@@ -312,7 +313,7 @@ class TensorFileWriter:
             log.once(
                 ("tensor not written", payload.dtype_name),
                 "warning",
-                f'"{job.name}" is not written: {problem}',
+                said("tensor-not-written", job.name, problem),
             )
             return None
 
@@ -366,14 +367,13 @@ class TensorFileWriter:
         if isinstance(problem, PathError):
             self._problem = problem.message
         else:
-            reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-            self._problem = f'cannot write tensor files in "{self.folder}": {reason.lower()}.'
+            reason = reason_of(problem) if isinstance(problem, OSError) else in_one_line(problem)
+            self._problem = said("tensor-files-not-written", self.folder, reason)
         cause = problem.__cause__ if isinstance(problem, PathError) else problem
         log.once(
             ("tensor files failed", getattr(cause, "errno", None), self.folder.parent.name),
             "error",
-            f"{self._problem} The training goes on; tensors of this dump are missing,"
-            " and further failures of this kind are not reported.",
+            said("tensor-files-failed", self._problem),
         )
 
     def _forked(self) -> None:
@@ -450,7 +450,7 @@ def _flush_at_exit() -> None:
         for writer in list(_live):
             writer.flush()
     except Exception as error:
-        log.error(f"Tensor files are not all written: {type(error).__name__}: {error}")
+        log.error(said("tensor-files-not-all-written", type(error).__name__, error))
 
 
 atexit.register(_flush_at_exit)

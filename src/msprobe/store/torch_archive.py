@@ -19,6 +19,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.budget import factor
 from msprobe.foreign.stored_archive import Stored, content_of
+from msprobe.messages import said
 from msprobe.store.dtypes import ELEMENT_TYPES, STORAGES, ElementType
 from msprobe.store.pickles import Name, PickleError
 
@@ -60,7 +61,7 @@ class Described:
     def check(self) -> None:
         """Raises ValueError unless all elements lie in the storage."""
         if not isinstance(self.shape, tuple) or not isinstance(self.strides, tuple):
-            raise ValueError("a tensor has no shape")
+            raise ValueError(said("archive-tensor-without-shape"))
         check_place(self.shape, self.strides, self.offset, self.available, MOST_DIMENSIONS)
 
 
@@ -70,9 +71,9 @@ def check_place(shape: tuple[Any, ...], strides: tuple[Any, ...] | None, offset:
     """
     numbers = (offset, count, *shape, *(strides or ()))
     if any(type(number) is not int or not 0 <= number < _LARGEST for number in numbers):
-        raise ValueError("shape, stride or offset of a tensor is no whole number")
+        raise ValueError(said("archive-shape-no-numbers"))
     if len(shape) > most or (strides is not None and len(strides) != len(shape)):
-        raise ValueError(f"a tensor has {len(shape)} dimensions and {len(strides or ())} strides")
+        raise ValueError(said("archive-strides-differ", len(shape), len(strides or ())))
     numel = prod(shape)
     if not numel:
         return
@@ -81,12 +82,9 @@ def check_place(shape: tuple[Any, ...], strides: tuple[Any, ...] | None, offset:
     else:
         last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     if last >= count:
-        raise ValueError(f"a tensor of shape {list(shape)} reaches to element {last} of a storage of {count}")
+        raise ValueError(said("archive-tensor-beyond", list(shape), last, count))
     if numel > count and numel > max(_MOST_REPEATED, _MOST_TIMES * count) * factor():
-        raise ValueError(
-            f"a tensor of shape {list(shape)} repeats its elements too often ({numel} of {count}); if you trust it, "
-            "raise the limits with --limit 10"
-        )
+        raise ValueError(said("archive-tensor-repeats", list(shape), numel, count))
 
 
 def storage_of(pid: Any) -> Storage:
@@ -97,12 +95,12 @@ def storage_of(pid: Any) -> Storage:
         # What lies in another storage (torch before 0.4) has a sixth field that says so.
         if kind and type(count) is int and 0 <= count < _LARGEST and (len(pid) < 6 or pid[5] is None):
             return Storage(kind, key, count)
-    raise PickleError("a storage is not described as torch does it")
+    raise PickleError(said("archive-storage-undescribed"))
 
 
 def _tensor_v2(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Described:
     if not isinstance(storage, Storage) or storage.kind is _UNTYPED:
-        raise PickleError("a tensor has no storage")
+        raise PickleError(said("archive-tensor-without-storage"))
     return Described(storage, storage.kind, offset, shape, strides)
 
 
@@ -111,7 +109,7 @@ def _tensor_v3(
 ) -> Described:
     kind = ELEMENT_TYPES.get(dtype.name) if isinstance(dtype, Name) else None
     if kind is None or not isinstance(storage, Storage):
-        raise PickleError("a tensor has an element type that is not known")
+        raise PickleError(said("archive-type-unknown"))
     return Described(storage, kind, offset, shape, strides)
 
 
@@ -160,7 +158,7 @@ class PlainContents:
     def small(self, name: str, most: int) -> bytes:
         entry = self._entries[name]
         if entry.size > most:
-            raise ValueError(f"its entry {name[:80]!r} has {entry.size} bytes")
+            raise ValueError(said("archive-entry-size", name[:80], entry.size))
         content = bytes(content_of(self._whole, entry))
         if zlib.crc32(content) != entry.crc:
             raise zipfile.BadZipFile(f"bad CRC-32 for file {name!r}")
@@ -203,28 +201,26 @@ def description(path: object, contents: Contents, most: int) -> Description:
     """The pickle of an archive, of at most ``most`` bytes. Raises InvalidInputError for what torch.save writes not."""
     described = [name for name in contents.names if name == "data.pkl" or name.endswith("/data.pkl")]
     if len(described) != 1:
-        raise InvalidInputError(f'"{path}" holds {len(described)} files data.pkl; torch.save writes one.')
+        raise InvalidInputError(said("archive-of-several-pickles", path, len(described)))
     root = described[0][: -len("data.pkl")]
     if root + "constants.pkl" in contents.names:
-        raise InvalidInputError(
-            f'"{path}" is a TorchScript program, which is not read; save its state_dict() with torch.save.'
-        )
+        raise InvalidInputError(said("archive-is-torchscript", path))
     order = "little"
     if root + "byteorder" in contents.names:
         order = contents.small(root + "byteorder", _MOST_ORDER_BYTES).decode("ascii", "replace")
     if order not in ("little", "big"):
-        raise InvalidInputError(f'"{path}": the byte order {order!r} is not known.')
+        raise InvalidInputError(said("archive-byte-order", path, order))
     return Description(root, order == "big", contents.small(described[0], most))
 
 
 def bytes_at(file: IO[bytes], start: int, length: int) -> bytes | memoryview:
     """Bytes of an open file, mapped if they are many. Raises ValueError where it ends before."""
     if os.fstat(file.fileno()).st_size < start + length:
-        raise ValueError("the file ends before its values do")
+        raise ValueError(said("archive-values-cut-off"))
     if length < MAPPED_FROM_BYTES:
         file.seek(start)
         data = file.read(length)
         if len(data) != length:
-            raise ValueError("the file ends before its values do")
+            raise ValueError(said("archive-values-cut-off"))
         return data
     return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))[start : start + length]

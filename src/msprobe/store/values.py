@@ -83,7 +83,7 @@ def read_npy(path: StrPath) -> TensorValues:
             shape, is_fortran, dtype = npy_header(file)
             offset, count, order = file.tell(), prod(shape), "F" if is_fortran else "C"
             if offset + count * dtype.itemsize > size:
-                raise ValueError(f"it has {size} bytes, and is said to have the shape {list(shape)}")
+                raise ValueError(said("array-bytes-wrong", size, list(shape)))
             array: Array
             if count == 0:
                 array = np.empty(shape, dtype)
@@ -105,11 +105,11 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     values. Raises ValueError for what is no such file.
     """
     if file.read(2) == b"PK":
-        raise ValueError("it is an archive of arrays")
+        raise ValueError(said("array-is-archive"))
     file.seek(0)
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise ValueError(f"its version {version} is not known")
+        raise ValueError(said("array-version-unknown", version))
     # Version 3 differs from 2 in the encoding of names of fields, which no tensor has.
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
@@ -117,11 +117,11 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     except OSError:
         raise
     except Exception as problem:  # what parsers of Python's texts raise, TokenError among them
-        raise ValueError(f"its header cannot be read ({type(problem).__name__})") from problem
+        raise ValueError(said("array-header-unreadable", type(problem).__name__)) from problem
     if dtype.hasobject:
-        raise ValueError("it holds Python objects")
+        raise ValueError(said("array-of-objects"))
     if not dtype.itemsize or len(shape) > MOST_DIMENSIONS or any(not 0 <= one < 1 << 62 for one in shape):
-        raise ValueError(f"it is said to have elements of {dtype.itemsize} bytes in the shape {list(shape)[:8]}")
+        raise ValueError(said("array-size-unlikely", dtype.itemsize, list(shape)[:8]))
     return shape, is_fortran, dtype
 
 
@@ -233,8 +233,8 @@ def _size_of(path: StrPath) -> int:
 
 
 def _missing(path: StrPath) -> PathError:
-    return PathError(f'tensor file "{path}" does not exist.')
+    return PathError(said("tensor-file-missing", path))
 
 
 def _unreadable(path: StrPath, problem: OSError) -> PathError:
-    return PathError(f'tensor file "{Path(path)}" cannot be read: {reason_of(problem)}.')
+    return PathError(said("tensor-file-unreadable", Path(path), reason_of(problem)))

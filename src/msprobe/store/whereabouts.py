@@ -7,6 +7,7 @@ import re
 from collections import deque
 from pathlib import Path
 
+from msprobe.messages import Wording, said
 from msprobe.store import layout
 
 _STEP = re.compile(r"step\d+")
@@ -36,8 +37,8 @@ def _below(given: Path) -> str:
     if not found:
         return ""
     if len(found) == 1 and is_all:
-        return f'The dump is in "{found[0]}": give this path.'
-    return f"There are dumps in {_listed(found, is_all)}: give one of these paths."
+        return said("dump-is-there", found[0])
+    return said("dumps-are-in-give", _listed(found, is_all))
 
 
 def _above(given: Path) -> str:
@@ -46,10 +47,9 @@ def _above(given: Path) -> str:
         if not _has_records(folder):
             continue
         shown = _as_given(given, folder)
-        text = f'It belongs to the dump in "{shown}": give this path'
         if _STEP.fullmatch(folder.parent.name) and _RANK.fullmatch(folder.name):
-            text += f', or "{_as_given(given, folder.parent.parent)}" for all steps'
-        return f"{text}."
+            return said("belongs-to-dump-of-steps", shown, _as_given(given, folder.parent.parent))
+        return said("belongs-to-dump", shown)
     return ""
 
 
@@ -64,7 +64,7 @@ def _beside(given: Path) -> str:
     steps = _names(parent, _STEP if _STEP.fullmatch(missing.name) else _RANK)
     if steps and (_STEP.fullmatch(missing.name) or _RANK.fullmatch(missing.name)):
         shown = ", ".join(steps[:20]) + (", ..." if len(steps) > 20 else "")
-        return f'"{parent}" has {shown}.'
+        return said("folder-has-steps", parent, shown)
     from msprobe.foreign.nearest import near_words
 
     there = {entry.name: entry for entry in parent.iterdir() if not entry.name.startswith(".")}
@@ -74,14 +74,14 @@ def _beside(given: Path) -> str:
     for name in likely:
         path = _join(parent, lower[name]) / rest
         if _is_dump(path):
-            return f'Did you mean "{path}"?'
+            return said("mean-path", path)
     for name in likely:
         path = _join(parent, lower[name]) / rest
         found, _ = _dumps_below(path) if path.is_dir() else ([], True)
         if found:
-            return f'Did you mean "{path}"? {_below(path)}'
+            return said("mean-path-below", path, _below(path))
     found, is_all = _dumps_below(parent, deepest=1)
-    return f"There are dumps in {_listed(found, is_all)}." if found else _above(missing)
+    return said("dumps-are-in", _listed(found, is_all)) if found else _above(missing)
 
 
 def _dumps_below(top: Path, deepest: int = _DEEPEST) -> tuple[list[Path], bool]:
@@ -157,5 +157,5 @@ def _listed(paths: list[Path], is_all: bool) -> str:
     shown = [f'"{path}"' for path in paths[:_MOST_NAMED]]
     left = len(paths) - len(shown)
     if left or not is_all:
-        return ", ".join(shown) + (f" and {left} more" if left else " and more")
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+        return Wording("{}{}", ", ".join(shown), said("and-more-of", left) if left else said("and-more-dumps"))
+    return said("two-paths", ", ".join(shown[:-1]), shown[-1]) if len(shown) > 1 else shown[0]

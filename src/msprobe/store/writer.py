@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msprobe import __version__, log
-from msprobe.errors import PathError
+from msprobe.errors import PathError, in_one_line, reason_of
 from msprobe.foreign import zstd
 from msprobe.messages import said
 from msprobe.paths import create_file, write_atomically
@@ -82,7 +82,7 @@ class DumpWriter:
         header: dict[str, object],
         *,
         encode: Callable[[object, int], bytes] = _plain_encode,
-        kind: layout.Kind = "dump",
+        kind: layout.FileKind = "dump",
         with_stacks: bool = True,
         with_construct: bool = True,
         strict_json: bool = False,
@@ -95,7 +95,7 @@ class DumpWriter:
         self._header = theirs
         self._our_header = ours if isinstance(ours, dict) else {}
         self._encode = encode
-        self._kind: layout.Kind = kind
+        self._kind: layout.FileKind = kind
         self._compress = compress
         self._json_name = layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE
         if compress:
@@ -471,22 +471,20 @@ class DumpWriter:
         if isinstance(problem, PathError):
             self._problem = problem.message
         else:
-            reason = getattr(problem, "strerror", None) or str(problem)
-            self._problem = f'cannot write the journal in "{self._folder}": {reason.lower()}.'
+            reason = reason_of(problem) if isinstance(problem, OSError) else in_one_line(problem)
+            self._problem = said("journal-not-written", self._folder, reason)
         if isinstance(problem, layout.DumpExistsError):
             log.once(
                 "dump refused",
                 "error",
-                f"{self._problem} The training goes on; nothing of this step is recorded, nor of others that meet the"
-                " same, and the old dump stays as it is.",
+                said("dump-refused", self._problem),
             )
             return
         cause = problem.__cause__ if isinstance(problem, PathError) else problem
         log.once(
             ("dump failed", getattr(cause, "errno", None), self._folder.name),
             "error",
-            f"{self._problem} The training goes on; the dump of {self._folder} is incomplete, `msprobe summary` shows"
-            " what of it can be read, and further failures of this kind are not reported.",
+            said("dump-failed", self._problem, self._folder),
         )
 
     def __del__(self) -> None:

@@ -231,7 +231,7 @@ def test_all_transposes_share_a_pattern(order) -> None:
 
 def test_sizes_and_strides_must_match() -> None:
     for pattern in (native.pattern, native.pattern_python):
-        with pytest.raises(ValueError, match="2 sizes but 1 strides"):
+        with pytest.raises(ValueError, match=r"2 sizes.* 1 strides"):
             pattern((1, 2), (1,))
         with pytest.raises(ValueError, match="negative"):
             pattern((2,), (-1,))

@@ -6,9 +6,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from coded_texts import pieces_of
 
 from msprobe.capture.outcome import Outcome, numbers_text
 from msprobe.config.settings import Settings
+from msprobe.messages import arguments_of, code_of, said
 
 
 def run(
@@ -39,10 +41,21 @@ def test_numbers_are_told_in_few_words(numbers: list[int], text: str) -> None:
 def test_nothing_is_said_twice(tmp_path: Path) -> None:
     outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
     run(outcome, settings, 2)
-    assert outcome.lines(settings) == [(False, f'The dump is in "{tmp_path}": 2 steps (0, 1), 20 records.')]
+    ((is_warning, line),) = outcome.lines(settings)
+    assert not is_warning
+    assert arguments_of(line) == {
+        "folder": str(tmp_path),
+        "steps": "2 steps",
+        "numbers": "0, 1",
+        "records": "20 records",
+        "count": 2,
+        "further": "",
+    }
     assert outcome.lines(settings) == []
     run(outcome, settings, 3, first=2)
-    assert outcome.lines(settings)[0][1].endswith("3 steps (0 to 2), 30 records.")
+    ((_, line),) = outcome.lines(settings)
+    assert code_of(line)[1] == "dump-is-in"
+    assert arguments_of(line).items() >= {"numbers": "0 to 2", "records": "30 records"}.items()
 
 
 def test_a_step_that_could_not_be_written_does_not_count(tmp_path: Path) -> None:
@@ -52,9 +65,9 @@ def test_a_step_that_could_not_be_written_does_not_count(tmp_path: Path) -> None
     outcome.written(str(tmp_path), 2, 4, failed=True)
     ((is_warning, line),) = outcome.lines(settings)
     assert is_warning
-    assert line.endswith(
-        "2 steps (0, 1), 20 records; of step 2, which failed, 4 records can be read (an error above says why)."
-    )
+    assert code_of(line)[1] == "dump-with-failures"
+    assert arguments_of(line).items() >= {"numbers": "0, 1", "records": "20 records"}.items()
+    assert said("failed-steps-readable", "step 2", "4 records") in line
 
 
 def test_what_can_be_read_of_failed_steps_is_told(tmp_path: Path) -> None:
@@ -65,10 +78,9 @@ def test_what_can_be_read_of_failed_steps_is_told(tmp_path: Path) -> None:
         outcome.written(str(tmp_path), step, records, failed=True)
     (told,) = outcome.lines(settings)
     assert told[0]
-    assert told[1] == (
-        f'The dump is in "{tmp_path}": no step is whole; of steps 0, 1, which failed, 42 records can be read; of steps'
-        " 2, 3, which failed, nothing can be read (an error above says why)."
-    )
+    assert code_of(told[1])[1] == "dump-without-whole-step"
+    assert said("failed-steps-readable", "steps 0, 1", "42 records") in told[1]
+    assert said("failed-steps-lost", "steps 2, 3") in told[1]
 
 
 def test_missing_tensor_files_are_told(tmp_path: Path) -> None:
@@ -78,14 +90,17 @@ def test_missing_tensor_files_are_told(tmp_path: Path) -> None:
         outcome.written(str(tmp_path), step, 5, failed=False, lacks_tensors=lacks)
     ((is_warning, line),) = outcome.lines(settings)
     assert is_warning
-    assert line.endswith("2 steps (0, 1), 10 records; tensor files of step 1 are missing (an error above says why).")
+    assert arguments_of(line).items() >= {"numbers": "0, 1", "records": "10 records"}.items()
+    assert said("error-above-says", said("tensor-files-missing", "step 1")) in line
 
 
 def test_a_check_that_found_nothing_says_so(tmp_path: Path) -> None:
     outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), task="overflow_check")
     outcome.reached(0, None, 1)
     outcome.written(str(tmp_path), 0, 0, failed=False)
-    assert outcome.lines(settings)[0][1].endswith("1 step (0), 0 records; no overflow was found.")
+    ((_, line),) = outcome.lines(settings)
+    assert arguments_of(line).items() >= {"numbers": "0", "records": "0 records"}.items()
+    assert "no-overflow-in-dump" in pieces_of(line)
 
 
 def test_if_every_step_failed_there_is_no_dump(tmp_path: Path) -> None:
@@ -93,9 +108,7 @@ def test_if_every_step_failed_there_is_no_dump(tmp_path: Path) -> None:
     for step in range(3):
         outcome.reached(step, None, 1)
         outcome.written(str(tmp_path), step, 0, failed=True)
-    assert outcome.lines(settings) == [
-        (True, f'No dump was written to "{tmp_path}": steps 0 to 2 failed, as the error above says.')
-    ]
+    assert outcome.lines(settings) == [(True, said("no-dump-at-folder", tmp_path, "steps 0 to 2"))]
 
 
 def test_a_step_that_fails_after_a_part_of_it_was_written(tmp_path: Path) -> None:
@@ -106,9 +119,8 @@ def test_a_step_that_fails_after_a_part_of_it_was_written(tmp_path: Path) -> Non
     outcome.written(str(tmp_path), 3, 4, failed=False)
     outcome.written(str(tmp_path), 3, 6, failed=False)
     ((_, line),) = outcome.lines(settings)
-    assert line.endswith(
-        "3 steps (0, 1, 3), 26 records; of step 2, which failed, 7 records can be read (an error above says why)."
-    )
+    assert arguments_of(line).items() >= {"numbers": "0, 1, 3", "records": "26 records"}.items()
+    assert said("failed-steps-readable", "step 2", "7 records") in line
 
 
 def test_records_that_were_written_over_count_and_are_told(tmp_path: Path) -> None:
@@ -116,7 +128,8 @@ def test_records_that_were_written_over_count_and_are_told(tmp_path: Path) -> No
     run(outcome, settings, 3)
     run(outcome, settings, 2)
     ((_, line),) = outcome.lines(settings)
-    assert line.endswith("3 steps (0 to 2), 50 records with those that were written over.")
+    assert arguments_of(line).items() >= {"numbers": "0 to 2", "records": "50 records"}.items()
+    assert "records-with-overwritten" in pieces_of(line)
 
 
 @pytest.mark.parametrize("every", [1, 7])
@@ -148,15 +161,13 @@ def test_steps_of_earlier_runs_are_named(tmp_path: Path) -> None:
     (tmp_path / "step9" / "rank" / "dump-1-a.journal").touch()
     outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
     run(outcome, settings, 2)
-    assert outcome.lines(settings)[0][1].endswith("records; of earlier runs the folder still has steps 7, 9.")
+    assert said("steps-of-earlier-runs", "steps 7, 9") in outcome.lines(settings)[0][1]
 
 
 def test_steps_that_never_came(tmp_path: Path) -> None:
     outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), steps=(100,))
     run(outcome, settings, 5)
-    assert outcome.lines(settings) == [
-        (True, '"step" asks for step 100 only, which did not come: the last step of the program was 4.')
-    ]
+    assert outcome.lines(settings) == [(True, said("steps-asked-for-only", "step 100", 4))]
 
 
 def test_after_as_many_hits_as_were_asked_for_no_step_is_missed(tmp_path: Path) -> None:
@@ -168,7 +179,7 @@ def test_after_as_many_hits_as_were_asked_for_no_step_is_missed(tmp_path: Path) 
 
 def test_ranks_that_there_are_not(tmp_path: Path) -> None:
     settings = Settings(dump_path=str(tmp_path), ranks=(0, 8))
-    line = '"rank" asks for rank 8, which there is not: the program has the ranks 0 to 3.'
+    line = said("ranks-not-there", "rank 8", said("program-of-ranks", 3))
     for rank in range(4):
         outcome = Outcome()
         run(outcome, settings, 1, rank, world=4)
@@ -180,13 +191,11 @@ def test_ranks_that_there_are_not(tmp_path: Path) -> None:
 def test_a_single_process_is_rank_0(tmp_path: Path) -> None:
     outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), ranks=(3,))
     run(outcome, settings, 1)
-    assert outcome.lines(settings) == [
-        (True, '"rank" asks for rank 3 only, which there is not: the program is a single process, which is rank 0.')
-    ]
+    assert outcome.lines(settings) == [(True, said("ranks-asked-for-only", "rank 3", said("program-of-one-process")))]
 
 
 def test_a_recording_that_never_began() -> None:
     outcome = Outcome()
-    assert outcome.lines(Settings()) == [(True, "No dump was written: start() was never called.")]
+    assert outcome.lines(Settings()) == [(True, said("no-dump-written", said("never-started")))]
     debug = Outcome().lines(Settings(level="debug"))
-    assert debug[0][1].endswith("level debug records what save() is given, and save() was not called.")
+    assert debug == [(True, said("no-dump-written", said("never-saved")))]

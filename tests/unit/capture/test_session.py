@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import mentions
 
 from msprobe import log
 from msprobe.capture import native
@@ -78,7 +79,7 @@ def test_only_steps_that_are_wanted(tmp_path: Path, capsys: pytest.CaptureFixtur
     session.close()
     assert steps(tmp_path) == ["step1", "step3"]
     # Behind the last wanted step the recording is over, and says so once.
-    assert capsys.readouterr().out.count("msprobe ends successfully") == 1
+    assert mentions(capsys.readouterr().out, "all-recorded") == 1
     assert session.ended
 
 
@@ -151,7 +152,7 @@ def test_a_recorded_step_has_files_even_if_nothing_came_of_it(
     session.close()
     assert read(tmp_path, 0)["data"] == {}
     assert read(tmp_path, 1)["data"] == {}
-    assert capsys.readouterr().out.count("Nothing was recorded in step 0") == 1
+    assert mentions(capsys.readouterr().out, "nothing-recorded-in-step", step=0) == 1
 
 
 def test_a_step_that_was_never_started_has_none(tmp_path: Path, session: Session) -> None:
@@ -166,7 +167,7 @@ def test_a_clean_overflow_check_is_no_reason_for_a_warning(tmp_path: Path, capsy
     session.start()
     session.close()
     assert read(tmp_path)["data"] == {}
-    assert "Nothing was recorded" not in capsys.readouterr().out
+    assert not mentions(capsys.readouterr().out, "nothing-recorded-in-step")
 
 
 def test_generations_tell_hooks_of_earlier_steps(session: Session) -> None:
@@ -329,7 +330,7 @@ def test_a_fault_is_one_line_for_each_kind_and_told_in_full_beside_the_dump(
     session.fault("Torch.add.9.forward", TypeError("worse"))
     session.close()
     (first, second) = errors(capsys)
-    assert "Could not record Torch.add.0.forward: ValueError: bad 0" in first
+    assert mentions(first, "not-recorded", what="Torch.add.0.forward", kind="ValueError", error="bad 0")
     assert "TypeError: worse" in second
     text = (tmp_path / "dump/step0/rank/dump_error_info.log").read_text()
     assert text.count("ValueError: bad") == 5
@@ -430,7 +431,7 @@ def test_the_end_comes_behind_the_record_that_brings_it(
     session.close()
     assert list(read(tmp_path)["data"]) == ["Torch.add.0.forward"]
     assert steps(tmp_path) == ["step0"]
-    assert capsys.readouterr().out.count("ends successfully") == 1
+    assert mentions(capsys.readouterr().out, "all-recorded") == 1
 
 
 def test_after_a_fork_the_child_records_nothing(tmp_path: Path, session: Session) -> None:
@@ -475,9 +476,9 @@ def test_a_run_with_fewer_steps_leaves_none_of_the_run_before(
     for _ in range(2):
         run_step(second)
     assert steps(tmp_path) == ["step0", "step1"]
-    said = [line for line in capsys.readouterr().out.splitlines() if "earlier run" in line]
-    assert len(said) == 1
-    assert said[0].endswith(f'steps 0 to 3 of an earlier run removed from "{tmp_path}/dump" ("existing": "clean").')
+    out = capsys.readouterr().out
+    assert mentions(out, "earlier-runs-removed") == 1
+    assert mentions(out, "earlier-runs-removed", steps="steps 0 to 3", folder=f"{tmp_path}/dump")
 
 
 def test_a_run_with_fewer_ranks_leaves_none_of_the_run_before(tmp_path: Path) -> None:

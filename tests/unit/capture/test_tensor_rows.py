@@ -22,13 +22,13 @@ from msprobe.capture.tensor_rows import PIECE, TensorRows, pieces_of, row_of, ro
 from msprobe.capture.torch import device_rows  # noqa: E402
 from msprobe.capture.torch.statistics import TensorStatistics  # noqa: E402
 from msprobe.store import row_format, row_signs  # noqa: E402
-from msprobe.store.rows import Row, Rows, distance  # noqa: E402
+from msprobe.store.rows import Rows, TensorRow, distance  # noqa: E402
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "bool")
 
 
-def read(data: bytes, folder: Path) -> list[Row]:
+def read(data: bytes, folder: Path) -> list[TensorRow]:
     """The rows as a reader of the file finds them."""
     path = folder / "dump_rows.bin"
     path.write_bytes(row_format.header() + data)
@@ -49,7 +49,7 @@ WAYS: dict[str, tuple[str, ...]] = {
 }
 
 
-def rows_of(tensor: torch.Tensor, folder: Path) -> Iterator[tuple[str, Row]]:
+def rows_of(tensor: torch.Tensor, folder: Path) -> Iterator[tuple[str, TensorRow]]:
     """The row of a tensor by each way in which it can be made."""
     for way, lacking in WAYS.items():
         with mock.patch.multiple(native, **dict.fromkeys(lacking)) if lacking else nullcontext():
@@ -62,7 +62,7 @@ def rows_of(tensor: torch.Tensor, folder: Path) -> Iterator[tuple[str, Row]]:
         yield way, read(data, folder)[0]
 
 
-def expected(tensor: torch.Tensor) -> tuple[Row, float]:
+def expected(tensor: torch.Tensor) -> tuple[TensorRow, float]:
     """The row by sums without rounding, and the norm of all that is in the sums."""
     elements = [float(value) for value in tensor.detach().reshape(-1).to(torch.float64).tolist()]
     kept = [value if abs(value) <= 1e18 else 0.0 for value in elements]
@@ -70,7 +70,7 @@ def expected(tensor: torch.Tensor) -> tuple[Row, float]:
     block = row_format.block_of(len(kept))
     squares = [math.fsum(value * value for value in kept[n * block : (n + 1) * block]) for n in range(8)]
     signs = row_signs.signs(len(kept)).astype(float)
-    row = Row(
+    row = TensorRow(
         max=float(np.float32(max(chosen))) if chosen else math.nan,
         min=float(np.float32(min(chosen))) if chosen else math.nan,
         sum=math.fsum(kept),
@@ -83,7 +83,7 @@ def expected(tensor: torch.Tensor) -> tuple[Row, float]:
     return row, math.fsum(abs(value) for value in kept)
 
 
-def assert_is(row: Row, right: Row, size: float, way: str) -> None:
+def assert_is(row: TensorRow, right: TensorRow, size: float, way: str) -> None:
     near = 1e-13 * size + 1e-300
     assert row.sum == pytest.approx(right.sum, rel=1e-12, abs=near), way
     assert row.squares == pytest.approx(right.squares, rel=1e-12), way

@@ -131,7 +131,7 @@ def test_all_mistakes_of_an_api_mapping_are_told_beside_a_missing_name(tmp_path:
     path.write_text("ms_args: [0]\npt_api: []\npt_output: [x]\n")
     with pytest.raises(InvalidInputError) as caught:
         load_api_mapping(path)
-    for part in ('"ms_api": is missing', '"ms_args": needs pt_args', '"pt_api": expected', '"pt_output[0]": expected'):
+    for part in ('"ms_api": is missing', '"ms_args": needs pt_args', '"pt_api": expected', '"pt_output[0]": must be'):
         assert part in caught.value.message
 
 

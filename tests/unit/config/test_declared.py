@@ -5,32 +5,34 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
+from coded_texts import mentions, raising
 from pydantic import Field
 
 from msprobe.config.declared import Declared, demand, is_list, is_object, is_text, is_whole, read_declared, wrong
 from msprobe.config.mistakes import raise_mistakes
 from msprobe.config.yaml_source import parse_yaml
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
-Name = Annotated[str, demand((is_text, "must be a name, found {found}"))]
-Size = Annotated[int, demand((is_whole, "must be a whole number, found {found}"))]
+Name = Annotated[str, demand((is_text, "a name"))]
+Size = Annotated[int, demand((is_whole, "a whole number"))]
 
 
 class Inner(Declared):
     """An object in the object."""
 
-    sizes: Annotated[list[Size] | None, demand((is_list, "must be a list of sizes, found {found}"))] = None
+    sizes: Annotated[list[Size] | None, demand((is_list, "a list of sizes"))] = None
     names: dict[Name, Name] = Field({})
 
 
 class Outer(Declared):
     """The file."""
 
-    path: Annotated[str, demand((is_text, "is empty"), kind="path")] = Field(description="give a path")
-    inner: Annotated[Inner | None, demand((is_object, "{state}; expected an object"))] = None
+    path: Annotated[str, demand((is_text, lambda _: "is empty"), kind="path")] = Field(description="give a path")
+    inner: Annotated[Inner | None, demand((is_object, "an object"))] = None
 
 
-File = Annotated[Outer, demand((is_object, "must be an object, found {sort}"))]
+File = Annotated[Outer, demand((is_object, "an object"))]
 
 
 def read(text: str, unknown: Any = "refused") -> tuple[Any, list[str]]:
@@ -47,12 +49,15 @@ def test_what_is_legal_is_read() -> None:
 def test_all_mistakes_are_told_with_line_and_field() -> None:
     _, told = read("path: ''\ninner:\n  sizes: [1, x, 2.5]\n  names:\n    '': [z]\n  mores: 1\n")
     assert told == [
-        'f.yaml:1: field "path": is empty',
-        'f.yaml:3: field "inner.sizes[1]": must be a whole number, found "x"',
-        'f.yaml:3: field "inner.sizes[2]": must be a whole number, found 2.5',
-        'f.yaml:5: field "inner.names.": must be a name, found nothing',
-        'f.yaml:5: field "inner.names.": must be a name, found ["z"]',
-        'f.yaml:6: field "inner.mores": is not known; did you mean "names"?',
+        f'f.yaml:{line}: field "{field}": {text}'
+        for line, field, text in [
+            (1, "path", "is empty"),
+            (3, "inner.sizes[1]", said("must-be", "a whole number", '"x"')),
+            (3, "inner.sizes[2]", said("must-be", "a whole number", 2.5)),
+            (5, "inner.names.", said("must-be", "a name", "nothing")),
+            (5, "inner.names.", said("must-be", "a name", '["z"]')),
+            (6, "inner.mores", said("field-not-known", said("did-you-mean", "names"))),
+        ]
     ]
 
 
@@ -66,20 +71,22 @@ def test_a_missing_field_says_what_to_give_and_is_of_its_kind() -> None:
     found = read_declared(File, parse_yaml("inner: {}", "f.yaml"), "the file")
     assert found.value is None
     (mistake,) = found.mistakes
-    assert (str(mistake), mistake.kind) == ('f.yaml: field "path": is missing; give a path', "path")
+    assert (str(mistake), mistake.kind) == (f'f.yaml: field "path": {said("field-missing", "give a path")}', "path")
 
 
-@pytest.mark.parametrize(("text", "sort"), [("", "nothing"), ("[1]", "a list ([1])"), ("x", 'a text ("x")')])
+@pytest.mark.parametrize(("text", "sort"), [("", "nothing"), ("[1]", "[1]"), ("x", '"x"')])
 def test_a_mistake_of_the_whole_file_names_the_file(text: str, sort: str) -> None:
-    assert read(text) == (None, [f"f.yaml: the file must be an object, found {sort}"])
+    assert read(text) == (None, [f"f.yaml: {said('whole-file', 'the file', said('must-be', 'an object', sort))}"])
 
 
 def test_unknown_fields_that_are_ignored_are_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
     value, told = read("path: a\npaht: b\ninner: {zzz: 1}", "ignored")
     assert (value.path, value.inner, told) == ("a", Inner(), [])
     warned = capsys.readouterr().out
-    assert 'f.yaml:2: field "paht" is left out: it is not known; did you mean "path"?\n' in warned
-    assert 'f.yaml:3: field "inner.zzz" is left out: it is not known; known are sizes, names.\n' in warned
+    assert mentions(warned, "setting-left-out", field='f.yaml:2: field "paht"') == 1
+    assert mentions(warned, "field-not-known", hint=said("did-you-mean", "path")) == 1
+    assert mentions(warned, "setting-left-out", field='f.yaml:3: field "inner.zzz"') == 1
+    assert mentions(warned, "field-not-known", hint=said("known-are", "sizes, names")) == 1
 
 
 def test_names_that_cannot_be_printed_are_told_in_one_line() -> None:
@@ -92,7 +99,7 @@ def test_a_name_that_is_no_text_is_told_as_that() -> None:
     source = parse_yaml("path: a", "argument")
     source.document.value[3] = 1
     assert [str(mistake) for mistake in read_declared(File, source, "the file").mistakes] == [
-        'argument: field "3": the name before the colon must be a text, found 3'
+        f'argument: field "3": {said("name-must-be-text", 3)}'
     ]
 
 
@@ -101,7 +108,7 @@ def test_the_error_may_be_given() -> None:
         code = 77
 
     found = read_declared(File, parse_yaml("a: 1", "f.yaml"), "the file")
-    with pytest.raises(OwnError, match="has 2 mistakes"):
+    with raising(OwnError, "config-has-mistakes", count=2):
         raise_mistakes(found.mistakes, "f.yaml", OwnError)
 
 

@@ -5,6 +5,7 @@ import math
 import random
 
 import pytest
+from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -180,7 +181,7 @@ def test_broken_json_is_caught_as_runtime_error_and_as_our_own():
 
 
 def test_bytes_that_are_no_text_are_told_with_their_place():
-    with pytest.raises(JsonSyntaxError, match=r"2:7: not UTF-8 text \(byte 0xff\); save the file as UTF-8"):
+    with raising(JsonSyntaxError, "json-text-not-utf8", line=2, column=7, encoding="UTF-8", byte=255):
         parse(b'{\n"\xc3\xa9": "\xff"}')
 
 

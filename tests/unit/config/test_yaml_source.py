@@ -56,7 +56,7 @@ def test_a_key_that_stands_twice_is_told_and_the_last_counts() -> None:
         ("a: *nothing", "m.yaml:1:4: broken YAML"),
         ("a: !!python/object/apply:os.system [x]", "m.yaml:1:4: the tag"),
         ("a: !own x", "m.yaml:1:4: the tag"),
-        ("? [a]\n: b", "m.yaml:1:3: a name stands before the colon"),
+        ("? [a]\n: b", "m.yaml:1:3: the name before the colon"),
         ("a: &x [*x]", "m.yaml:1:8: broken YAML"),
         ("[" * 60 + "]" * 60, "more than 50 levels"),
         (b"\xff\xfe\xfd", "m.yaml"),

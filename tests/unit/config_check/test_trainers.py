@@ -27,13 +27,13 @@ def test_a_second_training_is_checked_after_one_that_failed(tmp_path: Path) -> N
     # Ended by an exception that nobody tells of.
     checked.begin(second, {"lr": 2}, calls_model=False)
     torch.rand(1)
-    checked.tell(torch.ones(1, 2))
+    checked.note(torch.ones(1, 2))
     checked.end()
     of_second = digests(pack)
     assert torch.rand is drawing
     checked.begin(first, {"lr": 1}, calls_model=False)
     assert torch.rand is not drawing
-    checked.tell(torch.ones(1, 2))
+    checked.note(torch.ones(1, 2))
     checked.end()
     assert torch.rand is drawing
     assert digests(pack) != of_second

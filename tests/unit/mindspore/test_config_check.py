@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import mentions, raising
 
 mindspore = pytest.importorskip("mindspore")
 from mindspore import Tensor, nn, ops  # noqa: E402
@@ -104,7 +105,7 @@ def test_a_compiled_graph_is_refused_in_a_sentence_and_can_be_told_of(
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     model = Net()
     checker = ConfigChecker(model, None, str(tmp_path / "a.zip"), "mindspore")
-    assert "call collect(*inputs) of the ConfigChecker before each step" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "config-check-of-graph")
     x = Tensor(np.ones((2, 4)), mindspore.bfloat16)
     checker.collect(x)
     assert read(tmp_path / "a.zip")["dataset/step0/rank0/dataset.json"]["args"] == {"0": numbers(np.ones((2, 4)))}
@@ -121,5 +122,5 @@ def test_functions_are_as_they_were_in_what_is_compiled(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_none_is_told() -> None:
-    with pytest.raises(InvalidInputError, match=r"model must be a mindspore.nn.Cell, or a list of them, found int"):
+    with raising(InvalidInputError, "config-check-of-wrong-cell", kind="int"):
         ConfigChecker(3, fmk="mindspore")

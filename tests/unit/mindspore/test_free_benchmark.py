@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 
 pytest.importorskip("mindspore")
 
@@ -141,5 +142,5 @@ def test_fix_gives_results_of_full_precision(tmp_path: Path) -> None:
 
 def test_the_cpu_is_for_pytorch(tmp_path: Path) -> None:
     PrecisionDebugger.reset()
-    with pytest.raises(NotAvailableError, match="there for PyTorch"):
+    with raising(NotAvailableError, "to-cpu-for-mindspore"):
         PrecisionDebugger(task="free_benchmark", dump_path=str(tmp_path), pert_mode="to_cpu", fuzz_device="cpu")

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from coded_texts import raising
+
+from msprobe.messages import said
 
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
@@ -50,7 +53,7 @@ def test_by_which_compiler_a_graph_runs(believe: Believe, device: str, level: st
     [
         ("CPU", "O0", {"level": "L1"}, "level L1 records calls"),
         ("CPU", "O0", {"level": "mix"}, "level mix records calls"),
-        ("Ascend", "O2", {"level": "L0"}, 'level "L0" is not there with jit_level "O2"'),
+        ("Ascend", "O2", {"level": "L0"}, said("l0-with-o2")),
         ("CPU", "O0", {"level": "L0", "task": "structure"}, 'task is "structure"'),
         ("CPU", "O0", {"level": "L0", "summary_mode": ["max", "md5"]}, 'summary_mode is "md5"'),
         ("CPU", "O0", {"level": "L0", "summary_mode": "xxh3"}, 'summary_mode is "xxh3"'),
@@ -58,13 +61,13 @@ def test_by_which_compiler_a_graph_runs(believe: Believe, device: str, level: st
             "CPU",
             "O0",
             {"level": "L2", "task": "overflow_check"},
-            'needs jit_level "O2" on Ascend; found jit_level "O0"',
+            said("graph-overflow-needs-o2", "O0", "CPU"),
         ),
-        ("Ascend", "O1", {"level": "L2", "task": "overflow_check"}, 'found jit_level "O1" on the Ascend'),
+        ("Ascend", "O1", {"level": "L2", "task": "overflow_check"}, said("graph-overflow-needs-o2", "O1", "Ascend")),
         ("Ascend", "O2", {"level": "L2", "task": "nan_check"}, 'task is "nan_check"'),
-        ("CPU", "O0", {"level": "L2", "data_mode": ["forward"]}, 'data_mode must be ["all"], ["input"] or ["output"]'),
+        ("CPU", "O0", {"level": "L2", "data_mode": ["forward"]}, said("graph-data-mode-of-kernels")),
         ("CPU", "O0", {"level": "L2", "summary_mode": "xor"}, 'summary_mode is "xor"'),
-        ("CPU", "O0", {"level": "L2", "summary_mode": ["max", "zeros"]}, '"zeros", of which MindSpore does not tell'),
+        ("CPU", "O0", {"level": "L2", "summary_mode": ["max", "zeros"]}, said("graph-summary-unknown", '"zeros"')),
     ],
 )
 def test_what_cannot_be_is_told_with_field_value_and_what_is_allowed(
@@ -80,7 +83,7 @@ def test_what_cannot_be_is_told_with_field_value_and_what_is_allowed(
 def test_cells_of_graphs_that_cannot_call_python(believe: Believe, tmp_path: Any) -> None:
     settings = load_settings(None, dump_path=str(tmp_path), level="L0")
     believe("Ascend", "O1")
-    with pytest.raises(NotAvailableError, match=r'level: "L0" of a static graph on Ascend: .* choose "L2"'):
+    with raising(NotAvailableError, "l0-of-static-graph", device="Ascend"):
         support.check_graph_settings(settings)
     believe("CPU", "O1")
     support.check_graph_settings(settings)
@@ -89,7 +92,7 @@ def test_cells_of_graphs_that_cannot_call_python(believe: Believe, tmp_path: Any
 def test_what_fails_is_not_dumped_on_the_cpu(believe: Believe, tmp_path: Any) -> None:
     settings = load_settings(None, dump_path=str(tmp_path), level="L2", task="exception_dump")
     believe("CPU", "O0")
-    with pytest.raises(NotAvailableError, match="does not dump what fails on the CPU"):
+    with raising(NotAvailableError, "exception-dump-on-cpu"):
         support.check_graph_settings(settings)
     believe("Ascend", "O2")
     support.check_graph_settings(settings)
@@ -98,11 +101,11 @@ def test_what_fails_is_not_dumped_on_the_cpu(believe: Believe, tmp_path: Any) ->
 @pytest.mark.parametrize(
     ("device", "jit_level", "fields", "words"),
     [
-        ("CPU", "O2", {}, "GE, which is there on Ascend only; on the CPU the graph runs kernel by kernel"),
+        ("CPU", "O2", {}, said("o2-only-on-ascend", "CPU")),
         ("CPU", "O0", {"device": "device"}, "no effect: device"),
         ("CPU", "O0", {"task": "tensor", "file_format": "bin"}, "no effect: file_format"),
         ("Ascend", "O2", {"task": "overflow_check", "step": [1]}, "no effect: step"),
-        ("Ascend", "O2", {"task": "tensor", "list": ["MatMul", "a/b"]}, 'kernels go by their full names; "MatMul" may'),
+        ("Ascend", "O2", {"task": "tensor", "list": ["MatMul", "a/b"]}, said("kernel-list-by-full-name", '"MatMul"')),
         ("CPU", "O0", {"tensor_list": ["a"]}, "no effect: tensor_list"),
     ],
 )
@@ -113,9 +116,9 @@ def test_what_has_no_effect_is_told_in_one_line(
     believe(device, jit_level)
     support.check_graph_settings(settings)
     support.check_graph_settings(settings)
-    said = capsys.readouterr().out
-    assert said.count(words) == 1
-    assert len(said.splitlines()) == 1
+    printed = capsys.readouterr().out
+    assert printed.count(words) == 1
+    assert len(printed.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -194,12 +197,12 @@ def test_chosen_statistics(record: Recorder) -> None:
         (described,) = record.end().data()["Tensor.__add__.0.forward"]["output"]
         assert set(described) & {*KEYS, "md5"} == keys
         assert all(described[key] is not None for key in keys)
-    with pytest.raises(InvalidInputError, match=r'"nan count" are statistics of the kernels .*"max", "min"'):
+    with raising(InvalidInputError, "kernel-statistics-at-level", counted='"nan count"'):
         record(level="L1", summary_mode=["max", "nan count"])
 
 
 @needs_kernels
 def test_statistics_that_only_kernels_of_static_graphs_have(record: Recorder) -> None:
     debugger = record(level="L2", summary_mode=["nan count"])
-    with pytest.raises(InvalidInputError, match='"nan count" are statistics of the kernels'):
+    with raising(InvalidInputError, "kernel-statistics-at-start", counted='"nan count"'):
         debugger.start()

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarked import details, rows, run, summary, uniform
+from coded_texts import mentions
 from torch.nn import functional as F
 
+from msprobe.messages import said
 from msprobe.pytorch import PrecisionDebugger
 
 HEADER = "rank,pert_mode,stage,step,api_name,max_rel,dtype,shape,output_index"
@@ -33,9 +35,10 @@ def test_a_single_process_writes_its_risks_as_rank_0(tmp_path: Path, capsys: pyt
     # Exact numbers react as much: that is the condition of the product, not a fault of it.
     assert details(tmp_path)[0]["verdict"] == "explained by rounding"
     assert 0.1 < float(details(tmp_path)[0]["condition"]) < 10
-    said = capsys.readouterr().out
-    assert "1 checks of 1 calls of 1 APIs; 1 deviations are explained by rounding." in said
-    assert "no precision risk was found" in said
+    printed = capsys.readouterr().out
+    explained = said("benchmark-explained", 1)
+    assert mentions(printed, "benchmark-checked", checks=1, calls=1, apis=1, further=explained) == 1
+    assert mentions(printed, "benchmark-without-risk") == 1
 
 
 def test_the_dump_beside_it_is_empty_and_has_no_tensor_folder(tmp_path: Path) -> None:
@@ -50,9 +53,9 @@ def test_improve_precision_leaves_full_precision_alone(tmp_path: Path, capsys: p
     run(tmp_path, lambda: F.linear(torch.ones(2, 4), torch.ones(4, 4)).softmax(-1), pert_mode="improve_precision")
     assert not rows(tmp_path)
     assert all(row["checked"] == "0" for row in summary(tmp_path).values())
-    said = capsys.readouterr().out
-    assert "nothing was checked (most often: no tensor of float16 or bfloat16 among its arguments)" in said
-    assert "no precision risk" not in said
+    printed = capsys.readouterr().out
+    assert mentions(printed, "benchmark-checked-nothing", reason=said("no-half-precision-argument"))
+    assert "no precision risk" not in printed
 
 
 def test_improve_precision_names_the_sum_that_accumulates_in_half(tmp_path: Path) -> None:
@@ -98,9 +101,9 @@ def test_under_autocast_a_call_is_made_in_full_precision(tmp_path: Path) -> None
 def test_a_list_takes_what_has_the_word_in_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = torch.randn(4, 4)
     run(tmp_path, lambda: torch.relu(torch.matmul(a, a) @ a), pert_mode="no_change", list=["matmul"])
-    said = [line for line in capsys.readouterr().out.splitlines() if "Perturbation is" in line]
-    assert len(said) == 2
-    assert all("no_change of T" in line and "matmul" in line for line in said)
+    printed = [line for line in capsys.readouterr().out.splitlines() if "Perturbation is" in line]
+    assert len(printed) == 2
+    assert all("no_change of T" in line and "matmul" in line for line in printed)
 
 
 def test_a_scope_takes_exactly_its_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,17 +114,17 @@ def test_a_scope_takes_exactly_its_names(tmp_path: Path, capsys: pytest.CaptureF
         pert_mode="no_change",
         scope=["Torch.matmul.1.forward"],
     )
-    said = [line for line in capsys.readouterr().out.splitlines() if "Perturbation is" in line]
-    assert len(said) == 1
-    assert "Torch.matmul.1.forward" in said[0]
+    printed = [line for line in capsys.readouterr().out.splitlines() if "Perturbation is" in line]
+    assert len(printed) == 1
+    assert "Torch.matmul.1.forward" in printed[0]
 
 
 def test_what_matched_nothing_is_named_with_what_is_near(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, lambda: torch.relu(torch.ones(3)), pert_mode="no_change", list=["relu", "Torch.reul", "rellu"])
-    said = capsys.readouterr().out
-    assert 'list matched no API: "Torch.reul"; near are Torch.relu' in said
-    assert 'list matched no API: "rellu"; near are Torch.relu' in said
-    assert '"relu"' not in said
+    printed = capsys.readouterr().out
+    assert mentions(printed, "benchmark-entry-unmatched", field="list", entry="Torch.reul")
+    assert mentions(printed, "benchmark-entry-unmatched", field="list", entry="rellu")
+    assert '"relu"' not in printed
 
 
 @pytest.mark.parametrize("handler", ["check", "fix"])
@@ -145,10 +148,12 @@ def test_what_is_near_is_known_though_nothing_was_asked_for_that_is_there(
         torch.matmul(torch.matmul(a, a), a).matmul(a).relu()
 
     run(tmp_path, program, handler_type=handler, **asked)
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     ((field, (entry,)),) = asked.items()
-    assert f'{field} matched no API: "{entry}"; near are {near}.' in said
-    assert "got no event" not in said
+    assert mentions(
+        printed, "benchmark-entry-unmatched", field=field, entry=entry, hint=said("benchmark-near-names", near)
+    )
+    assert "got no event" not in printed
 
 
 def test_in_backward_a_name_that_ends_in_forward_is_warned_of(
@@ -161,7 +166,7 @@ def test_in_backward_a_name_that_ends_in_forward_is_warned_of(
 
     scope = ["Torch.matmul.0.forward"]
     run(tmp_path, program, pert_mode="no_change", fuzz_stage="backward", scope=scope)
-    assert "names end in .backward, so nothing can match" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "benchmark-scope-without-match", stage="backward")
     run(tmp_path, program, pert_mode="no_change", fuzz_stage="backward", scope=["Torch.matmul.0.backward"])
     assert {name: row["checked"] for name, row in summary(tmp_path).items()} == {"Torch.matmul": "1"}
 
@@ -175,10 +180,12 @@ def test_in_backward_the_log_names_the_entries_that_the_table_has(
         (torch.softmax(a, -1) * 2).relu_().square().sum().backward()
 
     run(tmp_path, program, pert_mode="bit_noise", fuzz_stage="backward", list=["softmax", "relu_"])
-    said = capsys.readouterr().out
-    assert "[msprobe] Free benchmark: Perturbation is bit_noise of Torch.softmax.0.backward." in said
-    assert "[msprobe] Free Benchmark: For Tensor.relu_.0.backward, its gradients are not computed again" in said
-    assert ". Cancel perturbation." in said
+    printed = capsys.readouterr().out
+    assert "[msprobe] Free benchmark: Perturbation is bit_noise of Torch.softmax.0.backward." in printed
+    assert mentions(
+        printed, "call-not-perturbed", name="Tensor.relu_.0.backward", reason=said("gradients-of-written-arguments")
+    )
+    assert ". Cancel perturbation." in printed
     assert {row["api_name"] for row in rows(tmp_path)} == {"Torch.softmax.0.backward"}
 
 
@@ -313,11 +320,11 @@ def test_equal_elements_are_no_risk(tmp_path: Path) -> None:
         assert {row["risks"] for row in found.values()} == {"0"}
         if mode == "bit_noise":
             (unique,) = (row for api, row in found.items() if "unique" in api)
-            assert "it seeks equal elements" in unique["notes"]
+            assert said("seeks-equal-elements") in unique["notes"]
         else:
             assert found["Torch.median"]["checked"] == str(int(stage == "forward"))
     assert (
-        "any one of several equal elements" in summary(tmp_path / "backward" / "change_value")["Torch.median"]["notes"]
+        said("gradient-of-equal-elements") in summary(tmp_path / "backward" / "change_value")["Torch.median"]["notes"]
     )
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 
 from msprobe.config.load import load_settings
 from msprobe.errors import InvalidInputError, ScopeError
+from msprobe.messages import said
 
 
 def load(folder: Path, section: dict[str, Any], **top: Any) -> Any:
@@ -29,9 +31,12 @@ def load(folder: Path, section: dict[str, Any], **top: Any) -> Any:
         ({"pert_mode": None}, ['pert_mode": found null']),
         ({"pert_mode": []}, ['pert_mode": found []']),
         ({"pert_mode": ["add_noise", "x"]}, ["no such mode: 'x'"]),
-        ({"fuzz_device": "cpu"}, ['"cpu" when pert_mode is "to_cpu"']),
-        ({"pert_mode": "to_cpu"}, ['"cpu" when pert_mode is "to_cpu"']),
-        ({"pert_mode": ["to_cpu", "no_change"], "fuzz_device": "cpu"}, ["which stands alone"]),
+        ({"fuzz_device": "cpu"}, [said("fuzz-device-wrong", '"cpu"', '["improve_precision"]')]),
+        ({"pert_mode": "to_cpu"}, [said("fuzz-device-wrong", '"npu"', '["to_cpu"]')]),
+        (
+            {"pert_mode": ["to_cpu", "no_change"], "fuzz_device": "cpu"},
+            [said("fuzz-device-wrong", '"cpu"', '["to_cpu", "no_change"]')],
+        ),
         ({"handler_type": "repair"}, ['"check", "fix"']),
         ({"fuzz_stage": "both"}, ['"forward", "backward"']),
         ({"fuzz_level": "L2"}, ['allowed: "L1"']),
@@ -39,10 +44,10 @@ def load(folder: Path, section: dict[str, Any], **top: Any) -> Any:
         ({"preheat_step": 0}, ["a whole number above 0"]),
         ({"preheat_step": True}, ["a whole number above 0"]),
         ({"max_sample": 1.5}, ["a whole number above 0"]),
-        ({"handler_type": "fix", "fuzz_stage": "backward"}, ['"fuzz_stage": found "backward" with handler_type "fix"']),
+        ({"handler_type": "fix", "fuzz_stage": "backward"}, ['"fuzz_stage": ', said("fix-needs-forward")]),
         ({"handler_type": "fix", "pert_mode": "add_noise"}, ['allowed: "improve_precision", "to_cpu"']),
-        ({"handler_type": "fix", "if_preheat": True}, ['"if_preheat": found true with handler_type "fix"']),
-        ({"fix_graph": True}, ['or with handler_type "fix"']),
+        ({"handler_type": "fix", "if_preheat": True}, ['"if_preheat": ', said("fix-without-preheat")]),
+        ({"fix_graph": True}, [said("only-with-handler-fix")]),
         ({"noise": "loud"}, ['"ulp", "absolute"']),
         ({"noise_scale": 0}, ["1..1024"]),
         ({"sample_ratio": 0}, ["above 0, at most 1"]),
@@ -64,7 +69,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
 
 
 def test_scope_and_list_exclude_each_other(tmp_path: Path) -> None:
-    with pytest.raises(ScopeError, match="together with a list"):
+    with raising(ScopeError, "config-mistake"):
         load(tmp_path, {"scope": ["Torch.matmul.0.forward"], "list": ["relu"]})
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarked import details
+from coded_texts import mentions
 from torch.nn import functional as F
 
 from msprobe.pytorch import PrecisionDebugger
@@ -88,4 +89,4 @@ def test_a_kernel_of_a_thread_is_a_risk(tmp_path: Path, capsys: pytest.CaptureFi
         PrecisionDebugger.reset()
     found = [row["verdict"] for row in details(tmp_path) if "kernel" in row["api_name"]]
     assert ("risk" in found) is risk
-    assert ("no precision risk was found" in capsys.readouterr().out) is not risk
+    assert bool(mentions(capsys.readouterr().out, "benchmark-without-risk")) is not risk

@@ -13,7 +13,7 @@ from command_line import call
 from torch import nn
 
 from msprobe.precheck.arguments import Items, Plain, TensorInfo, UnreadableArgumentError
-from msprobe.precheck.modules import ModulePass, function_of, passes_of
+from msprobe.precheck.modules import RecordedPass, function_of, passes_of
 from msprobe.precheck.torch.functions import find_function
 
 X = torch.linspace(-2, 3, 2 * 6 * 8).reshape(2, 6, 8)
@@ -80,7 +80,7 @@ def test_a_pass_is_the_call_that_the_module_makes(module: nn.Module, given: list
 
     result = module(*given)
     parameters = {name: info(one) for name, one in module.named_parameters()}
-    record = ModulePass(tuple(map(info, given)), {}, parameters, tuple(map(info, _flat(result))))
+    record = RecordedPass(tuple(map(info, given)), {}, parameters, tuple(map(info, _flat(result))))
     made = function_of(f"Module.m.{type(module).__name__}.0", record)
     function = find_function(made.prefix, made.name)
     again = function(*map(value, made.args), **{name: value(one) for name, one in made.kwargs.items()})
@@ -106,7 +106,7 @@ def test_only_leaves_are_passes_and_unknown_ones_are_told() -> None:
     ]
     assert list(passes_of(names)) == ["Module.block.fc.Linear.0", "Module.block.fc.Linear.1", "Module.block2.Odd.0"]
     with pytest.raises(UnreadableArgumentError, match="Odd is no module"):
-        function_of("Module.block2.Odd.0", ModulePass((), {}, {}, ()))
+        function_of("Module.block2.Odd.0", RecordedPass((), {}, {}, ()))
 
 
 @pytest.mark.process

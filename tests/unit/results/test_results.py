@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import raising
 from unit.diagnose.training import Plan, train
 from unit.report.verdicts import finding, verdict
 
@@ -229,7 +230,7 @@ def test_a_part_that_is_broken_is_not_told_as_missing(tmp_path: Path) -> None:
         opened[1]
     with pytest.raises(KeyError, match="has no step 2"):
         opened[2]
-    with pytest.raises(KeyError, match="give a step, or a step and a rank"):
+    with raising(KeyError, "no-such-place"):
         opened[0, 1, 2]  # type: ignore[index]
     assert opened.step_table()["loss"][1] is None
 
@@ -273,7 +274,7 @@ def test_a_table_needs_no_package_and_says_which_one_is_missing(monkeypatch: pyt
 
     monkeypatch.setattr(tables.importlib, "import_module", missing)
     for convert, name in ((table.to_polars, "polars"), (table.to_pandas, "pandas")):
-        with pytest.raises(NotAvailableError, match=f"needs {name}, which is not installed"):
+        with raising(NotAvailableError, "table-needs-package", package=name):
             convert()
 
 
@@ -306,12 +307,13 @@ def test_what_a_run_does_not_have_is_a_key_error_that_says_what_it_has(pair: tup
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: run[99], "no step 99"),
         (lambda: part["nothing"], "no record 'nothing'"),
-        (lambda: part[f"{next(iter(part))}s"], "did you mean '"),
+        (lambda: part[f"{next(iter(part))}s"], "did you mean"),
         (lambda: part[next(iter(part))]["nothing"], "no tensor 'nothing'"),
     ]
     for ask, words in cases:
-        with pytest.raises(KeyError, match=words):
+        with pytest.raises(KeyError) as raised:
             ask()
+        assert words in raised.value.args[0]
 
 
 def test_a_finding_of_a_check_tells_itself_in_full() -> None:

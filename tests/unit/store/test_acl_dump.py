@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from acl_files import EXAMPLE, NAME, Tensor, block, number, of, shape, varint, write
+from coded_texts import mentions
 
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.messages import said
 from msprobe.store.kernel_files.acl_dump import read_acl_dump
 from msprobe.store.kernel_files.convert import convert_file, values_of
 from msprobe.store.kernel_files.device_formats import converted
@@ -89,7 +91,7 @@ def test_the_older_form_has_its_data_in_the_message(tmp_path: Path) -> None:
 
 def test_bytes_behind_the_tensors_are_told_and_left_out(tmp_path: Path) -> None:
     file = write(tmp_path / NAME, Tensor(struct.pack("<f", 1), dims=(1,)), behind=b"12345")
-    assert read_acl_dump(file).notes == ("5 bytes behind the last tensor are not described and left out",)
+    assert read_acl_dump(file).notes == (said("acl-bytes-left", 5),)
 
 
 def test_an_input_without_data_is_left_out(tmp_path: Path) -> None:
@@ -206,7 +208,7 @@ def test_nc1hwc0_is_cut_to_its_channels(tmp_path: Path) -> None:
     (found,), _ = convert_file(file, tmp_path / "nhwc", "NHWC")
     assert np.array_equal(np.load(found), logical.transpose(0, 2, 3, 1))
     (found,), remarks = convert_file(file, tmp_path / "odd", "NCDHW")
-    assert "no conversion from NC1HWC0 to NCDHW" in remarks[0]
+    assert mentions(remarks[0], "format-not-convertible", source="NC1HWC0", wanted="NCDHW")
     file = write(tmp_path / NAME, of(np.ascontiguousarray(device), 1, form=3, original=(1, 4, 4, 20)))
     (found,), _ = convert_file(file, tmp_path / "last")
     assert np.array_equal(np.load(found), logical.transpose(0, 2, 3, 1))

@@ -15,7 +15,7 @@ from msprobe.store.writer import DumpWriter
 HEADER = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
 
 
-def written(folder: Path, compress: bool, count: int = 3, final: bool = True, kind: layout.Kind = "dump") -> Path:
+def written(folder: Path, compress: bool, count: int = 3, final: bool = True, kind: layout.FileKind = "dump") -> Path:
     writer = DumpWriter(folder, dict(HEADER), compress=compress, kind=kind)
     for number in range(count):
         writer.put(f"Functional.relu.{number}.forward", {"input_args": [number], "output": ["é\n" * number]})
@@ -34,7 +34,7 @@ def records(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["dump", "debug"])
-def test_a_packed_dump_reads_as_the_plain_one(tmp_path: Path, kind: layout.Kind) -> None:
+def test_a_packed_dump_reads_as_the_plain_one(tmp_path: Path, kind: layout.FileKind) -> None:
     plain = written(tmp_path / "plain" / "step0" / "rank0", False, kind=kind)
     packed = written(tmp_path / "packed" / "step0" / "rank0", True, kind=kind)
     assert {path.name for path in packed.iterdir()} >= {f"{kind}.json.zst"}

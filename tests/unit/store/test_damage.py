@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from coded_texts import mentions
 from hand_made import call, write_part
 
+from msprobe.messages import said
 from msprobe.store import processes
 from msprobe.store.damage import broken_parts, lost_parts, missing_ranks, readable_records
 from msprobe.store.reader import open_dump
@@ -48,7 +50,7 @@ def test_a_folder_that_has_lost_its_dump_is_named(tmp_path: Path) -> None:
     (ranks(tmp_path) / "step1" / "rank1" / "dump.json").unlink()
     dump = open_dump(tmp_path)
     (words,) = lost_parts(dump)
-    assert words.startswith("step 1, rank 1 cannot be read: it has no dump.json")
+    assert mentions(words, "place-unreadable", place="step 1, rank 1", problem=said("dump-file-gone", "dump.json"))
     assert dump.ranks(1) == [0]
     assert missing_ranks(dump) == []
 
@@ -59,7 +61,7 @@ def test_an_empty_folder_is_no_loss(tmp_path: Path) -> None:
     dump = open_dump(tmp_path)
     assert lost_parts(dump) == []
     (words,) = missing_ranks(dump)
-    assert words.startswith("step 1: rank 1 is missing, which other steps have")
+    assert mentions(words, "rank-missing-in-step", step=1, ranks=1)
 
 
 def test_an_open_dump_can_be_given_for_its_path(tmp_path: Path) -> None:

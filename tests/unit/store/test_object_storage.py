@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 from unit.diagnose.overflow_ranks import c13
 
 from msprobe.cli import main
@@ -83,7 +84,7 @@ def test_what_does_not_fit_on_the_disk_is_not_begun(dump: Path, storage: Any, tm
                 name: {**about, "size": 1 << 55} for name, about in real(self, path, **more).items()
             },
         )
-        with pytest.raises(PathError, match="room"):
+        with raising(PathError, "url-larger-than-disk"):
             collect(["memory://bucket/run"], tmp_path / "here")
     assert not (tmp_path / "here").exists()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import mentions
 
 from msprobe import log
 from msprobe.errors import PathError
@@ -77,7 +78,7 @@ def test_two_living_processes_never_share_a_folder(folder: Path, capsys: pytest.
         assert journal.name.startswith(f"dump-{pid}-")
         assert b"other" in journal.read_bytes()
     said = capsys.readouterr().out
-    assert f"belongs to process {pid}" in said
+    assert mentions(said, "folder-of-other-process", pid=pid)
     assert "RANK" in said
 
 
@@ -330,7 +331,7 @@ def test_who_was_taken_for_dead_writes_nothing_into_the_folder_of_the_other(
     late.publish(final=True)
     assert late.failed
     assert (folder / "dump.json").read_text() == "theirs"
-    assert "another process writes there" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "journal-removed")
 
 
 def test_a_finished_dump_of_another_machine_is_replaced_if_it_is_older_than_this_process(
@@ -550,8 +551,8 @@ def test_refusing_leaves_everything(folder: Path, capsys: pytest.CaptureFixture[
     assert writer.failed
     assert files(folder) == before
     said = capsys.readouterr().out
-    assert f"already holds {len(ours)} files of a dump" in said
-    assert "the old dump stays as it is" in said
+    assert mentions(said, "dump-exists", found=len(ours))
+    assert mentions(said, "dump-refused")
     assert "incomplete" not in said
 
 

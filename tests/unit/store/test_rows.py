@@ -17,7 +17,7 @@ import pytest
 from msprobe import log
 from msprobe.store import layout, row_format
 from msprobe.store.reader import open_dump
-from msprobe.store.rows import Row, Rows
+from msprobe.store.rows import Rows, TensorRow
 from msprobe.store.writer import DumpWriter
 
 HEADER: dict[str, object] = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
@@ -76,9 +76,9 @@ def test_a_finished_step_has_its_rows_in_a_file(tmp_path: Path, said: list[str])
     assert table["signed"].shape == (5, 8)
     assert table["signed"][4].tolist() == list(range(2, 10))
     found = part.rows.of(entry(1, nan=1, inf=2))
-    assert found == Row(2.0, 0.0, 1.0, 4.0, (2.0,) * 8, tuple(map(float, range(1, 9))), 3, 1, 1, 2)
+    assert found == TensorRow(2.0, 0.0, 1.0, 4.0, (2.0,) * 8, tuple(map(float, range(1, 9))), 3, 1, 1, 2)
     assert found.norm == 2.0
-    assert part.rows.row(1) == Row(2.0, 0.0, 1.0, 4.0, (2.0,) * 8, tuple(map(float, range(1, 9))), 3, 1)
+    assert part.rows.row(1) == TensorRow(2.0, 0.0, 1.0, 4.0, (2.0,) * 8, tuple(map(float, range(1, 9))), 3, 1)
     assert not said
 
 
@@ -289,7 +289,7 @@ def test_changed_files_of_rows_end_in_rows_or_none(tmp_path: Path, said: list[st
         rows = Rows(path)
         for number in (0, 1, 5):
             found = rows.row(number)
-            assert found is None or isinstance(found, Row)
+            assert found is None or isinstance(found, TensorRow)
         rows.take([0, 1, -1, 1 << 40])
         rows.close()
 

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from coded_texts import mentions
 from hypothesis import given
 from hypothesis import strategies as st
 
 from msprobe import log
 from msprobe.capture import native
+from msprobe.messages import said
 from msprobe.store import tensor_files
 from msprobe.store.tensor_files import TensorFileWriter, safe_file_name
 
@@ -251,7 +253,9 @@ def test_a_tensor_that_cannot_be_written_stops_no_other(tmp_path: Path, capsys: 
     writer.close()
     assert [path.name for path in tmp_path.iterdir()] == ["even.pt"]
     assert not writer.failed
-    assert 'WARNING] "odd.pt" is not written: a .pt file cannot hold elements of type quint8' in capsys.readouterr().out
+    assert mentions(
+        capsys.readouterr().out, "tensor-not-written", name="odd.pt", problem=said("pt-type-wrong", "quint8")
+    )
 
 
 def test_an_error_of_any_kind_ends_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from coded_texts import raising
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -97,7 +98,7 @@ def test_bare_bytes_take_type_and_shape_from_the_caller(tmp_path: Path) -> None:
     assert found.array.tolist() == [[1.0], [2.0]]
     with pytest.raises(InvalidInputError, match="has 4 bytes; a float32 tensor of shape \\[2\\] has 8"):
         read_bin(tmp_path / "x.bin", "float32", (2,))
-    with pytest.raises(InvalidInputError, match="'string' is not known"):
+    with raising(InvalidInputError, "tensor-type-unknown"):
         read_bin(tmp_path / "x.bin", "string", (2,))
     with pytest.raises(InvalidInputError, match="must be given"):
         read_values(tmp_path / "x.bin")
@@ -202,7 +203,7 @@ def test_a_broken_file_is_a_clear_error_or_other_numbers_and_nothing_else(tmp_pa
 
 def test_other_files_are_told_by_what_they_are(tmp_path: Path) -> None:
     torch.save(torch.ones(2), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    with pytest.raises(InvalidInputError, match="only torch can read it"):
+    with raising(InvalidInputError, "pt-of-old-torch"):
         read_pt(tmp_path / "old.pt")
     np.save(tmp_path / "objects.npy", np.array([Runs()], dtype=object), allow_pickle=True)
     with pytest.raises(InvalidInputError, match=r"objects\.npy"):
@@ -216,7 +217,7 @@ def test_other_files_are_told_by_what_they_are(tmp_path: Path) -> None:
         read_npy(tmp_path / "short.npy")
     with pytest.raises(PathError, match="does not exist"):
         read_values(tmp_path / "nothing.pt")
-    with pytest.raises(PathError, match="not a regular file"):
+    with raising(PathError, "special-file"):
         read_pt(tmp_path)
     with pytest.raises(InvalidInputError, match=r"must be \.pt, \.npy or \.bin"):
         read_values(tmp_path / "x.txt")

@@ -32,7 +32,7 @@ def name_cells(model: Any, record_root: bool = False, names: Surface = MINDSPORE
                 log.once(
                     ("leaf", kind),
                     "info",
-                    f"The model is a single {kind} without modules inside; it is recorded itself.",
+                    said("model-of-one-module", kind),
                 )
             named.append((f"{prefix}.{lead}root.{type(root).__name__}", root))
         named += [(f"{prefix}.{lead}{path}.{type(cell).__name__}", cell) for path, cell in inside]
@@ -47,7 +47,7 @@ def cells_of(model: Any, names: Surface = MINDSPORE) -> list[nn.Cell]:
 
 def check_model(model: Any, names: Surface = MINDSPORE) -> None:
     """Raise InvalidInputError unless ``model`` is a Cell or a non-empty list or tuple of Cells."""
-    allowed = f"a {names.module_word}, or a list or tuple of them"
+    allowed = said("cell-allowed", names.module_word)
     if isinstance(model, (list, tuple)):
         if not model:
             raise InvalidInputError(said("start-of-empty-model", type(model).__name__, allowed))
@@ -59,7 +59,7 @@ def check_model(model: Any, names: Surface = MINDSPORE) -> None:
 
 def _check_cell(cell: Any, where: str, allowed: str, names: Surface) -> None:
     if not isinstance(cell, (nn.Cell, names.module_class)):
-        found = f"the class {cell.__name__}" if isinstance(cell, type) else type(cell).__name__
+        found = said("the-class", cell.__name__) if isinstance(cell, type) else type(cell).__name__
         raise InvalidInputError(said("start-of-wrong-model", where, allowed, found))
 
 

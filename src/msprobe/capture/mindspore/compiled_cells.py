@@ -24,6 +24,7 @@ from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.surface import MINDSPORE, Surface
 from msprobe.capture.mindspore.tensors import host_array
 from msprobe.capture.session import Session
+from msprobe.messages import said
 from msprobe.store import layout
 
 _TASKS = ("statistics", "tensor", "structure")
@@ -104,11 +105,10 @@ class CompiledCells:
         log.once(
             "two dumps",
             "info",
-            f'The model has compiled cells: what runs step by step is recorded in "{main.settings.dump_path}", the'
-            f' cells inside the compiled ones in "{self.session.settings.dump_path}".',
+            said("cells-in-two-dumps", main.settings.dump_path, self.session.settings.dump_path),
         )
         if settings.scope or settings.api_list:
-            log.once("two dumps, filters", "warning", "scope and list do not hold for cells inside compiled ones.")
+            log.once("two dumps, filters", "warning", said("filters-and-compiled-cells"))
         self._watch_compiler(recorder)
 
     def _watch_compiler(self, recorder: Pausable) -> None:
@@ -148,7 +148,7 @@ class CompiledCells:
                     log.once(
                         "compiled functions",
                         "info",
-                        f'Cells inside compiled functions are recorded in "{self.session.settings.dump_path}".',
+                        said("cells-in-compiled-functions", self.session.settings.dump_path),
                     )
         return self.session.recording
 
@@ -182,14 +182,13 @@ class CompiledCells:
             log.once(
                 "compiled before",
                 "warning",
-                f"Nothing came of the cells inside compiled ones ({', '.join(self._names[:3])}, ...): they did not run,"
-                " or were compiled before the first start().",
+                said("compiled-cells-without-records", ", ".join(self._names[:3])),
             )
         if self.graph.has_told:
             # A cell that has not run step by step has run in what was compiled, or not at all.
             for name in self.graph.rounded:
                 if name not in self.main.counters:
-                    self.graph.tell_of_rounded(name)
+                    self.graph.warn_of_rounded(name)
         self.detach()
         self.session.stop()
 

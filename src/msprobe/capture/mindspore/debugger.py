@@ -64,7 +64,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         or NotAvailableError; all mistakes of a file in one message.
         """
         if opt is not None:
-            log.once("opt", "warning", "PrecisionDebugger(): opt does nothing: optimizers are found by themselves.")
+            log.once("opt", "warning", said("opt-without-effect"))
         if self._is_second(config_path, task, dump_path, level, step, overrides):
             return
 
@@ -132,10 +132,10 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             log.once(
                 "listeners",
                 "warning",
-                "A static graph (GRAPH_MODE) reports nothing of what happens in it to listeners.",
+                said("listeners-of-static-graph"),
             )
         if not self.is_on():
-            outcome.reason = SWITCHED_OFF
+            outcome.reason = said(SWITCHED_OFF)
             if in_graph:
                 self.recorder.prepare_graph(named)
             elif model is not None:
@@ -153,7 +153,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         if tokens is None:
             self.recorder.start(model, named, rank_id, dumps=not self.settings.keeps_none)
             return
-        outcome.reason = f"no call of the model came within token_range {token_range}"
+        outcome.reason = said("no-call-in-token-range", token_range)
         if self._tokens is None:
             from msprobe.capture.mindspore.token_range import TokenRange
 
@@ -177,7 +177,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self = cls._require()
         check_api(module, api, api_prefix)
         if self.settings.level not in ("L1", "mix"):
-            log.info(f"register_custom_api(): level {self.settings.level} records no calls; {api} is not watched.")
+            log.info(said("custom-api-at-level", self.settings.level, api))
             return
         prefix = api_prefix or getattr(module, "__name__", None) or "Custom"
         self.recorder.apis.add(module, api, f"{prefix}.{api}")
@@ -188,7 +188,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self = cls._require()
         check_api(module, api, None)
         if not self.recorder.apis.remove(module, api) and self.settings.level in ("L1", "mix"):
-            log.warning(f"restore_custom_api(): {getattr(module, '__name__', module)!s}.{api} was not registered.")
+            log.warning(said("custom-api-not-registered", getattr(module, "__name__", module), api))
 
     def _renewed(self, settings: Settings) -> MindSporeRecorder:
         renewed = MindSporeRecorder(settings)

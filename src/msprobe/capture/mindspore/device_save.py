@@ -56,11 +56,11 @@ def device_save_grad(path: str, data: Any) -> Any:
 def _with_inserted(path: str, data: Any) -> Any:
     """For MindSpore before 2.7."""
 
-    def told(gradient: Any) -> Any:
+    def inserted(gradient: Any) -> Any:
         _dump(path, gradient)
         return gradient
 
-    return ops.InsertGradientOf(told)(data)
+    return ops.InsertGradientOf(inserted)(data)
 
 
 def device_step() -> None:

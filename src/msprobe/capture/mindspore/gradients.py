@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.capture.adapter import Followed, Place
+from msprobe.capture.adapter import Followed, PlacedTensor
 from msprobe.capture.backward_records import add_gradients, merged_arguments, places_of, put_backward
 from msprobe.capture.mindspore import graph
 from msprobe.capture.mindspore.asked_gradients import AskedGradients, End
@@ -38,7 +38,7 @@ class GraphGradients:
         # The youngest node that was seen: what comes later is younger.
         self._youngest = -1
 
-    def note(self, tensors: Sequence[Place]) -> Any:
+    def note(self, tensors: Sequence[PlacedTensor]) -> Any:
         """See :class:`msprobe.capture.adapter.Gradients`."""
         edges = [graph.edge_of(place) for place in tensors]
         for edge in edges:
@@ -49,7 +49,7 @@ class GraphGradients:
         if node is not None and not node.is_leaf():
             self._youngest = max(self._youngest, node._sequence_nr())
 
-    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
         """See :class:`msprobe.capture.adapter.Gradients`."""
         results = graph.results_of(tensors)
         results = {key: result for key, result in results.items() if not result.node.is_leaf()}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from mindspore import Tensor
 
-from msprobe.capture.adapter import Place
+from msprobe.capture.adapter import PlacedTensor
 from msprobe.capture.mindspore.asked_gradients import End, leaf_name
 
 Node = Any
@@ -61,7 +61,7 @@ class Edge(NamedTuple):
 NO_KEY = (0, 0)
 
 
-def edge_of(place: Place) -> Edge:
+def edge_of(place: PlacedTensor) -> Edge:
     """The edge of one tensor."""
     path, tensor = place
     node = _node_of(tensor)
@@ -77,7 +77,7 @@ class Result(NamedTuple):
     slots: list[tuple[int, int]]
 
 
-def results_of(tensors: Sequence[Place]) -> dict[int, Result]:
+def results_of(tensors: Sequence[PlacedTensor]) -> dict[int, Result]:
     """The nodes of results, by their key."""
     found: dict[int, Result] = {}
     for index, (_, tensor) in enumerate(tensors):

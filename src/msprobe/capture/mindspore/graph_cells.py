@@ -35,6 +35,7 @@ from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.surface import MINDSPORE
 from msprobe.capture.mindspore.tensors import TYPE_NAME, host_array
 from msprobe.capture.session import Session
+from msprobe.messages import said
 from msprobe.store.dtypes import Array
 
 
@@ -80,7 +81,7 @@ class GraphCells:
             if _is_rounded(cell):
                 self.rounded[name] = None
                 if certain:
-                    self.tell_of_rounded(name)
+                    self.warn_of_rounded(name)
                 continue
             known = self._known[id(cell)] = WatchedCell(name, cell)
             watched = watched_construct(cell, len(self._cells))
@@ -96,13 +97,12 @@ class GraphCells:
                 self._owners[self._parameters[id(parameter)][1]].append((known, key))
         return len(self._cells) > before
 
-    def tell_of_rounded(self, name: str) -> None:
+    def warn_of_rounded(self, name: str) -> None:
         """Say that this cell, and others like it, are left out."""
         log.once(
             "rounded cells",
             "warning",
-            f"Cells of mixed precision in compiled graphs are not recorded ({name}, ...): observing a"
-            " rounded value would round it, which the compiler does not do everywhere.",
+            said("rounded-cells-not-recorded", name),
         )
 
     def put(self, without: Any = None) -> None:
@@ -136,8 +136,7 @@ class GraphCells:
         log.once(
             "shapes that change",
             "warning",
-            "In compiled graphs, tensors whose shape or type is not known before the graph runs are not recorded"
-            f" ({name}, ...).",
+            said("cells-of-unknown-shapes", name),
         )
 
     def _word(self, cell: int, word: str) -> int:
@@ -195,8 +194,7 @@ class GraphCells:
         log.once(
             "give up",
             "warning",
-            "Cells inside of what is compiled here are not recorded, it cannot be compiled so:"
-            f" {type(error).__name__}: {first}",
+            said("cells-cannot-be-compiled", type(error).__name__, first),
         )
         return True
 
@@ -258,8 +256,8 @@ class GraphCells:
             if number is None:
                 return
             late = cell.come_late() if cell.waiting else []
-        for told in ((arrival, values, number), *late):
-            self._add(cell, *told)
+        for report in ((arrival, values, number), *late):
+            self._add(cell, *report)
 
     def _add(self, cell: WatchedCell, arrival: Arrival, values: Array, number: int) -> None:
         """A tensor of this pass."""
@@ -329,16 +327,16 @@ class GraphCells:
         for one in passes.values():
             key = one.cell.path, one.is_backward
             counts[key] = max(counts.get(key, 0), one.number + 1)
-        told: set[int] = set()
+        reported: set[int] = set()
         for one in passes.values():
             tree = self._backward(one) if one.is_backward else self._forward(one)
             tree["msprobe"] = {"order": one.order}
             self.session.put(one.entry, tree, None, self._parent(one, counts))
-            if id(one.cell) not in told and not one.is_backward:
-                told.add(id(one.cell))
+            if id(one.cell) not in reported and not one.is_backward:
+                reported.add(id(one.cell))
                 self._put_gradients(one.cell)
         for cell in self._cells:
-            if cell.has_new and id(cell) not in told:
+            if cell.has_new and id(cell) not in reported:
                 self._put_gradients(cell)
 
     def _forward(self, one: CellPass) -> dict[str, Any]:

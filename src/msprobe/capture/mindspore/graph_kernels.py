@@ -20,6 +20,7 @@ from msprobe.capture.mindspore.executor import wait_for_all
 from msprobe.capture.mindspore.kernel_config import by_graph, by_kernel, kinds_of
 from msprobe.capture.mindspore.kernel_statistics import summarise
 from msprobe.config.settings import Settings
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 
 VARIABLE = "MINDSPORE_DUMP_CONFIG"
@@ -45,28 +46,28 @@ class GraphKernels:
         self._set(VARIABLE, str(file))
         is_whole = dump.content["common_dump_settings"]["dump_mode"] == 0
         self._set(ACL_VARIABLE, str(file) if as_whole and is_whole else None)
-        _tell("_dump_set_dynamic")
+        _call_dump("_dump_set_dynamic")
 
     def _set(self, name: str, value: str | None) -> None:
         before = self._before[name]
         if before is not None and before != value:
-            log.warning(f"{name} was set already; the recording puts its own value in its place until it ends.")
+            log.warning(said("variable-set-already", name))
         _put(name, value)
 
     def start(self) -> None:
         """Dump from here on."""
-        _tell("_dump_start")
+        _call_dump("_dump_start")
 
     def stop(self) -> None:
         """Dump no more. The CPU does not listen to this: there the steps of the configuration decide alone."""
         wait_for_all()
-        _tell("_dump_stop")
+        _call_dump("_dump_stop")
         self._summarise()
 
     def step(self) -> None:
         """The next iteration begins."""
         wait_for_all()
-        _tell("_dump_step", 1)
+        _call_dump("_dump_step", 1)
 
     def close(self) -> None:
         """The program, or the recording, ends."""
@@ -75,9 +76,9 @@ class GraphKernels:
         for name, value in self._before.items():
             _put(name, value)
         if any(self.folder.glob("rank_*")):
-            log.info(f'The kernels that MindSpore dumped are in "{self.folder}".')
+            log.info(said("graph-kernels-dumped", self.folder))
         else:
-            log.warning(f'MindSpore has dumped no kernel into "{self.folder}": start() must come before the first run.')
+            log.warning(said("graph-kernels-missing", self.folder))
 
     def _summarise(self) -> None:
         if self.makes_statistics:
@@ -91,7 +92,7 @@ def _put(name: str, value: str | None) -> None:
         os.environ[name] = value
 
 
-def _tell(name: str, *args: Any) -> None:
+def _call_dump(name: str, *args: Any) -> None:
     """Call one of the switches of MindSpore's dump, where it has them."""
     try:
         switch = getattr(__import__("mindspore._c_expression", fromlist=[name]), name)

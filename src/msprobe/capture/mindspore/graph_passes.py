@@ -83,7 +83,7 @@ class WatchedCell:
     def _of_tensor(self, arrival: Arrival, values: Array) -> tuple[int, int] | None:
         key = arrival.call, arrival.side, arrival.place
         times = self.visits.get(key, 0)
-        if self._is_told_again(arrival, values):
+        if self._is_reported_again(arrival, values):
             self.tickets[arrival.ticket] = arrival.call, times - 1
             return None
         self.places_of(arrival.call, arrival.side).add(arrival.place)
@@ -96,10 +96,10 @@ class WatchedCell:
         if begun is None:
             # Of a tensor that came while nothing was recorded.
             return None
-        told = begun, arrival.side, arrival.place, _digest(values)
-        if told in self._gradients:
+        report = begun, arrival.side, arrival.place, _digest(values)
+        if report in self._gradients:
             return None
-        self._gradients.add(told)
+        self._gradients.add(report)
         return begun
 
     def come_late(self, all_of_them: bool = False) -> list[tuple[Arrival, Array, int]]:
@@ -126,7 +126,7 @@ class WatchedCell:
         """Gradients are listed by tensor, not by argument."""
         return sorted({*self.places_of(arrival.call, arrival.side), arrival.place}, key=indexes).index(arrival.place)
 
-    def _is_told_again(self, arrival: Arrival, values: Array) -> bool:
+    def _is_reported_again(self, arrival: Arrival, values: Array) -> bool:
         """True for a tensor of which the graph tells a second time: the compiler doubles operators like ours where a
         cell is used more than once. A further pass begins with its arguments.
         """

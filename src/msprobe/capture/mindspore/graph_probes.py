@@ -84,7 +84,7 @@ class Listener:
 _tickets = itertools.count(1)
 
 
-def _tell_listener(number: Any, ticket: int, values: Array) -> None:
+def _report_to_listener(number: Any, ticket: int, values: Array) -> None:
     listener = Listener.current
     if listener is not None:
         listener(_read(int(np.asarray(number).reshape(-1)[0]))._replace(ticket=ticket), values)
@@ -121,18 +121,18 @@ def _number(cell: int, side: int, place: int, flags: int) -> Any:
     return Tensor([((cell * _SIDES + side) * _PLACES + place) * _FLAGS + flags], mindspore.int64)
 
 
-def _told(data: Any, number: Any, gradient_number: Any) -> Any:
+def _reporting(data: Any, number: Any, gradient_number: Any) -> Any:
     """Called by the graph, forward: tell of the tensor and hand it on, with a ticket."""
     values = np.asarray(data)
     ticket = next(_tickets)
-    _tell_listener(number, ticket, values)
+    _report_to_listener(number, ticket, values)
     return values, np.array([ticket], np.int64)
 
 
-def _told_of_gradient(data: Any, number: Any, ticket: Any) -> Any:
+def _reporting_gradient(data: Any, number: Any, ticket: Any) -> Any:
     """Called by the graph, backward. The ticket is that of the tensor: so its gradient is not told of before it."""
     values = np.asarray(data)
-    _tell_listener(number, int(np.asarray(ticket).reshape(-1)[0]), values)
+    _report_to_listener(number, int(np.asarray(ticket).reshape(-1)[0]), values)
     return values
 
 
@@ -149,28 +149,28 @@ def _types(data: Any, *numbers: Any) -> Any:
     return data, mindspore.int64
 
 
-_tell_gradient = ops.Custom(_told_of_gradient, out_shape=_as_first, out_dtype=_as_first, func_type="pyfunc")
+_report_gradient = ops.Custom(_reporting_gradient, out_shape=_as_first, out_dtype=_as_first, func_type="pyfunc")
 
 
 def _backward(data: Any, number: Any, gradient_number: Any, result: Any, gradient: Any) -> Any:
     return (
-        _tell_gradient(gradient[0], gradient_number, result[1]),
+        _report_gradient(gradient[0], gradient_number, result[1]),
         ops.zeros_like(number),
         ops.zeros_like(gradient_number),
     )
 
 
-_tell = ops.Custom(_told, out_shape=_shapes, out_dtype=_types, func_type="pyfunc", bprop=_backward)
+_tell = ops.Custom(_reporting, out_shape=_shapes, out_dtype=_types, func_type="pyfunc", bprop=_backward)
 
 
 def _through(x: Any, cell: int, side: int, place: int, flags: int) -> Any:
     if len(x.shape) == 0:
-        told = _tell(
+        counted = _tell(
             ops.reshape(x, (1,)),
             _number(cell, side, place, flags + _SINGLE),
             _number(cell, side, place, flags + _SINGLE + _GRADIENT),
         )
-        return ops.reshape(told[0], ())
+        return ops.reshape(counted[0], ())
     return _tell(x, _number(cell, side, place, flags), _number(cell, side, place, flags + _GRADIENT))[0]
 
 
@@ -306,18 +306,18 @@ def parameter_hook(number: int) -> Callable[[Any], Any]:
 
     def hook(gradient: Any) -> Any:
         if isinstance(gradient, Tensor):
-            return _gradient_told(gradient, number * _CALLS)
+            return _with_gradient_reported(gradient, number * _CALLS)
         return gradient
 
     return hook
 
 
-def _gradient_told(gradient: Any, parameter: int) -> Any:
+def _with_gradient_reported(gradient: Any, parameter: int) -> Any:
     if gradient.dtype == mindspore.bfloat16:
         number = _number(parameter, 0, 0, _PARAMETER + _GRADIENT + _BFLOAT16)
-        return ops.cast(_tell_gradient(ops.cast(gradient, mindspore.float32), number, number), mindspore.bfloat16)
+        return ops.cast(_report_gradient(ops.cast(gradient, mindspore.float32), number, number), mindspore.bfloat16)
     if len(gradient.shape) == 0:
         number = _number(parameter, 0, 0, _PARAMETER + _GRADIENT + _SINGLE)
-        return ops.reshape(_tell_gradient(ops.reshape(gradient, (1,)), number, number), ())
+        return ops.reshape(_report_gradient(ops.reshape(gradient, (1,)), number, number), ())
     number = _number(parameter, 0, 0, _PARAMETER + _GRADIENT)
-    return _tell_gradient(gradient, number, number)
+    return _report_gradient(gradient, number, number)

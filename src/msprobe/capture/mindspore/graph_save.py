@@ -114,7 +114,7 @@ def _hand_over(data: Any, number: Any) -> Any:
     try:
         _places.write(int(np.asarray(number).reshape(-1)[0]), values)
     except Exception as error:
-        log.once(("graph save", type(error)), "error", f"save(): a value could not be written: {error}")
+        log.once(("graph save", type(error)), "error", said("graph-value-not-written", error))
     return values
 
 

@@ -51,7 +51,7 @@ def reading_first(read: Callable[[], None], original: Callable[..., Any]) -> Cal
     return replacement
 
 
-def reading_first_if_told(read: Callable[[], None], original: Callable[..., Any]) -> Callable[..., Any]:
+def reading_first_if_in_place(read: Callable[[], None], original: Callable[..., Any]) -> Callable[..., Any]:
     """The same for a function that writes if it is told so."""
 
     @functools.wraps(original)
@@ -117,7 +117,7 @@ class InPlaceWatch:
     def _fill(self, without: set[tuple[int, str]]) -> None:
         for holder, name, always in _writers():
             if (id(holder), name) not in without:
-                make = reading_first if always else reading_first_if_told
+                make = reading_first if always else reading_first_if_in_place
                 self._patches.add(holder, name, functools.partial(make, self.tensors.flush))
         for kind in _calling_classes():
             self._watch(kind, "__call__", lambda owner, args: self.tensors.flush())

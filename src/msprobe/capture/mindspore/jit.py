@@ -16,6 +16,7 @@ from msprobe import log
 from msprobe.capture.mindspore.executor import jit_executor_class
 from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.units import UnitRecorder, run_recorded
+from msprobe.messages import said
 
 
 class Pausable(Protocol):
@@ -40,9 +41,7 @@ class JitRecorder:
         self._replacements: list[Replacement] = []
         executor = jit_executor_class()
         if executor is None:
-            log.warning(
-                "This MindSpore has its compiler of functions in an unknown place; do not compile while recording."
-            )
+            log.warning(said("compiler-of-functions-unknown"))
             return
         wanted = [("compile", self._outside)]
         if records_calls:
@@ -72,7 +71,7 @@ class JitRecorder:
         def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
             name = _name_of(executor)
             if session.recording and not args and not kwargs and not session.thread.muted:
-                log.once(("jit", name), "warning", f"Jit.{name} has no arguments; it is not recorded.")
+                log.once(("jit", name), "warning", said("jit-without-arguments", name))
                 return original(executor, *args, **kwargs)
             return run_recorded(units, f"Jit.{name}", original, args, kwargs, (executor,))
 

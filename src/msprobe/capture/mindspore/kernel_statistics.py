@@ -13,6 +13,7 @@ import numpy as np
 from msprobe import log
 from msprobe.capture.mindspore.kernel_config import NET_NAME, USUAL_KINDS
 from msprobe.foreign import csv_cells
+from msprobe.messages import said
 from msprobe.paths import write_atomically
 from msprobe.store.dtypes import Array
 
@@ -91,7 +92,8 @@ def summarise(folder: Path, kinds: Sequence[str] = USUAL_KINDS) -> None:
             try:
                 array = np.load(one.path, allow_pickle=False)
             except (OSError, ValueError) as problem:
-                log.once(("kernel file", str(folder)), "warning", f'"{one.path}" cannot be read: {problem}.')
+                text = said("kernel-statistics-unreadable", one.path, problem)
+                log.once(("kernel file", str(folder)), "warning", text)
                 continue
             writer.writerow([*_head(one, array), *(_value(find, array) for _, find in chosen)])
         earlier = file.read_bytes() if file.exists() else b""

@@ -55,11 +55,11 @@ def _given_to_constructor(optimizer: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     given = _arguments_of(optimizer)
     operators = [value for value in _flat(vars(optimizer).values()) if isinstance(value, ops.Primitive)]
-    for word, told in given.items():
+    for word, value in given.items():
         if word in _ALONE:
             continue
         # What it goes by now, which the program may have changed, and else what it was told.
-        kept = (getattr(optimizer, word, None), *(operator.attrs.get(word) for operator in operators), told)
+        kept = (getattr(optimizer, word, None), *(operator.attrs.get(word) for operator in operators), value)
         value = next((one for one in kept if _is_setting(one)), None)
         if value is not None:
             found[word] = value
@@ -87,11 +87,11 @@ def _schedule(rate: nn.Cell) -> dict[str, Any]:
     """
     own = {key: value for key, value in vars(rate).items() if not key.startswith("_") and isinstance(value, _PLAIN)}
     wanted = set(inspect.signature(type(rate).__init__).parameters)
-    told: dict[str, Any] = {key: value for key, value in own.items() if key in wanted}
+    settings: dict[str, Any] = {key: value for key, value in own.items() if key in wanted}
     held = getattr(rate, "learning_rate", None)
     if isinstance(held, Tensor):
-        told["learning_rate"] = held
-    return {"schedule": type(rate).__name__, **told}
+        settings["learning_rate"] = held
+    return {"schedule": type(rate).__name__, **settings}
 
 
 def _weight_decay(optimizer: Any, place: int) -> Any:

@@ -21,14 +21,14 @@ from msprobe.capture.events import OptimizedParameter
 from msprobe.capture.mindspore.optimizer_settings import counters_of, groups_of, states_of
 from msprobe.capture.mindspore.patches import Patches
 from msprobe.capture.mindspore.surface import Surface
-from msprobe.capture.optimizer_steps import Describe, Step
+from msprobe.capture.optimizer_steps import Describe, NoticedStep
 from msprobe.capture.session import OPTIMIZER, Session
 from msprobe.capture.targets import Targets
 
 NamesOf = Callable[[Any], list[tuple[str, Any]]]
 
 
-class _Step(Step):
+class _Step(NoticedStep):
     """A step of an optimizer that was given these gradients."""
 
     def __init__(self, optimizer: Any, names_of: NamesOf, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -43,7 +43,7 @@ class _Step(Step):
         return self._names_of(self.optimizer)
 
     def parameters(self) -> Mapping[str, OptimizedParameter]:
-        """See :class:`Step`."""
+        """See :class:`NoticedStep`."""
         states, gradients = states_of(self.optimizer), self._gradients
         found: dict[str, OptimizedParameter] = {}
         for place, (name, parameter) in enumerate(self.named):
@@ -53,12 +53,12 @@ class _Step(Step):
         return found
 
     def groups(self) -> list[dict[str, Any]]:
-        """See :class:`Step`."""
+        """See :class:`NoticedStep`."""
         names = [name for name, _ in self.named]
         return [{"params": [names[place] for place in places], **own} for places, own in groups_of(self.optimizer)]
 
     def facts_before(self, describe: Describe) -> dict[str, Any]:
-        """See :class:`Step`."""
+        """See :class:`NoticedStep`."""
         counters = {word: describe(value) for word, value in counters_of(self.optimizer).items()}
         return {"state": counters} if counters else {}
 

@@ -91,14 +91,14 @@ _PLAIN = (bool, int, float, str)
 
 def attributes_of(primitive: Any) -> dict[str, Any]:
     """What a primitive was told when it was made (``epsilon``, ``stride``, ``transpose_b``), as it keeps it."""
-    told, kept = getattr(primitive, "init_attrs", None), getattr(primitive, "attrs", None)
-    if not isinstance(told, dict):
+    attributes, kept = getattr(primitive, "init_attrs", None), getattr(primitive, "attrs", None)
+    if not isinstance(attributes, dict):
         return {}
-    found = {**told, **{word: value for word, value in (kept or {}).items() if word in told}}
-    return {word: value for word, value in found.items() if word not in _NOT_TOLD and _is_told(value)}
+    found = {**attributes, **{word: value for word, value in (kept or {}).items() if word in attributes}}
+    return {word: value for word, value in found.items() if word not in _NOT_TOLD and _is_plain_value(value)}
 
 
-def _is_told(value: Any) -> bool:
+def _is_plain_value(value: Any) -> bool:
     parts = value if isinstance(value, (tuple, list)) else (value,)
     return all(isinstance(part, _PLAIN) for part in parts)
 

@@ -20,18 +20,15 @@ from msprobe.capture.bus import Bus
 from msprobe.capture.collective_records import CollectiveRecords
 from msprobe.capture.events import path_of
 from msprobe.capture.forks import leave_to_parents
-from msprobe.capture.heard import HeardCalls, HeardPasses
-from msprobe.capture.heard_collectives import HeardCollectives
-from msprobe.capture.heard_steps import HeardSteps
 from msprobe.capture.mindspore.apis import ApiRecorder
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
 from msprobe.capture.mindspore.execution import calls_python, device
 from msprobe.capture.mindspore.executor import wait_for_all
 from msprobe.capture.mindspore.graph import NodeHooks
-from msprobe.capture.mindspore.heard_gradients import HeardGradients, HeardParameterGradients
 from msprobe.capture.mindspore.in_place import InPlaceWatch
 from msprobe.capture.mindspore.jit import JitRecorder
 from msprobe.capture.mindspore.kernels import KernelRecorder
+from msprobe.capture.mindspore.listener_support import MindSporeListenerSupport
 from msprobe.capture.mindspore.mixed_precision import MixedPrecision
 from msprobe.capture.mindspore.optimizers import OptimizerRecorder
 from msprobe.capture.mindspore.parameter_gradients import CellFacts
@@ -39,18 +36,22 @@ from msprobe.capture.mindspore.precision import settings_of_precision
 from msprobe.capture.mindspore.primitives import PrimitiveRecorder
 from msprobe.capture.mindspore.program_errors import forget_missed, is_of_program, note_missed, raise_missed
 from msprobe.capture.mindspore.ranks import RANKS
+from msprobe.capture.mindspore.relayed_gradients import RelayedGradients, RelayedParameterGradients
 from msprobe.capture.mindspore.result_gradients import gradients_for
 from msprobe.capture.mindspore.surface import surface
-from msprobe.capture.mindspore.surroundings import MindSporeSurroundings
 from msprobe.capture.mindspore.tensors import MindSporeTensors, plain_types
 from msprobe.capture.optimizer_steps import OptimizerRecords
 from msprobe.capture.records import Describer
+from msprobe.capture.relayed import RelayedCalls, RelayedPasses
+from msprobe.capture.relayed_collectives import RelayedCollectives
+from msprobe.capture.relayed_steps import RelayedSteps
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
 from msprobe.capture.targets import Passes, Targets
 from msprobe.capture.tensor_rows import TensorRows
 from msprobe.capture.units import UnitRecorder
 from msprobe.config.settings import Settings
+from msprobe.messages import said
 
 _MINDSPORE_FOLDER = os.path.dirname(os.path.abspath(mindspore.__file__)) + os.sep
 _RECOMPUTE_FILE = os.path.join("mindspore", "common", "recompute.py")
@@ -64,7 +65,7 @@ def _is_recompute(code: types.CodeType) -> bool:
     return code.co_name in ("bprop", "backward", "unpack") and code.co_filename.endswith(_RECOMPUTE_FILE)
 
 
-def _is_way_in(code: types.CodeType) -> bool:
+def _is_entrance(code: types.CodeType) -> bool:
     return False
 
 
@@ -73,7 +74,7 @@ class MindSporeRecorder:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        stacks = CallStacks(_is_framework, _is_recompute, _is_way_in)
+        stacks = CallStacks(_is_framework, _is_recompute, _is_entrance)
         self.names = names = surface()
         self.session = session = Session(settings, names.framework, RANKS.current, stacks)
         session.world = RANKS.world
@@ -124,10 +125,10 @@ class MindSporeRecorder:
         # Made when compiled cells run in the dynamic graph; and the cells inside of them.
         self.compiled: Any = None
         self._compiled_cells: set[int] = set()
-        self._heard_gradients = heard_gradients = HeardGradients(session, self.gradients.asked)
-        self._heard_parameters = HeardParameterGradients(session, names)
-        surroundings = MindSporeSurroundings(self.units, heard_gradients, self._heard_parameters)
-        self.bus = heard_gradients.bus = self._heard_parameters.bus = Bus(session, surroundings)
+        self._heard_gradients = relayed_gradients = RelayedGradients(session, self.gradients.asked)
+        self._relayed_parameters = RelayedParameterGradients(session, names)
+        support = MindSporeListenerSupport(self.units, relayed_gradients, self._relayed_parameters)
+        self.bus = relayed_gradients.bus = self._relayed_parameters.bus = Bus(session, support)
         self._attached = False
         self._paused = 0
         session.has_late = tensors.has_late
@@ -185,14 +186,14 @@ class MindSporeRecorder:
     def _choose_targets(self, is_dumped: bool) -> None:
         """Who is told: the dumper itself, where it is alone. Passes are decided cell by cell."""
         bus, targets, units = self.bus, self.targets, self.units
-        units.heard = None
+        units.relayed = None
         targets.calls = units
         targets.optimizers, targets.collectives = self._optimizer_records, self._collective_records
         if bus.active:
             dumps_calls = is_dumped and self._dumps_calls
-            targets.calls = units.heard = HeardCalls(bus, units if dumps_calls else None)
-            targets.optimizers = HeardSteps(bus, self._optimizer_records if is_dumped else None)
-            targets.collectives = HeardCollectives(bus, self._collective_records if dumps_calls else None)
+            targets.calls = units.relayed = RelayedCalls(bus, units if dumps_calls else None)
+            targets.optimizers = RelayedSteps(bus, self._optimizer_records if is_dumped else None)
+            targets.collectives = RelayedCollectives(bus, self._collective_records if dumps_calls else None)
 
     def prepare_compiled(self, model: Any, named: Sequence[tuple[str, nn.Cell]]) -> None:
         """Cells inside of compiled ones have a dump of their own, whatever step they are compiled in."""
@@ -205,7 +206,7 @@ class MindSporeRecorder:
             log.once(
                 "compiled cells",
                 "warning",
-                f"{len(inside)} cells inside compiled ones are not recorded: graphs on {device()} cannot call Python.",
+                said("compiled-cells-not-recorded", len(inside), device()),
             )
             return
         if inside and self.compiled is None:
@@ -290,7 +291,7 @@ class MindSporeRecorder:
         self.session.guard(self._heard_gradients.close_open)
         self.session.guard(self.hooks.remove)
         self.session.guard(self._heard_gradients.hooks.remove)
-        self._heard_parameters.remove()
+        self._relayed_parameters.remove()
         self.bus.end()
         self.primitives.forget()
         self.optimizers.forget()
@@ -319,7 +320,7 @@ class MindSporeRecorder:
         """Who is told of a cell's passes, decided when its hooks are put."""
         dumper = self.cells if self._watches_cells and self.session.is_dumping else None
         if self.bus.wants_module(name, path_of(name)):
-            return HeardPasses(self.bus, dumper)
+            return RelayedPasses(self.bus, dumper)
         return dumper
 
     def _take_off(self) -> None:
@@ -435,7 +436,7 @@ class MindSporeRecorder:
         self._rows.clear()
         self.bus.end_step()
         self._heard_gradients.forget_step()
-        self._heard_parameters.begin_step()
+        self._relayed_parameters.begin_step()
         self.gradients.forget_step()
         self.facts.begin_step()
         self.keeper.overflowed.begin_step()

@@ -15,11 +15,12 @@ from typing import Any
 from mindspore import Parameter
 
 from msprobe import log
-from msprobe.capture.adapter import Followed, Place
+from msprobe.capture.adapter import Followed, PlacedTensor
 from msprobe.capture.mindspore import graph
 from msprobe.capture.mindspore.gradients import GraphGradients, Watch
 from msprobe.capture.mindspore.graph import NO_KEY, Edge, NodeHooks
 from msprobe.capture.session import Session
+from msprobe.messages import said
 
 _DIFFERENTIABLE = ("Float", "BFloat", "Complex")
 
@@ -31,16 +32,13 @@ class ResultGradients(GraphGradients):
         super().__init__(session, hooks)
         # A result may be a parameter under another object (``Tensor.to``), where a hook would stay.
         self._handles: list[Any] = []
-        log.warning(
-            "This MindSpore does not show the graph of its backward pass (2.8 and newer do): the gradients of results"
-            " and parameters are recorded, those of arguments are null."
-        )
+        log.warning(said("argument-gradients-unseen"))
 
-    def note(self, tensors: Sequence[Place]) -> tuple[list[Edge], set[int]]:
+    def note(self, tensors: Sequence[PlacedTensor]) -> tuple[list[Edge], set[int]]:
         """See :class:`msprobe.capture.adapter.Gradients`."""
         return [Edge(None, NO_KEY, path) for path, _ in tensors], {id(tensor) for _, tensor in tensors}
 
-    def watch(self, unit: Followed, note: Any, tensors: Sequence[Place]) -> None:
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
         """See :class:`msprobe.capture.adapter.Gradients`."""
         edges, arguments = note
         watch = Watch(unit, edges, [path for path, _ in tensors], self.session.generation, {})

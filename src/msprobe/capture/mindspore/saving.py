@@ -16,8 +16,7 @@ from msprobe.capture.mindspore import graph
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.capture.mindspore.tensors import is_tensor
 from msprobe.capture.saving import DEPTH_LIMIT, PLAIN, SavedGradients
-
-_ALLOWED = "a tensor, int, float, bool, str, or a list, tuple or dict of them"
+from msprobe.messages import said
 
 _savers: weakref.WeakKeyDictionary[MindSporeRecorder, VariableSaver] = weakref.WeakKeyDictionary()
 
@@ -49,7 +48,7 @@ class VariableSaver(saving.VariableSaver):
     def _mistake_in(self, variable: Any, where: str) -> str:
         if any(is_tensor(leaf) or isinstance(leaf, PLAIN) for leaf in _leaves(variable, 0)):
             return ""
-        return f"{where} ({type(variable).__name__}) holds nothing that can be saved; allowed: {_ALLOWED}"
+        return said("save-holds-nothing", where, type(variable).__name__, said("save-allowed-mindspore"))
 
     def _tree(self, value: Any, path: str) -> Any:
         if self.keep is None:

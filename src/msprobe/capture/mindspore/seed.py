@@ -15,6 +15,7 @@ from mindspore import mint, ops
 from msprobe import log
 from msprobe.capture.mindspore.patches import Replacement
 from msprobe.errors import InvalidInputError
+from msprobe.messages import joined, said
 
 MAX_SEED = 2**32 - 1
 
@@ -44,12 +45,12 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> N
     """
     mistakes = []
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
-        mistakes.append(f"seed must be an int from 0 to {MAX_SEED}, found {seed!r}")
+        mistakes.append(said("seed-wrong", MAX_SEED, seed))
     for name, value in (("mode", mode), ("rm_dropout", rm_dropout)):
         if not isinstance(value, bool):
-            mistakes.append(f"{name} must be True or False, found {value!r}")
+            mistakes.append(said("flag-wrong", name, value))
     if mistakes:
-        raise InvalidInputError(f"seed_all(): {'; '.join(mistakes)}.")
+        raise InvalidInputError(said("seed-arguments-wrong", joined("; ", mistakes)))
     os.environ["PYTHONHASHSEED"] = str(seed)
     os.environ["HCCL_DETERMINISTIC"] = str(mode)
     random.seed(seed)
@@ -61,8 +62,12 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True) -> N
     if rm_dropout:
         _remove_dropouts()
     log.info(
-        f"seed_all: seed {seed}, deterministic kernels {'on' if mode else 'off'}, "
-        f"dropout {'removed (as by default; rm_dropout=False keeps it)' if rm_dropout else 'kept'}."
+        said(
+            "seeded-mindspore",
+            seed,
+            said("switched-on" if mode else "switched-off"),
+            said("dropout-removed") if rm_dropout else said("dropout-kept"),
+        )
     )
 
 

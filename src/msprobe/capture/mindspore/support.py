@@ -7,10 +7,8 @@ from msprobe.capture.mindspore.execution import Backend, backend, calls_python, 
 from msprobe.capture.mindspore.kernels import is_there
 from msprobe.config.settings import KERNEL_KINDS, TENSOR_KINDS, Settings, quoted
 from msprobe.errors import InvalidInputError, NotAvailableError
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.statistics_table import NAMES
-
-_DYNAMIC = "use the dynamic graph: mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
 
 
 def check_settings(settings: Settings) -> None:
@@ -24,7 +22,7 @@ def check_settings(settings: Settings) -> None:
         raise InvalidInputError(
             said("kernel-statistics-at-level", quoted(counted), settings.level, quoted(TENSOR_KINDS))
         )
-    _tell(
+    _warn_without_effect(
         "For MindSpore",
         enable_dataloader=settings.enable_dataloader,
         buffers=settings.buffers,
@@ -40,8 +38,8 @@ def check_dynamic_settings(settings: Settings) -> None:
     counted = [kind for kind in settings.summary_kinds if kind not in TENSOR_KINDS]
     if counted:
         raise InvalidInputError(said("kernel-statistics-at-start", quoted(counted), quoted(TENSOR_KINDS)))
-    _tell(
-        "In the dynamic graph of MindSpore",
+    _warn_without_effect(
+        said("in-dynamic-graph"),
         async_dump=settings.async_dump,
         device=settings.device != "host",
         file_format=settings.file_format == "bin",
@@ -55,20 +53,19 @@ def check_graph_settings(settings: Settings) -> None:
     """
     compiler = backend()
     if settings.level in ("L1", "mix"):
-        raise InvalidInputError(said("level-of-static-graph", settings.level, _DYNAMIC))
+        raise InvalidInputError(said("level-of-static-graph", settings.level, said("use-dynamic-graph")))
     if jit_level() == "O2" and compiler != "ge":
         log.once(
             "O2",
             "warning",
-            f'jit_level "O2" compiles whole graphs with GE, which is there on Ascend only; on the {device()} the graph'
-            " runs kernel by kernel, and is recorded so.",
+            said("o2-only-on-ascend", device()),
         )
     if settings.level == "L0" and compiler != "ge" and not calls_python():
-        raise NotAvailableError(said("l0-of-static-graph", device(), _DYNAMIC))
+        raise NotAvailableError(said("l0-of-static-graph", device(), said("use-dynamic-graph")))
     mistakes = _kernel_mistakes(settings, compiler) if settings.level == "L2" else _cell_mistakes(settings, compiler)
     if mistakes:
-        what = "of kernels is dumped what MindSpore can" if settings.level == "L2" else "cells are recorded whole"
-        raise InvalidInputError(said("start-of-static-graph", what, "; ".join(mistakes)))
+        what = said("kernels-as-mindspore-can") if settings.level == "L2" else said("cells-whole")
+        raise InvalidInputError(said("start-of-static-graph", what, joined("; ", mistakes)))
 
 
 def _check_kernels(settings: Settings) -> None:
@@ -77,57 +74,52 @@ def _check_kernels(settings: Settings) -> None:
 
 
 def _cell_mistakes(settings: Settings, compiler: Backend) -> list[str]:
-    mistakes = []
+    mistakes: list[str] = []
     if compiler == "ge":
-        mistakes.append('level "L0" is not there with jit_level "O2", choose level "L2", or jit_level "O0" or "O1"')
+        mistakes.append(said("l0-with-o2"))
     if settings.task not in ("statistics", "tensor"):
-        mistakes.append(f'task is "{settings.task}", it must be "statistics" or "tensor"')
+        mistakes.append(said("graph-task-of-cells", settings.task))
     if settings.ranks:
-        mistakes.append("rank must be []: all ranks compile the same graph")
+        mistakes.append(said("graph-rank-empty"))
     if settings.scope:
-        mistakes.append("scope must be []")
+        mistakes.append(said("graph-scope-empty"))
     if settings.api_list:
-        mistakes.append("list must be []")
+        mistakes.append(said("graph-list-empty"))
     if settings.summary_mode != "statistics":
-        mistakes.append(
-            f'summary_mode is "{settings.summary_mode}", it must be "statistics" or a list of {quoted(NAMES)}'
-        )
+        mistakes.append(said("graph-summary-of-cells", settings.summary_mode, quoted(NAMES)))
     if not (settings.input and settings.output):
-        mistakes.append('data_mode must be ["all"], ["forward"] or ["backward"]')
-    _tell(
-        "For the cells of a static graph", device=settings.device != "host", file_format=settings.file_format == "bin"
+        mistakes.append(said("graph-data-mode-of-cells"))
+    _warn_without_effect(
+        said("for-cells-of-static-graph"), device=settings.device != "host", file_format=settings.file_format == "bin"
     )
     return mistakes
 
 
 def _kernel_mistakes(settings: Settings, compiler: Backend) -> list[str]:
-    mistakes = []
+    mistakes: list[str] = []
     if settings.task == "exception_dump" and device() == "CPU":
-        raise NotAvailableError(said("exception-dump-on-cpu", _DYNAMIC))
+        raise NotAvailableError(said("exception-dump-on-cpu", said("use-dynamic-graph")))
     if settings.task == "overflow_check" and compiler != "ge":
-        mistakes.append(
-            'task is "overflow_check", which needs jit_level "O2" on Ascend; found'
-            f' jit_level "{jit_level() or "O0"}" on the {device()}'
-        )
+        mistakes.append(said("graph-overflow-needs-o2", jit_level() or "O0", device()))
     elif settings.task not in ("statistics", "tensor", "overflow_check", "exception_dump"):
-        mistakes.append(f'task is "{settings.task}", it must be "statistics", "tensor" or "exception_dump"')
+        mistakes.append(said("graph-task-of-kernels", settings.task))
     if not (settings.forward and settings.backward):
-        mistakes.append('data_mode must be ["all"], ["input"] or ["output"]')
+        mistakes.append(said("graph-data-mode-of-kernels"))
     if settings.summary_mode in ("xor", "xxh3"):
-        mistakes.append(f'summary_mode is "{settings.summary_mode}", it must be "statistics", "md5" or a list')
+        mistakes.append(said("graph-summary-of-kernels", settings.summary_mode))
     unknown = [kind for kind in settings.summary_kinds if kind not in KERNEL_KINDS]
     if unknown:
-        mistakes.append(f"summary_mode has {quoted(unknown)}, of which MindSpore does not tell")
+        mistakes.append(said("graph-summary-unknown", quoted(unknown)))
     if not mistakes:
-        _tell_of_kernels(settings, compiler)
+        _warn_of_kernels(settings, compiler)
     return mistakes
 
 
-def _tell_of_kernels(settings: Settings, compiler: Backend) -> None:
+def _warn_of_kernels(settings: Settings, compiler: Backend) -> None:
     as_whole = compiler == "ge"
     calculated = settings.task == "statistics" and not as_whole and device() != "CPU"
-    _tell(
-        "For the kernels of a static graph",
+    _warn_without_effect(
+        said("for-kernels-of-static-graph"),
         scope=bool(settings.scope),
         tensor_list=bool(settings.tensor_list),
         device=settings.device != "host" and not calculated,
@@ -140,12 +132,12 @@ def _tell_of_kernels(settings: Settings, compiler: Backend) -> None:
         log.once(
             "kinds of kernels",
             "warning",
-            f"list: with jit_level O2 kernels go by their full names; {quoted(kinds)} may match nothing.",
+            said("kernel-list-by-full-name", quoted(kinds)),
         )
 
 
-def _tell(where: str, **without_effect: bool) -> None:
+def _warn_without_effect(where: str, **without_effect: bool) -> None:
     """One line that names the fields that were given and do nothing here."""
     names = [name for name, is_given in without_effect.items() if is_given]
     if names:
-        log.once(("without effect", where), "warning", f"{where} these fields have no effect: {', '.join(names)}.")
+        log.once(("without effect", where), "warning", said("fields-without-effect", where, ", ".join(names)))

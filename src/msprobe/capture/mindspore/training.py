@@ -12,6 +12,7 @@ from msprobe.capture.mindspore.execution import in_graph_mode
 from msprobe.capture.mindspore.listening import Listening
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.config.settings import Settings
+from msprobe.messages import said
 
 
 class TrainingListening(training.TrainingListening, Listening):
@@ -38,11 +39,7 @@ class TrainingListening(training.TrainingListening, Listening):
         return recorder
 
 
-def tell_of_static_graph(function: str) -> None:
+def warn_of_static_graph(function: str) -> None:
     """Warn that steps cannot be seen, where whole models are compiled. ``function``: what the program has called."""
     if in_graph_mode():
-        log.warning(
-            f"{function}: in a static graph (GRAPH_MODE) there are no events of an optimizer that is compiled with the"
-            " network; only steps that the program calls itself are seen. The dynamic graph (PYNATIVE_MODE)"
-            " reports all."
-        )
+        log.warning(said("static-graph-hides-optimizer", function))

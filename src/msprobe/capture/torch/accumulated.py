@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.events import AccumulatedGradient
-from msprobe.capture.routes import Listening, Way
+from msprobe.capture.routes import Listening, Route
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.models import name_modules
@@ -40,8 +40,8 @@ class AccumulatedGradients:
                 if parameter is None or not parameter.requires_grad or id(parameter) in seen:
                     continue
                 seen.add(id(parameter))
-                ways = self._bus.ways("accumulated_gradient", name)
-                if ways and parameter.is_leaf:
+                routes = self._bus.routes("accumulated_gradient", name)
+                if routes and parameter.is_leaf:
                     self._hooks.append(_Hook(self, name, key, parameter))
 
     def detach(self) -> None:
@@ -50,7 +50,7 @@ class AccumulatedGradients:
         for hook in hooks:
             hook.handle.remove()
 
-    def tell(self, hook: _Hook, weight: torch.Tensor) -> None:
+    def show(self, hook: _Hook, weight: torch.Tensor) -> None:
         """A backward pass has added to the gradient of ``weight``. One careful listener is told without detours: this
         happens for every parameter in every step of a long training.
         """
@@ -60,12 +60,12 @@ class AccumulatedGradients:
             return
         try:
             if hook.generation != session.generation:
-                hook.renew(session.generation, bus.ways("accumulated_gradient", hook.key))
+                hook.renew(session.generation, bus.routes("accumulated_gradient", hook.key))
             number = hook.number
             hook.number = number + 1
             only = hook.only
-            ways = None if only is not None else [way for way in hook.ways if way.is_open(number, ())]
-            if ways == [] or (only is not None and only.dropped):
+            routes = None if only is not None else [route for route in hook.routes if route.is_open(number, ())]
+            if routes == [] or (only is not None and only.dropped):
                 return
             with _without_functions():
                 gradient = weight.grad
@@ -75,9 +75,9 @@ class AccumulatedGradients:
                     hook.entry, session.step, bus.rank, hook.key, hook.parameter, number, weight, gradient
                 )
                 if only is not None:
-                    bus.tell(only, only.listener.gradient, event)
-                elif ways:
-                    bus.show_gradient(ways, event)
+                    bus.call(only, only.listener.gradient, event)
+                elif routes:
+                    bus.show_gradient(routes, event)
         except Exception as error:
             session.fault(hook.entry, error)
 
@@ -85,7 +85,7 @@ class AccumulatedGradients:
 class _Hook:
     """What torch calls for one parameter."""
 
-    __slots__ = ("entry", "generation", "handle", "key", "number", "only", "owner", "parameter", "ways")
+    __slots__ = ("entry", "generation", "handle", "key", "number", "only", "owner", "parameter", "routes")
 
     def __init__(self, owner: AccumulatedGradients, key: str, parameter: str, weight: torch.Tensor) -> None:
         self.owner = owner
@@ -94,20 +94,20 @@ class _Hook:
         self.parameter = parameter
         self.number = 0
         self.generation = -1
-        self.ways: Sequence[Way] = ()
+        self.routes: Sequence[Route] = ()
         # The one listener, if it is careful and wants all.
         self.only: Listening | None = None
         self.handle: Any = weight.register_post_accumulate_grad_hook(self)  # type: ignore[no-untyped-call]
 
-    def renew(self, generation: int, ways: Sequence[Way]) -> None:
+    def renew(self, generation: int, routes: Sequence[Route]) -> None:
         """A new step."""
-        self.generation, self.number, self.ways = generation, 0, ways
+        self.generation, self.number, self.routes = generation, 0, routes
         self.only = None
-        if len(ways) == 1 and ways[0].numbers is None and ways[0].backward and ways[0].listening.careful:
-            self.only = ways[0].listening
+        if len(routes) == 1 and routes[0].numbers is None and routes[0].backward and routes[0].listening.careful:
+            self.only = routes[0].listening
 
     def __call__(self, weight: torch.Tensor) -> None:
         try:
-            self.owner.tell(self, weight)
+            self.owner.show(self, weight)
         except Exception as error:
             report(self.entry, error)

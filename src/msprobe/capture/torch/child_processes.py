@@ -21,6 +21,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.children import starting
+from msprobe.messages import said
 
 # What launchers tell a rank in its environment. accelerate starts a single process without a rank.
 _TOLD = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "ACCELERATE_MIXED_PRECISION")
@@ -124,7 +125,7 @@ def _attempt(work: Callable[..., Any], *given: Any) -> Any:
     try:
         return work(*given)
     except Exception as error:
-        log.error(f"This process is not recorded: {type(error).__name__}: {error}")
+        log.error(said("process-not-recorded", type(error).__name__, error))
         return None
 
 

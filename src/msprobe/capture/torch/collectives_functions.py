@@ -15,6 +15,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from msprobe.messages import said
+
 # What to do with a call: (the function as it was before, positional arguments, keyword arguments) -> its
 # result.
 Observer = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -71,7 +73,7 @@ class _Watched:
     def attach(self, observer: Observer | None, make: MakeEntrance | None = None) -> None:
         function = self.function
         if function.__code__ is self.entrance:
-            raise RuntimeError(f"{function.__qualname__} is watched already")
+            raise RuntimeError(said("function-watched-already", function.__qualname__))
         if function.__code__ is not self.own_code:
             self._learn()
         self.observer = observer

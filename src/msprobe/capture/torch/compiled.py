@@ -40,6 +40,7 @@ from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.torch.parts import Parts
 from msprobe.capture.torch.patches import Patches
 from msprobe.guard import attempt
+from msprobe.messages import said
 
 _without_functions = private.without_functions
 
@@ -171,7 +172,7 @@ class CompiledRegions:
             log.once(
                 "compiled",
                 "info",
-                'torch.compile: while recording, compiled parts run uncompiled, as "compile": "eager" asks.',
+                said("compiled-runs-eagerly"),
             )
             module_calls.see_regions(True)
             self._stance = private.run_uncompiled()
@@ -228,8 +229,7 @@ class CompiledRegions:
         log.once(
             "compiled",
             "info",
-            "torch.compile: compiled parts stay compiled; what is inside them is not recorded, only their inputs"
-            ' and results. To look inside, set "compile": "eager" (they then run uncompiled while recording).',
+            lambda: said("compiled-from-outside"),
         )
         self._thread.call = self.session.guard(self._begin, frame)
         self.step_aside()
@@ -316,7 +316,7 @@ class CompiledRegions:
         log.once(
             "compiled autograd",
             "info",
-            "torch.compile: a backward pass under compiled autograd is not recorded.",
+            said("compiled-autograd"),
         )
 
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from msprobe import log
-from msprobe.capture.heard import HeardCalls
 from msprobe.capture.method_arguments import check_api
+from msprobe.capture.relayed import RelayedCalls
 from msprobe.capture.torch.function_mode import enter_mode, remove_mode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorded_call import run_call
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.guard import attempt
+from msprobe.messages import said
 
 
 def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None) -> None:
@@ -27,7 +28,7 @@ def register(recorder: TorchRecorder, module: Any, api: Any, prefix: Any = None)
     """
     check_api(module, api, prefix)
     if recorder.level not in ("L1", "mix", "none"):
-        log.info(f"register_custom_api(): level {recorder.level} records no calls; {api} is not watched.")
+        log.info(said("custom-api-at-level", recorder.level, api))
         return
     part = _part_of(recorder)
     if (id(module), api) in part.registered:
@@ -49,7 +50,7 @@ def restore(recorder: TorchRecorder, module: Any, api: Any) -> None:
     if found is not None:
         found.patches.detach()
     elif recorder.level in ("L1", "mix"):
-        log.warning(f"restore_custom_api(): {getattr(module, '__name__', module)!s}.{api} was not registered.")
+        log.warning(said("custom-api-not-registered", getattr(module, "__name__", module), api))
 
 
 def register_again(old: TorchRecorder, new: TorchRecorder) -> None:
@@ -110,7 +111,7 @@ def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) ->
             return inner(*args, **kwargs)
         target = targets.calls
         # Who listens may call it again.
-        again = (inner,) if type(target) is HeardCalls else ()
+        again = (inner,) if type(target) is RelayedCalls else ()
         return run_call(target, name, run, args, kwargs, 1, *again)
 
     def records() -> bool:

@@ -17,6 +17,7 @@ from msprobe.capture.torch.custom import register
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.config.mistakes import Mistake, raise_mistakes, shown
 from msprobe.config.yaml_source import read_yaml
+from msprobe.messages import said
 
 
 class ListedApis:
@@ -35,7 +36,7 @@ class ListedApis:
                 if callable(getattr(module, api, None)):
                     register(recorder, module, api, name)
                 else:
-                    log.warning(f'custom_api_file: module "{name}" has no function "{api}"; it is not recorded.')
+                    log.warning(said("custom-file-function-missing", name, api))
 
 
 def _operators(name: str) -> Any:
@@ -50,11 +51,11 @@ def _read(file: str) -> dict[str, list[str]]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise_mistakes([source.mistake((), f"found {shown(value)}; allowed: modules, each with a list of names")], file)
+        raise_mistakes([source.mistake((), said("custom-file-modules", shown(value)))], file)
     mistakes: list[Mistake] = []
     for module, names in value.items():
         if not (isinstance(names, list) and names and all(isinstance(name, str) and name for name in names)):
-            text = f"found {shown(names)}; allowed: a list of names of functions"
+            text = said("custom-file-names", shown(names))
             mistakes.append(source.mistake((module,), text))
     if mistakes:
         raise_mistakes(mistakes, source.name)

@@ -22,6 +22,7 @@ from msprobe.capture.torch.token_range import TokenRange
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
 from msprobe.guard import answers_user, attempt, guarded
+from msprobe.messages import said
 
 
 class PrecisionDebugger(Debugger, one_per_process=True):
@@ -53,7 +54,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     _give_way: Callable[[str], None] | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> PrecisionDebugger:
-        cls.make_way("a PrecisionDebugger of its own")
+        cls.make_way(said("own-debugger"))
         return super().__new__(cls)
 
     @staticmethod
@@ -91,7 +92,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
 
         try:
             if model is not None:
-                log.warning("PrecisionDebugger(model=...) is deprecated: pass the model to start(model).")
+                log.warning(said("model-argument-deprecated"))
                 check_model(model)
             settings = load()
             self._refuse_old_dumps(settings, RANKS.current())
@@ -114,7 +115,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self._loader: LoaderSteps | None = None
         if settings.enable_dataloader:
             self._loader = LoaderSteps(self._begin_batch, self._end_batch)
-            self.recorder.session.outcome.reason = "enable_dataloader is on, and no DataLoader gave a batch"
+            self.recorder.session.outcome.reason = said("no-batch-of-loader")
             self._loader.attach()
         self._watch_config(settings, load)
         atexit.register(self._close)
@@ -162,7 +163,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             return
         dumps = self.is_on() and self.settings.level != "debug"
         if not dumps and self.settings.level != "debug":
-            outcome.reason = SWITCHED_OFF
+            outcome.reason = said(SWITCHED_OFF)
         if not dumps and not listens:
             return
         if dumps:
@@ -171,7 +172,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         self.recorder.models.give(given)
         self._listed.register(self.recorder)
         if tokens is not None:
-            outcome.reason = f"no call of the model came within token_range {token_range}"
+            outcome.reason = said("no-call-in-token-range", token_range)
             if self._tokens is None:
                 self._tokens = TokenRange(self.recorder, given, named, tokens, rank_id)
             return
@@ -246,12 +247,12 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         level = self.settings.level
         self._look_at_config()
         if level == "debug" or not self.is_on():
-            self.recorder.session.outcome.reason = "" if level == "debug" else SWITCHED_OFF
+            self.recorder.session.outcome.reason = "" if level == "debug" else said(SWITCHED_OFF)
             return
         model = self._model()
         if model is None and level in ("L0", "mix"):
             # The first start(model) will bring it.
-            self.recorder.session.outcome.reason = f"level {level} needs the model, and start(model) was never called"
+            self.recorder.session.outcome.reason = said("never-got-model", level)
             return
         self._begins_to_record()
         named = name_modules(model, self.settings.record_root) if model is not None else []
@@ -267,8 +268,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         log.once(
             ("dataloader", call),
             "warning",
-            f"enable_dataloader is on: each batch of a DataLoader begins a new step, and {call} in the script"
-            " does nothing.",
+            said("dataloader-begins-steps", call),
         )
 
     # ---------------------------------------------------------------- switched by the configuration file

@@ -1,6 +1,6 @@
 """The numbers of a large tensor on an accelerator, by the framework's own reductions and without waiting for it.
 
-What is computed of a tensor is ``NUMBERS`` doubles, in the order of :class:`Place`: all that its row and its statistics
+What is computed of a tensor is ``NUMBERS`` doubles, in the order of :class:`Cell`: all that its row and its statistics
 are made of. A device that has a kernel of its own (:mod:`msprobe.capture.torch.row_kernels`) fills them in with one
 launch; the reductions here take nine at most, of more than ``MOST_MATRIX`` elements sixteen, and that for each
 ``SEGMENT`` of them, so that what they need of the device's memory is bounded.
@@ -35,7 +35,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Keep = Callable[[torch.Tensor], tuple[Any, int]]
 
 
-class Place(enum.IntEnum):
+class Cell(enum.IntEnum):
     """Where a number stands. What is kept are elements of at most ``row_format.LARGEST``; all others count as zero in
     what is said of kept ones.
     """
@@ -62,32 +62,32 @@ def numbers_of(found: Sequence[float], count: int) -> dict[str, Any]:
     """The numbers of :data:`msprobe.statistics_table.NUMBERS` of a tensor with dimensions and ``count`` elements, mean
     and norm not rounded to its type yet.
     """
-    squares = found[Place.SQUARES]
+    squares = found[Cell.SQUARES]
     return {
         "count": count,
         "single": False,
-        "max": found[Place.MAX],
-        "min": found[Place.MIN],
-        "mean": found[Place.SUM] / count,
+        "max": found[Cell.MAX],
+        "min": found[Cell.MIN],
+        "mean": found[Cell.SUM] / count,
         "norm": math.sqrt(squares) if squares >= 0 else _NAN,
-        "nan": int(found[Place.NAN]),
-        "inf": int(found[Place.INF]),
-        "zero": int(found[Place.ZERO]),
+        "nan": int(found[Cell.NAN]),
+        "inf": int(found[Cell.INF]),
+        "zero": int(found[Cell.ZERO]),
     }
 
 
 def row_of(found: Sequence[float]) -> bytes:
     """The row of a tensor."""
-    squares = found[Place.BLOCK : Place.BLOCK + BLOCKS]
-    extremes = found[Place.KEPT_MAX], found[Place.KEPT_MIN]
+    squares = found[Cell.BLOCK : Cell.BLOCK + BLOCKS]
+    extremes = found[Cell.KEPT_MAX], found[Cell.KEPT_MIN]
     return pack(
-        found[Place.KEPT_SUM],
+        found[Cell.KEPT_SUM],
         sum(squares),
-        found[Place.SIGNED : Place.SIGNED + row_signs.SUMS],
+        found[Cell.SIGNED : Cell.SIGNED + row_signs.SUMS],
         [math.sqrt(one) for one in squares],
         extremes if extremes[0] >= extremes[1] else (_NAN, _NAN),
-        int(found[Place.ZERO]),
-        int(found[Place.LEFT_OUT]),
+        int(found[Cell.ZERO]),
+        int(found[Cell.LEFT_OUT]),
     )
 
 
@@ -135,7 +135,7 @@ def _words(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.stack([row_signs.hashes(numbers), row_signs.shifts(numbers)]).view(np.int64)
 
 
-class Part(NamedTuple):
+class Elements(NamedTuple):
     """Some elements, and where what was computed of them will be. ``block``: in which they all are, or -1: they are all
     elements, in blocks. ``padded``: so many zeros are counted with them.
     """
@@ -146,7 +146,7 @@ class Part(NamedTuple):
     places: dict[str, tuple[Any, int]]
 
 
-def launch(values: torch.Tensor, signs: Signs, keep: Keep) -> list[Part]:
+def launch(values: torch.Tensor, signs: Signs, keep: Keep) -> list[Elements]:
     """Start the reductions of a plain tensor of real floats, more than none, inside of ``OwnWork``. Raises what torch
     raises.
     """
@@ -171,7 +171,7 @@ def _parts(count: int) -> Iterator[tuple[int, int, int]]:
             yield number, start, min(SEGMENT, end - start)
 
 
-def _launch_part(part: torch.Tensor, signs: Signs, keep: Keep, block: int, word: int) -> Part:
+def _launch_part(part: torch.Tensor, signs: Signs, keep: Keep, block: int, word: int) -> Elements:
     device, count = part.device, part.numel()
     whole = block < 0
     width = BLOCKS * row_format.block_of(count) if whole else -(-count // row_signs.WORD) * row_signs.WORD
@@ -199,38 +199,38 @@ def _launch_part(part: torch.Tensor, signs: Signs, keep: Keep, block: int, word:
         kept = both[1].view(-1, row_signs.WORD)
         signed = torch.where((hashes[:, None] & bits) == 0, kept, -kept)
         places["lanes"] = keep((of_words == shifts).to(signed.dtype) @ signed)
-    return Part(block, count, width - count, places)
+    return Elements(block, count, width - count, places)
 
 
-def gather(parts: Sequence[Part], here: dict[int, list[Any]]) -> list[float]:
+def gather(parts: Sequence[Elements], here: dict[int, list[Any]]) -> list[float]:
     """The numbers of a tensor, of results that are on the host: those of each list by its id."""
     found = [0.0] * NUMBERS
-    found[Place.MAX], found[Place.MIN] = -math.inf, math.inf
+    found[Cell.MAX], found[Cell.MIN] = -math.inf, math.inf
     lanes: Floats = np.zeros(row_signs.LANES)
     for part in parts:
         got = {name: here[id(results)][place] for name, (results, place) in part.places.items()}
         least, greatest = got["least"], got["greatest"]
-        found[Place.MAX] = max(found[Place.MAX], greatest)
-        found[Place.MIN] = min(found[Place.MIN], least)
+        found[Cell.MAX] = max(found[Cell.MAX], greatest)
+        found[Cell.MIN] = min(found[Cell.MIN], least)
         zero, kept, finite, known = (number - part.padded for number in got["below"])
-        found[Place.ZERO] += zero
-        found[Place.LEFT_OUT] += part.elements - kept
-        found[Place.INF] += known - finite
-        found[Place.NAN] += part.elements - known
+        found[Cell.ZERO] += zero
+        found[Cell.LEFT_OUT] += part.elements - kept
+        found[Cell.INF] += known - finite
+        found[Cell.NAN] += part.elements - known
         every, of_kept = got["norms"]
-        found[Place.SQUARES] += sum(norm * norm for norm in every)
+        found[Cell.SQUARES] += sum(norm * norm for norm in every)
         for number, norm in enumerate(of_kept, max(part.block, 0)):
-            found[Place.BLOCK + number] += norm * norm
+            found[Cell.BLOCK + number] += norm * norm
         sums = got["sums"] if "sums" in got else [products[-1] for products in got["products"]]
-        found[Place.SUM] += sums[0]
-        found[Place.KEPT_SUM] += sums[1]
+        found[Cell.SUM] += sums[0]
+        found[Cell.KEPT_SUM] += sums[1]
         if "products" in got:
-            found[Place.SIGNED : Place.BLOCK] = got["products"][1][:-1]
+            found[Cell.SIGNED : Cell.BLOCK] = got["products"][1][:-1]
         else:
             for number, of_lane in enumerate(got["lanes"]):
                 lanes[8 * number : 8 * number + row_signs.WORD] += of_lane
     if lanes.any():
-        found[Place.SIGNED : Place.BLOCK] = row_signs.signed_sums(lanes).tolist()
-    extremes = (_NAN, _NAN) if found[Place.LEFT_OUT] else (found[Place.MAX], found[Place.MIN])
-    found[Place.KEPT_MAX], found[Place.KEPT_MIN] = extremes
+        found[Cell.SIGNED : Cell.BLOCK] = row_signs.signed_sums(lanes).tolist()
+    extremes = (_NAN, _NAN) if found[Cell.LEFT_OUT] else (found[Cell.MAX], found[Cell.MIN])
+    found[Cell.KEPT_MAX], found[Cell.KEPT_MIN] = extremes
     return found

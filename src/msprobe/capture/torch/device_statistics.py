@@ -117,7 +117,7 @@ class ReducedElements(LateElements):
         self.count = values.numel()
         self.high = high
         self.row: tuple[Any, int] | None = None
-        self.parts: list[device_rows.Part] = []
+        self.parts: list[device_rows.Elements] = []
         self.further: dict[str, tuple[Any, int]] = {}
         self._add = add
 

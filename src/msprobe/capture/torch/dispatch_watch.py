@@ -15,6 +15,7 @@ import torch
 from msprobe.capture.torch import private
 from msprobe.capture.torch.dispatch_operators import SKIPPED_SPACES, Operator, describe_operator, has_numbers
 from msprobe.guard import attempt
+from msprobe.messages import said
 
 # Nothing but tests of torch itself registers anything for this key; it stands above autograd.
 KEY_NAME = "TESTING_ONLY_GenericMode"
@@ -242,7 +243,7 @@ def _watch_by_key() -> _WatchByKey | None:
         try:
             _by_key = _WatchByKey() if private.has("operators by key") else None
         except Exception:
-            private.say_missing("operators by key", "does not take kernels in Python for all operators")
+            private.say_missing("operators by key", said("torch-takes-no-kernels"))
     return _by_key
 
 

@@ -17,8 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 from msprobe.capture.around import FRAMES, Around, Plan
 from msprobe.capture.call_sites import called_as_builtin, made_by_operator
-from msprobe.capture.heard import HeardCalls
-from msprobe.capture.heard_units import HeardCall
+from msprobe.capture.relayed import RelayedCalls
+from msprobe.capture.relayed_units import RelayedCall
 from msprobe.capture.torch import private
 from msprobe.capture.torch.arguments import as_given, chosen_by, running_frame
 from msprobe.capture.torch.calls import CallRecorder
@@ -50,9 +50,9 @@ class CallMode(TorchFunctionMode):
 
     def __init__(self, recorder: CallRecorder, names: ApiNames) -> None:
         super().__init__()
-        # Who is told: the dumper itself where it is alone, and the same as `heard` where there are listeners.
+        # Who is told: the dumper itself where it is alone, and the same as `relayed` where there are listeners.
         self.target: Any = recorder
-        self.heard: HeardCalls | None = None
+        self.relayed: RelayedCalls | None = None
         self.table = names.table
         self.find = names.find
         self.include_unlisted = names.include_unlisted
@@ -107,9 +107,9 @@ class CallMode(TorchFunctionMode):
                 self.session.fault(key, error)
             if not listed and not self.include_unlisted:
                 return func, args, kwargs, None
-            if self.heard is not None:
-                call = self._hear(self.heard, key, given, words, function)
-                if type(call) is HeardCall and call.is_changed:
+            if self.relayed is not None:
+                call = self._relay(self.relayed, key, given, words, function)
+                if type(call) is RelayedCall and call.is_changed:
                     # In the form in which the user called it.
                     return function, call.args, call.kwargs, call
                 return func, args, kwargs, call
@@ -130,18 +130,20 @@ class CallMode(TorchFunctionMode):
             return func, args, kwargs, None
 
     @staticmethod
-    def _hear(heard: HeardCalls, key: str, given: Sequence[Any], words: dict[str, Any] | None, function: Any) -> Any:
+    def _relay(
+        relayed: RelayedCalls, key: str, given: Sequence[Any], words: dict[str, Any] | None, function: Any
+    ) -> Any:
         """The beginning of a call that listeners may want; None if nobody does."""
         with _without_functions():
-            call = heard.begin_call(key, given, words, 2 + FRAMES, function)
+            call = relayed.begin_call(key, given, words, 2 + FRAMES, function)
         if call is not None:
             call.among_modes = True
         return call
 
-    def serve(self, target: Any, heard: HeardCalls | None) -> None:
-        """Tell ``target`` of calls from now on; ``heard`` is the same if listeners are among those who want to know."""
+    def serve(self, target: Any, relayed: RelayedCalls | None) -> None:
+        """Report calls to ``target`` from now on; ``relayed`` is the same if listeners are among those who get them."""
         self.target = target
-        self.heard = heard
+        self.relayed = relayed
 
     def _after(self, call: Any, result: Any, error: BaseException | None) -> Any:
         """The call that was planned is over. ``(result,)`` for another result."""

@@ -95,9 +95,9 @@ class FunctionalCollectives:
 
     def _begin(self, api: Api, args: Sequence[Any], words: dict[str, Any]) -> tuple[Any, bytes | None] | None:
         with _without_functions():
-            told, group = self._name_group(args)
+            named, group = self._name_group(args)
             # Without this and guard.
-            begun = self.targets.collectives.begin_collective(api.key, told, words, 3 + FRAMES)
+            begun = self.targets.collectives.begin_collective(api.key, named, words, 3 + FRAMES)
         return None if begun is None else (begun, group)
 
     def _fail(self, begun: Any, error: BaseException) -> None:

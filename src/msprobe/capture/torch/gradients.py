@@ -24,6 +24,7 @@ from msprobe.capture.records import PLAIN, parts_of
 from msprobe.capture.torch import private
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.guard import attempt
+from msprobe.messages import said
 
 Node = Any
 
@@ -276,9 +277,9 @@ def _sum_of_distributed(before: Any, gradient: Any) -> Any:
     """
     own, spec = getattr(gradient, "_local_tensor", None), getattr(gradient, "_spec", None)
     if own is None or spec is None:
-        raise TypeError(f"shares of a gradient of type {type(gradient).__name__} cannot be added")
+        raise TypeError(said("gradient-shares-of-type", type(gradient).__name__))
     if before is not None and before._spec.placements != spec.placements:
-        raise TypeError("shares of a gradient that are distributed in several ways cannot be added")
+        raise TypeError(said("gradient-shares-distributed"))
     with OwnWork():
         local = own.detach().clone() if before is None else before._local_tensor + own
     return type(gradient)(local, spec, requires_grad=False)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from msprobe.capture.torch import private
-from msprobe.capture.torch.surroundings import aside
+from msprobe.capture.torch.listener_support import aside
 from msprobe.capture.torch.user_modules import parameters
 
 # Of a tensor with more elements than this, some rows are looked at.

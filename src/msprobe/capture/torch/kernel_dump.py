@@ -22,6 +22,7 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.names import ApiNames
+from msprobe.messages import said
 from msprobe.store import layout
 
 _without_functions = private.without_functions
@@ -100,7 +101,7 @@ class KernelDump:
         try:
             self.npu.synchronize()
             self.npu.finalize_dump()
-            log.info(f"The kernels of {self.target} were dumped to {self.config_file().parent}.")
+            log.info(said("kernels-dumped", self.target, self.config_file().parent))
         except Exception as error:
             self.session.fault(self.target, error)
 
@@ -110,7 +111,7 @@ class KernelDump:
         """When the gradient of ``result`` arrives, repeat the call and dump its backward pass."""
         output = _first_with_gradient(result)
         if output is None:
-            log.warning(f"{self.target}: the call has no gradient, so nothing is dumped.")
+            log.warning(said("kernel-dump-without-gradient", self.target))
             return
         generation, slot = self.session.generation, output.output_nr
 

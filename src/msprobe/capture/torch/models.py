@@ -10,6 +10,7 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture.torch.user_modules import is_scripted, named_modules_inside
+from msprobe.messages import said
 
 
 class Models:
@@ -66,7 +67,7 @@ def name_modules(model: Any, record_root: bool) -> list[tuple[str, nn.Module]]:
                 log.once(
                     ("leaf", type(root).__name__),
                     "info",
-                    f"The model is a single {type(root).__name__} without modules inside; it is recorded itself.",
+                    said("model-of-one-module", type(root).__name__),
                 )
             named.append((f"Module.{lead}root.{type(root).__name__}", root))
         named += [(f"Module.{lead}{path}.{type(module).__name__}", module) for path, module in children]

@@ -28,6 +28,7 @@ from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.compiler import COMPILER_WATCH, ImportWatch, compiler_import
 from msprobe.capture.user_hooks import PassHook
 from msprobe.guard import attempt, report
+from msprobe.messages import said
 
 
 class Watcher(Protocol):
@@ -200,7 +201,7 @@ class _ModuleCalls:
         if self._functions is None and not self._paused and not self._in_regions and self._watched:
             self._functions = FunctionCalls()
             if not self._functions.add_around(private.call_of_modules(), _entrance):
-                log.once("module calls", "warning", "This torch runs modules in C code: their passes are not seen.")
+                log.once("module calls", "warning", said("module-passes-unseen"))
             self._functions.attach()
 
     def _leave_calls(self) -> None:

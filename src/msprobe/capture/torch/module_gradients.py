@@ -16,7 +16,7 @@ from msprobe.capture.torch.pass_gradients import PassGradients, PassWatch, nodes
 from msprobe.capture.units import Unit
 
 
-class ModulePass(Unit):
+class FollowedPass(Unit):
     """A module's pass between its beginning and its end."""
 
     __slots__ = ("edges", "oldest", "parameters")
@@ -47,7 +47,7 @@ class ModuleGradients(PassGradients):
         self.calls = calls
         self.visible = private.has("gradients")
 
-    def watch(self, begun: ModulePass, result: Any) -> None:
+    def watch(self, begun: FollowedPass, result: Any) -> None:
         """The pass is over: see what comes back through it."""
         if not self.visible:
             return

@@ -1,7 +1,7 @@
 """The modules of a model whose passes are watched between start and stop.
 
 Who is told of a module's passes is decided when it is watched first: the dumper, or
-:class:`msprobe.capture.heard.HeardPasses` where somebody listens to this module.
+:class:`msprobe.capture.relayed.RelayedPasses` where somebody listens to this module.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msprobe.capture.targets import Passes
 from msprobe.capture.torch import module_calls
 from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.capture.torch.user_modules import is_scripted
+from msprobe.messages import said
 
 # Who is told of the passes of a module that goes by this name; None: nobody.
 TargetOf = Callable[[str, nn.Module], "Passes | None"]
@@ -53,8 +54,7 @@ class ModuleHooks:
                     log.once(
                         "scripted",
                         "info",
-                        "Scripted modules (torch.jit) are recorded from outside: the arguments and results of each that"
-                        " the program calls, not what is inside.",
+                        said("scripted-from-outside"),
                     )
                 self._watched[module] = watch_passes(target, name, module)
             except Exception as error:

@@ -17,7 +17,7 @@ from msprobe.capture.stacks import CallStack
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import STOPPED, CallRecorder, TensorWriter
 from msprobe.capture.torch.gradients import ArgumentEdge, edge_of, sequence_number
-from msprobe.capture.torch.module_gradients import ModuleGradients, ModulePass
+from msprobe.capture.torch.module_gradients import FollowedPass, ModuleGradients
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.torch.user_modules import is_training, own_buffers, own_parameters
 from msprobe.capture.units import PassWriter
@@ -62,11 +62,11 @@ class ModuleRecorder(TensorWriter, PassWriter):
             except Exception as error:
                 self.session.fault(name, error)
 
-    def new_pass(self, entry: str, backward: str, order: int, stack: CallStack, parent: Any) -> ModulePass:
+    def new_pass(self, entry: str, backward: str, order: int, stack: CallStack, parent: Any) -> FollowedPass:
         """See :class:`PassWriter`."""
-        return ModulePass(entry, backward, order, stack, parent)
+        return FollowedPass(entry, backward, order, stack, parent)
 
-    def note_pass(self, unit: ModulePass, args: Sequence[Any], kwargs: dict[str, Any], wanted: bool) -> None:
+    def note_pass(self, unit: FollowedPass, args: Sequence[Any], kwargs: dict[str, Any], wanted: bool) -> None:
         """See :class:`PassWriter`."""
         if not torch.is_grad_enabled():
             return
@@ -95,12 +95,12 @@ class ModuleRecorder(TensorWriter, PassWriter):
             state["buffers"] = {key: describe(value) for key, value in own_buffers(module)}
         return state
 
-    def ran(self, unit: ModulePass) -> None:
+    def ran(self, unit: FollowedPass) -> None:
         """See :class:`PassWriter`."""
         if unit.module._parameters:
             self.parameters.placeholder(unit.name, unit.module)
 
-    def watch(self, unit: ModulePass, result: Any) -> None:
+    def watch(self, unit: FollowedPass, result: Any) -> None:
         """See :class:`Writer`."""
         module = unit.module
         if module._parameters and not _are_still(unit.parameters, module._parameters):

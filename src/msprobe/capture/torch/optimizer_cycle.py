@@ -13,6 +13,7 @@ import torch
 from msprobe import log
 from msprobe.capture.identity import IdentityMap, IdentitySet
 from msprobe.capture.torch.user_modules import parameters
+from msprobe.messages import said
 
 # An optimizer that steps once for so many steps of a different one is waited for (a critic trained five times for each
 # step of its generator); one that takes longer is trained in a phase of its own.
@@ -197,7 +198,7 @@ class OptimizerCycle:
         self._named.update(new)
         if new:
             names = ", ".join(sorted({name_of(one) for one in new}))
-            log.info(f"Optimizers that do not step each time do not keep a step from ending: {names}.{self._advice}")
+            log.info(said("optimizer-steps-rarely", names, self._advice))
 
     def _missing(self) -> list[Any]:
         return [one for one in self._members if one not in self._counts]
@@ -250,10 +251,7 @@ class OptimizerCycle:
             self._made_and_counted += 1
             if self._made_and_counted == _MANY_MADE and self._advice:
                 names = ", ".join(sorted({name_of(one) for one in self._counts}))
-                log.info(
-                    f"This program makes one optimizer after the other ({names}), and each of their steps counts as a"
-                    f" step of the training.{self._advice}"
-                )
+                log.info(said("optimizers-made-in-turn", names, self._advice))
 
     def end(self) -> None:
         """The training step is over, whatever is missing."""

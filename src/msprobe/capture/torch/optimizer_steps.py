@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.events import OptimizedParameter
-from msprobe.capture.optimizer_steps import Describe, Step
+from msprobe.capture.optimizer_steps import Describe, NoticedStep
 from msprobe.capture.torch.parameter_names import ParameterNames
 
 
@@ -36,7 +36,7 @@ class Scaling:
         return found
 
 
-class TorchStep(Step):
+class TorchStep(NoticedStep):
     """A step that is running in this thread. ``forget``: what is known of a tensor is not true any more."""
 
     def __init__(
@@ -48,7 +48,7 @@ class TorchStep(Step):
         self.region_before = region_before
         self.scaling: Scaling | None = None
         # What the target made of it; and that it is over.
-        self.told: Any = None
+        self.of_target: Any = None
         self.done = False
 
     @cached_property
@@ -57,14 +57,14 @@ class TorchStep(Step):
         return list(self._names.of(self.optimizer))
 
     def parameters(self) -> Mapping[str, OptimizedParameter]:
-        """See :class:`Step`."""
+        """See :class:`NoticedStep`."""
         return {
             name: OptimizedParameter(parameter, parameter.grad, _state_of(self.optimizer, parameter))
             for name, parameter in self.named
         }
 
     def groups(self) -> list[dict[str, Any]]:
-        """See :class:`Step`."""
+        """See :class:`NoticedStep`."""
         names = iter(self.named)
         found = []
         for group in self.optimizer.param_groups:
@@ -73,7 +73,7 @@ class TorchStep(Step):
         return found
 
     def facts_after(self, describe: Describe) -> dict[str, Any]:
-        """See :class:`Step`."""
+        """See :class:`NoticedStep`."""
         return {} if self.scaling is None else {"grad_scaler": self.scaling.described(describe, self._forget)}
 
 

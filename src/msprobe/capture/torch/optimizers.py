@@ -205,21 +205,21 @@ class OptimizerRecorder:
             step.scaling = scalings[-1]
             step.scaling.stepped = True
         # Without this and guard.
-        self._tell(step, 3)
+        self._begin_target(step, 3)
 
-    def _tell(self, step: TorchStep, skip: int) -> None:
+    def _begin_target(self, step: TorchStep, skip: int) -> None:
         if self.thread.is_here():
             key = f"Optimizer.{type(step.optimizer).__name__}"
-            step.told = self.targets.optimizers.begin_step(key, step, skip + 1)
+            step.of_target = self.targets.optimizers.begin_step(key, step, skip + 1)
 
     def _finish(self, step: TorchStep, error: BaseException | None) -> None:
         step.done = True
         # Fused steps, and those that write through ``.data`` or in kernels of their own, do not count as writes for
         # torch, and may write more than what the parameters and states of this optimizer are.
         self.statistics.forget_all()
-        told, step.told = step.told, None
-        if told is not None:
-            self.targets.optimizers.end_step(told, error)
+        begun, step.of_target = step.of_target, None
+        if begun is not None:
+            self.targets.optimizers.end_step(begun, error)
 
     def _new_step(self, optimizer: Any, region: str | None) -> TorchStep:
         return TorchStep(optimizer, self._names, region, self.statistics.invalidate)
@@ -270,9 +270,9 @@ class OptimizerRecorder:
         step.scaling = scaling
         step.is_skipped = True
         # Without this and guard.
-        self._tell(step, 3)
-        if step.told is not None:
-            self.targets.optimizers.skip_step(step.told)
+        self._begin_target(step, 3)
+        if step.of_target is not None:
+            self.targets.optimizers.skip_step(step.of_target)
         self.targets.optimizers.leave_step()
 
     def _unscaled(self, original: Any) -> Any:

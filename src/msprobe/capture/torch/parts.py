@@ -18,7 +18,7 @@ from msprobe.capture.torch.patches import Patches
 from msprobe.guard import attempt
 
 
-class Part(Protocol):
+class Attached(Protocol):
     """Something that is attached while recording.
 
     While compiled code runs it is detached and attached again. A part that would lose something by that has
@@ -81,17 +81,17 @@ class Parts:
         self._session = context.session
         # What sees the calls of the thread that records; None as long as nobody wanted any.
         self.mode: CallMode | None = None
-        self._made: dict[str, list[Part]] = {}
+        self._made: dict[str, list[Attached]] = {}
         # Attached in every step, behind all others.
-        self.last: list[Part] = []
-        self.attached: list[Part] = []
+        self.last: list[Attached] = []
+        self.attached: list[Attached] = []
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[Attached]:
         for need in _NEEDS:
             yield from self._made.get(need, ())
         yield from self.last
 
-    def add(self, need: str, part: Part) -> None:
+    def add(self, need: str, part: Attached) -> None:
         """A part that comes later."""
         self._made.setdefault(need, []).append(part)
         if self._session.recording:
@@ -121,7 +121,7 @@ class Parts:
             self._session.guard(part.detach)
 
     def pause(self) -> None:
-        """Compiled code is about to run: see :class:`Part`."""
+        """Compiled code is about to run: see :class:`Attached`."""
         for part in reversed(self.attached):
             self._session.guard(getattr(part, "pause", part.detach))
 
@@ -130,7 +130,7 @@ class Parts:
         for part in self.attached:
             self._session.guard(getattr(part, "resume", part.attach))
 
-    def _new(self, need: str) -> list[Part]:
+    def _new(self, need: str) -> list[Attached]:
         context, session = self._context, self._session
         if need == "functions":
             return [CustomFunctions(context.calls, context.targets, context.thread)]

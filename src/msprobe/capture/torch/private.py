@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from msprobe import log
+from msprobe.messages import said
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Ability:
     """Something that recording can do with the help of private names.
 
     ``needs``: full names, all of which must be there; several that are equally good are joined by `` or ``.
-    ``without``: what is not recorded where one is missing.
+    ``without``: what is not recorded where one is missing, as the catalogue names it.
     """
 
     needs: tuple[str, ...]
@@ -55,11 +56,11 @@ ABILITIES: dict[str, Ability] = {
             *_in("torch.Tensor", "_version _base"),
             "torch.UntypedStorage._cdata",
         ),
-        "nothing is recorded",
+        "without-recording",
     ),
     "calls": Ability(
         _in("torch._C", "_push_on_torch_function_stack _pop_torch_function_stack _len_torch_function_stack"),
-        "calls of functions are not recorded",
+        "without-calls",
     ),
     "gradients": Ability(
         (
@@ -67,33 +68,33 @@ ABILITIES: dict[str, Ability] = {
             *_in("torch._C._functions", "AccumulateGrad CopySlices"),
             "torch._C._functions.AccumulateGrad._sequence_nr",
         ),
-        "gradients of calls and modules are not recorded",
+        "without-gradients",
     ),
     "parameter gradients": Ability(
         ("torch._C._len_torch_dispatch_stack", "torch.utils._python_dispatch._disable_current_modes"),
-        "gradients of parameters are not recorded",
+        "without-parameter-gradients",
     ),
     "modules": Ability(
         _in(
             "torch.nn.Module",
             "_parameters _buffers _modules _forward_pre_hooks _forward_pre_hooks_with_kwargs _call_impl",
         ),
-        "modules are not recorded",
+        "without-modules",
     ),
     "threads of autograd": Ability(
         ("torch._C._current_graph_task_id or torch._C._current_autograd_node",),
-        "what autograd does in threads of its own, as on accelerators, is not recorded",
+        "without-threads-of-autograd",
     ),
     "memory": Ability(
         _in("torch.UntypedStorage", "_weak_ref _free_weak_ref"),
-        "statistics of a tensor that comes by again are taken again, which takes longer",
+        "without-memory",
     ),
     "transforms": Ability(
         _in(
             "torch._C._functorch",
             "is_functorch_wrapped_tensor get_unwrapped",
         ),
-        "tensors inside of the transforms of torch.func have no statistics",
+        "without-transforms",
     ),
     "operators by key": Ability(
         _in(
@@ -102,22 +103,22 @@ ABILITIES: dict[str, Ability] = {
             " _dispatch_has_kernel_for_dispatch_key _dispatch_tls_is_dispatch_key_included"
             " _dispatch_tls_set_dispatch_key_included",
         ),
-        "level L2 watches operators by a dispatch mode, with which torch may compute in other ways",
+        "without-operators-by-key",
     ),
     "operators by mode": Ability(
         (
             *_in("torch.utils._python_dispatch", "TorchDispatchMode _push_mode _pop_mode"),
             "torch._C._len_torch_dispatch_stack",
         ),
-        "operators (level L2) are not recorded",
+        "without-operators-by-mode",
     ),
     "choices by an argument": Ability(
         ("torch._jit_internal.boolean_dispatched",),
-        "a pooling that returns indices is recorded under the name of the function that does it",
+        "without-choices-by-argument",
     ),
     "data loaders": Ability(
         ("torch.utils.data.dataloader._BaseDataLoaderIter",),
-        "enable_dataloader: the batches of a DataLoader begin no steps, so nothing is recorded",
+        "without-data-loaders",
     ),
     # Asked for when the program has imported these modules.
     "compiled regions": Ability(
@@ -125,19 +126,19 @@ ABILITIES: dict[str, Ability] = {
             f"{_DYNAMO}.set_eval_frame or {_DYNAMO}._maybe_set_eval_frame",
             *_in(_DYNAMO, "_TorchDynamoContext DisableContext OptimizedModule skip_code"),
         ),
-        "compiled code cannot be told from other code, so nothing is recorded once torch's compiler is imported",
+        "without-compiled-regions",
     ),
     "compiled autograd": Ability(
         ("torch._C._dynamo.compiled_autograd.set_autograd_compiler",),
-        "recording does not step aside where compiled autograd is used",
+        "without-compiled-autograd",
     ),
     "waiting for collectives": Ability(
         ("torch.distributed._functional_collectives.wait_tensor",),
-        "results of functional collectives that are waited for inside of torch are not recorded",
+        "without-waiting-for-collectives",
     ),
     "names of groups": Ability(
         ("torch._C._distributed_c10d._resolve_process_group",),
-        "process groups of functional collectives have the names that torch made up for them",
+        "without-names-of-groups",
     ),
 }
 
@@ -200,13 +201,15 @@ def has(ability: str) -> bool:
     if lost is None:
         lost = _missing[ability] = missing(ability)
     if lost:
-        say_missing(ability, f"has no {', '.join(lost)}")
+        say_missing(ability, said("torch-has-no", ", ".join(lost)))
     return not lost
 
 
 def say_missing(ability: str, reason: str) -> None:
     """One line, once: what is not recorded because this torch ``reason``."""
-    log.once(("torch", ability), "warning", f"torch {torch.__version__} {reason}: {ABILITIES[ability].without}.")
+    log.once(
+        ("torch", ability), "warning", said("torch-lacks", torch.__version__, reason, said(ABILITIES[ability].without))
+    )
 
 
 def why_nothing_is_recorded() -> str:
@@ -214,7 +217,7 @@ def why_nothing_is_recorded() -> str:
     for ability in ("recording", "compiled regions"):
         # Without the compiler there are no compiled regions.
         if (ability == "recording" or eval_frame() is not None) and not has(ability):
-            return f"torch {torch.__version__} has no {', '.join(_missing[ability])}"
+            return said("torch-of-version-has-no", torch.__version__, ", ".join(_missing[ability]))
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msprobe.capture.heard_units import arguments_of
+from msprobe.capture.relayed_units import arguments_of
 from msprobe.capture.torch import private
 from msprobe.guard import attempt
 

@@ -22,13 +22,13 @@ from msprobe.capture.bus import Bus
 from msprobe.capture.collective_records import CollectiveRecords
 from msprobe.capture.events import path_of
 from msprobe.capture.forks import leave_to_parents
-from msprobe.capture.heard import HeardCalls, HeardPasses
-from msprobe.capture.heard_collectives import HeardCollectives
-from msprobe.capture.heard_steps import HeardSteps
 from msprobe.capture.identity import IdentitySet
 from msprobe.capture.optimizer_steps import OptimizerRecords
 from msprobe.capture.ranks import Ranks
 from msprobe.capture.records import Describer
+from msprobe.capture.relayed import RelayedCalls, RelayedPasses
+from msprobe.capture.relayed_collectives import RelayedCollectives
+from msprobe.capture.relayed_steps import RelayedSteps
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
 from msprobe.capture.targets import Passes, Targets
@@ -41,14 +41,14 @@ from msprobe.capture.torch.context import Context, GraphHooks
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.gradients import NodeHooks
 from msprobe.capture.torch.graph_makers import GraphMakers
-from msprobe.capture.torch.heard_gradients import HeardGradients, HeardParameterGradients
+from msprobe.capture.torch.listener_support import TorchListenerSupport
 from msprobe.capture.torch.models import Models, roots_besides
 from msprobe.capture.torch.module_hooks import ModuleHooks, TargetOf
 from msprobe.capture.torch.modules import ModuleRecorder
 from msprobe.capture.torch.parts import NEEDS_OF_KIND, Parts, needs_of, possible
 from msprobe.capture.torch.precision import settings_of_precision
+from msprobe.capture.torch.relayed_gradients import RelayedGradients, RelayedParameterGradients
 from msprobe.capture.torch.statistics import TensorStatistics
-from msprobe.capture.torch.surroundings import TorchSurroundings
 from msprobe.capture.torch.tensor_values import TensorKeeper
 from msprobe.capture.torch.threads import RecordedThread
 from msprobe.config.settings import Settings
@@ -78,7 +78,7 @@ def _is_recompute(code: types.CodeType) -> bool:
     return code.co_name in ("recompute_fn", "backward", "unpack_hook")
 
 
-def _is_way_in(code: types.CodeType) -> bool:
+def _is_entrance(code: types.CodeType) -> bool:
     # Between a Python function of torch and the mode: how the mode is called, not who calls.
     if code.co_name == "_call_impl":
         return is_entrance(code)
@@ -92,7 +92,7 @@ class TorchRecorder:
         """``dumps`` False: nothing is dumped, there are listeners only."""
         self.settings = settings
         self.dumps = dumps
-        stacks = CallStacks(_is_framework, _is_recompute, _is_way_in)
+        stacks = CallStacks(_is_framework, _is_recompute, _is_entrance)
         self.session = session = Session(settings, "pytorch", RANKS.current, stacks)
         session.world = RANKS.world
         session.precision = settings_of_precision
@@ -112,11 +112,11 @@ class TorchRecorder:
         self.calls = CallRecorder(session, self.describer, self.statistics, self.keeper, self.hooks)
         self.modules = ModuleRecorder(self.calls)
         self.level: str = settings.level if dumps and not settings.keeps_none else "none"
-        self._heard_gradients = heard_gradients = HeardGradients(session)
-        self.heard_parameters = HeardParameterGradients(session, heard_gradients.hooks)
+        self._heard_gradients = relayed_gradients = RelayedGradients(session)
+        self.relayed_parameters = RelayedParameterGradients(session, relayed_gradients.hooks)
         forget = self.statistics.invalidate
-        self.bus = Bus(session, TorchSurroundings(heard_gradients, self.heard_parameters, forget))
-        heard_gradients.bus = self.heard_parameters.bus = self.bus
+        self.bus = Bus(session, TorchListenerSupport(relayed_gradients, self.relayed_parameters, forget))
+        relayed_gradients.bus = self.relayed_parameters.bus = self.bus
         self.module_hooks = ModuleHooks(session)
         self._optimizers = OptimizerRecords(
             self.calls, in_hierarchy=settings.level == "mix", forget=self.statistics.invalidate
@@ -131,7 +131,7 @@ class TorchRecorder:
         context = Context(self.level, self.calls, self.targets, self.bus, self.models, self.thread)
         self.parts = parts = Parts(context)
         parameters = self.modules.parameters
-        self._graph = graph = GraphHooks((self.hooks, heard_gradients.hooks), (parameters, self.heard_parameters))
+        self._graph = graph = GraphHooks((self.hooks, relayed_gradients.hooks), (parameters, self.relayed_parameters))
         self._captured = captured = CapturedGraphs(graph)
         self.calls.beginning = captured.look if captured.possible else None
         self._attached = False
@@ -234,17 +234,17 @@ class TorchRecorder:
     def _choose_targets(self, is_dumped: bool) -> None:
         """Who is told, also of passes that no hook tells of: the dumper itself, where it is alone."""
         bus, calls, targets = self.bus, self.calls, self.targets
-        heard = None
+        relayed = None
         targets.calls, targets.passes = calls, self.modules
         targets.optimizers, targets.collectives = self._optimizers, self._collectives
         if bus.active:
             dumps_calls = is_dumped and self.level in ("L1", "mix")
-            heard = targets.calls = HeardCalls(bus, calls if dumps_calls else None)
-            targets.passes = HeardPasses(bus, self.modules if is_dumped else None)
-            targets.optimizers = HeardSteps(bus, self._optimizers if is_dumped else None)
-            targets.collectives = HeardCollectives(bus, self._collectives if dumps_calls else None)
+            relayed = targets.calls = RelayedCalls(bus, calls if dumps_calls else None)
+            targets.passes = RelayedPasses(bus, self.modules if is_dumped else None)
+            targets.optimizers = RelayedSteps(bus, self._optimizers if is_dumped else None)
+            targets.collectives = RelayedCollectives(bus, self._collectives if dumps_calls else None)
         if self.mode is not None:
-            self.mode.serve(targets.calls, heard)
+            self.mode.serve(targets.calls, relayed)
 
     def watch_more(self, named_modules: Sequence[tuple[str, nn.Module]]) -> None:
         """A model joins those that are watched."""
@@ -259,7 +259,7 @@ class TorchRecorder:
         dumped = IdentitySet() if self._dumped is None else self._dumped
         if not bus.active:
             return lambda name, module: modules
-        with_dump, without = HeardPasses(bus, modules), HeardPasses(bus, None)
+        with_dump, without = RelayedPasses(bus, modules), RelayedPasses(bus, None)
 
         def target(name: str, module: nn.Module) -> Passes | None:
             if bus.wants_module(name, path_of(name)):
@@ -293,7 +293,7 @@ class TorchRecorder:
             # The user may be done with the model, and nothing but the model itself tells when its parameters are gone:
             # the nodes on which the hooks were keep them alive.
             self.modules.parameters.remove,
-            self.heard_parameters.remove,
+            self.relayed_parameters.remove,
             self.models.forget,
             self.calls.own.forget,
             self._graph.prune,
@@ -349,7 +349,7 @@ class TorchRecorder:
     def _forget_step(self) -> None:
         for work in (
             self.bus.end_step,
-            self.heard_parameters.begin_step,
+            self.relayed_parameters.begin_step,
             self._heard_gradients.open.clear,
             self._graph.remove,
             self.statistics.reset,

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.surroundings import check_is_alike
+from msprobe.capture.listener_support import check_is_alike
+from msprobe.messages import said
 
 
 class _InPlaceOf(torch.autograd.Function):
@@ -59,7 +60,7 @@ def written(own: Any, given: Any, kept: Sequence[torch.Tensor], forget: Callable
     if isinstance(own, dict) and isinstance(given, dict) and own.keys() == given.keys():
         changed = {key: written(own[key], other, kept, forget) for key, other in given.items()}
         return own if all(changed[key] is own[key] for key in own) else changed
-    raise ValueError(f"the result is a {type(own).__name__}, and what was given for it a {type(given).__name__}")
+    raise ValueError(said("replaced-result-of-type", type(own).__name__, type(given).__name__))
 
 
 def write(own: Any, given: torch.Tensor, forget: Callable[[torch.Tensor], None]) -> None:
@@ -82,7 +83,7 @@ def _local(tensor: Any) -> Any:
 def _check_shape(own: Any, given: Any) -> None:
     if not isinstance(own, torch.Tensor) or own.shape != given.shape:
         shape = list(own.shape) if isinstance(own, torch.Tensor) else type(own).__name__
-        raise ValueError(f"what is to be written has shape {list(given.shape)}, the tensor {shape}")
+        raise ValueError(said("written-shape-differs", list(given.shape), shape))
 
 
 def _is_own_memory(own: torch.Tensor, kept: Sequence[torch.Tensor]) -> bool:
@@ -104,9 +105,9 @@ def gradient_in_place_of(own: torch.Tensor, given: Any) -> torch.Tensor:
     """
     check_is_alike(own, given, torch.Tensor, "gradient")
     if type(given) is not torch.Tensor or given.layout is not torch.strided:
-        raise ValueError("what was given for the gradient is no plain tensor")
+        raise ValueError(said("replaced-gradient-not-plain"))
     if given.device != own.device:
-        raise ValueError(f"the gradient is on {own.device}, and what was given for it on {given.device}")
+        raise ValueError(said("replaced-gradient-device", own.device, given.device))
     if given.requires_grad or own.requires_grad:
         # Of a backward pass that is to be differentiated.
         return _tensor_in_place_of(own, given)

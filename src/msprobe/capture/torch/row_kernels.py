@@ -2,7 +2,7 @@
 
 A device offers one as the operator ``msprobe::row_numbers(Tensor values, Tensor(a!) numbers) -> ()``: ``values`` are
 contiguous real floats, more than none, ``numbers`` has room for ``device_rows.NUMBERS`` doubles and gets them in the
-order of ``device_rows.Place``. For CUDA there is one of ours, of Triton. Before the first tensor is measured with it,
+order of ``device_rows.Cell``. For CUDA there is one of ours, of Triton. Before the first tensor is measured with it,
 it measures some whose numbers are known; until those are on the host, for which nobody waits, and wherever they are
 others, the framework's reductions are used.
 """
@@ -21,15 +21,15 @@ from msprobe import log
 from msprobe.capture.torch import device_rows
 from msprobe.capture.torch.device_chunks import Chunk, SideStreams, host_memory
 from msprobe.capture.torch.device_errors import reason
-from msprobe.capture.torch.device_rows import NUMBERS, Place
+from msprobe.capture.torch.device_rows import NUMBERS, Cell
 
 # Contiguous values, and the place for their numbers.
 Kernel = Callable[[torch.Tensor, torch.Tensor], Any]
 TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 # Devices whose kernel is Triton's.
 _TRITON = ("cuda",)
-_COUNTS = (Place.NAN, Place.INF, Place.ZERO, Place.LEFT_OUT)
-_EXTREMES = (Place.KEPT_MAX, Place.KEPT_MIN)
+_COUNTS = (Cell.NAN, Cell.INF, Cell.ZERO, Cell.LEFT_OUT)
+_EXTREMES = (Cell.KEPT_MAX, Cell.KEPT_MIN)
 
 
 def find(device: torch.device) -> Kernel | None:
@@ -155,22 +155,22 @@ def expected(values: torch.Tensor) -> list[float]:
 
 def difference(found: list[float], right: list[float], values: torch.Tensor) -> str:
     """Where numbers are others than by rounding of sums in double; empty if nowhere."""
-    kept = math.sqrt(sum(right[Place.BLOCK : Place.BLOCK + device_rows.BLOCKS]))
-    for number in range(Place.BLOCK + device_rows.BLOCKS):
+    kept = math.sqrt(sum(right[Cell.BLOCK : Cell.BLOCK + device_rows.BLOCKS]))
+    for number in range(Cell.BLOCK + device_rows.BLOCKS):
         one, other = found[number], right[number]
         if number in _COUNTS:
             close = one == other
-        elif number in (Place.MAX, Place.MIN):
-            close = one == other or right[Place.NAN] > 0
+        elif number in (Cell.MAX, Cell.MIN):
+            close = one == other or right[Cell.NAN] > 0
         elif number in _EXTREMES:
             close = one == other or other != other
-        elif number in (Place.SUM, Place.SQUARES):
+        elif number in (Cell.SUM, Cell.SQUARES):
             close = one == other or (one != one and other != other) or abs(one - other) <= 1e-9 * abs(other)
-            close = close or (number == Place.SUM and abs(one - other) <= 1e-9 * math.sqrt(abs(right[Place.SQUARES])))
+            close = close or (number == Cell.SUM and abs(one - other) <= 1e-9 * math.sqrt(abs(right[Cell.SQUARES])))
         else:
-            scale = kept * kept if number >= Place.BLOCK else kept * math.sqrt(values.numel())
+            scale = kept * kept if number >= Cell.BLOCK else kept * math.sqrt(values.numel())
             close = abs(one - other) <= 1e-11 * scale
         if not close:
-            place = max(name for name in Place if name <= number)
+            place = max(name for name in Cell if name <= number)
             return f"{place.name.lower()} of {values.numel()} elements of {values.dtype} is {one}, not {other}"
     return ""

@@ -19,8 +19,8 @@ from msprobe.capture.records import Describer
 from msprobe.capture.saving import DEPTH_LIMIT, PLAIN, SavedGradients
 from msprobe.capture.torch import private
 from msprobe.capture.torch.recorder import TorchRecorder
+from msprobe.messages import said
 
-_ALLOWED = "a tensor, int, float, bool, str, or a list, tuple or dict (with str keys) of them and of None"
 _LONGEST_PLACE = 60
 
 _savers: weakref.WeakKeyDictionary[TorchRecorder, VariableSaver] = weakref.WeakKeyDictionary()
@@ -64,7 +64,7 @@ class VariableSaver(saving.VariableSaver):
 
     def _mistake_in(self, variable: Any, where: str) -> str:
         if variable is None:
-            return f"{where} is None; allowed: {_ALLOWED}"
+            return said("save-none", where, said("save-allowed"))
         return next(_wrong_parts(variable, where, 0), "")
 
     def _tree(self, value: Any, path: str) -> Any:
@@ -108,16 +108,16 @@ def _wrong_parts(value: Any, where: str, depth: int) -> Iterator[str]:
         return
     if isinstance(value, (list, tuple, dict)):
         if depth >= DEPTH_LIMIT:
-            yield f"{where[:_LONGEST_PLACE]} is nested deeper than {DEPTH_LIMIT}"
+            yield said("save-too-deep", where[:_LONGEST_PLACE], DEPTH_LIMIT)
             return
         if isinstance(value, dict):
             for key, item in value.items():
                 if isinstance(key, str):
                     yield from _wrong_parts(item, f"{where}[{key!r}]", depth + 1)
                 else:
-                    yield f"{where} has the key {key!r}, keys must be str"
+                    yield said("save-key-wrong", where, key)
         else:
             for index, item in enumerate(value):
                 yield from _wrong_parts(item, f"{where}[{index}]", depth + 1)
         return
-    yield f"{where} is of type {type(value).__name__}; allowed: {_ALLOWED}"
+    yield said("save-type-wrong", where, type(value).__name__, said("save-allowed"))

@@ -11,11 +11,11 @@ import torch
 from torch.autograd import profiler
 from torch.optim import optimizer as optimizers
 
+from msprobe.capture.torch.listener_support import aside
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.capture.torch.script_models import optimizer_parts
 from msprobe.capture.torch.step_rules import StepRule
-from msprobe.capture.torch.surroundings import aside
 from msprobe.guard import attempt, guarded
 
 

@@ -68,9 +68,7 @@ class ScriptRecording:
         return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
 
     def _give_way(self, what: str) -> None:
-        log.warning(
-            f"The script has {what}: its calls and its settings count, `msprobe run` and what it was given do nothing."
-        )
+        log.warning(said("script-records-itself", what))
         ScriptRecording.active = None
         self.steps.detach()
         outcome = self.debugger.recorder.session.outcome
@@ -94,7 +92,7 @@ class ScriptRecording:
         outcome = self.debugger.recorder.session.outcome
         if outcome.is_empty and has_children and (any(self._new_folders()) or any(self._new_folders("*/"))):
             outcome.forget()
-        self._tell_missing_ranks()
+        self._warn_of_missing_ranks()
 
     def leave(self) -> None:
         """This is a fork of the process that records: there the recording goes on, here nothing of it stays."""
@@ -102,7 +100,7 @@ class ScriptRecording:
         self.steps.detach()
         PrecisionDebugger.reset()
 
-    def _tell_missing_ranks(self) -> None:
+    def _warn_of_missing_ranks(self) -> None:
         """Say which ranks have left no file, if this is the first one."""
         settings, outcome = self.debugger.settings, self.debugger.recorder.session.outcome
         # Other machines may write on disks of their own.
@@ -113,11 +111,7 @@ class ScriptRecording:
         written = set(self._new_folders())
         missing = [rank for rank in range(here) if settings.wants_rank(rank) and f"rank{rank}" not in written]
         if missing:
-            log.warning(
-                f"The program has {outcome.world} ranks, of which {named_numbers('rank', missing)} left no files in"
-                f' "{settings.dump_path}": what starts them does not start them under `msprobe run`. Start each rank'
-                " with `python -m msprobe run` in front of the script."
-            )
+            log.warning(said("ranks-without-files", outcome.world, named_numbers("rank", missing), settings.dump_path))
 
     def _new_folders(self, below: str = "") -> Iterator[str]:
         """The names of ranks' folders, of any step, in which something was written since this recording began.
@@ -130,12 +124,9 @@ def _say_not_recorded(scripts: Mapping[str, int]) -> None:
     """Say which Python scripts were started and not recorded, if any: how often each."""
     if scripts:
         names = sorted({os.path.basename(path) for path in scripts})
-        started = "1 Python script" if sum(scripts.values()) == 1 else f"{sum(scripts.values())} Python scripts"
-        log.info(
-            f"The program has started {started} ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}), not"
-            " recorded here. To record one that trains, start it with `python -m msprobe run` in front of it and a"
-            " --dump-path of its own."
-        )
+        count = sum(scripts.values())
+        started = said("one-script") if count == 1 else said("several-scripts", count)
+        log.info(said("scripts-not-recorded", started, ", ".join(names[:4]), ", ..." if len(names) > 4 else ""))
 
 
 def _folder_of_process() -> str:
@@ -221,9 +212,7 @@ class _Expected:
             log.once(
                 "no rank",
                 "warning",
-                f"This process ({process.current_process().name}) trains, and is not recorded: it is no rank of a"
-                " process group. To record it, start what it does as a program of its own, with `python -m msprobe"
-                " run` in front of it and a --dump-path of its own.",
+                said("process-is-no-rank", process.current_process().name),
             )
 
     def _stop_waiting(self) -> None:
@@ -246,7 +235,7 @@ class _Expected:
                 config, int(first_step) if first_step is not None else None, given, step_on
             )
         except Exception as error:
-            log.error(f"This rank is not recorded: {error}")
+            log.error(said("rank-not-recorded", error))
 
     def end(self, status: int) -> None:
         """The process ends."""

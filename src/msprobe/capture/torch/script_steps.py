@@ -26,9 +26,10 @@ from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.results_kept import ReturnedResults
 from msprobe.capture.torch.script_models import ScriptModels
 from msprobe.capture.torch.script_optimizers import ScriptOptimizers
-from msprobe.capture.torch.step_rules import ADVICE, CallRule, rule_of
+from msprobe.capture.torch.step_rules import CallRule, rule_of
 from msprobe.capture.torch.user_modules import models_of, parameters
 from msprobe.guard import attempt, guarded
+from msprobe.messages import said
 
 
 class ScriptSteps:
@@ -70,7 +71,7 @@ class ScriptSteps:
         self._attached = False
         self._depth = 0
         self._models = ScriptModels(lambda: self.debugger.recorder)
-        advice = ADVICE if self._is_script else ""
+        advice = said("steps-end-elsewhere") if self._is_script else ""
         self.rule = rule_of(step_on, optimizers or all_optimizers, advice, self._begin_call, self._end_call)
         self._optimizers = ScriptOptimizers(self.rule, lambda: self.debugger.recorder, self._ended_by_optimizer)
         # What models have returned in this step, as long as that may be an evaluation.
@@ -138,7 +139,7 @@ class ScriptSteps:
             self.debugger.stop()
         elif self._is_no_step():
             if self._has_called:
-                log.info("What was computed behind the last step, without an update (an evaluation), is left out.")
+                log.info(said("evaluation-after-training"))
             self._give_up()
         elif self.rule.is_unfinished():
             recorder.detach()
@@ -166,20 +167,15 @@ class ScriptSteps:
     def _say_why(self) -> None:
         outcome, level = self.debugger.recorder.session.outcome, self.debugger.settings.level
         if level == "debug":
-            outcome.reason = (
-                "level debug records what the script gives to PrecisionDebugger.save(), which it did not call; choose"
-                " another level, for example --level L1"
-            )
+            outcome.reason = said("script-saves-nothing")
         else:
-            outcome.reason = self._met or (
-                "the script called no torch.nn.Module, and the first call of one is where recording begins"
-            )
+            outcome.reason = self._met or (said("script-calls-no-module"))
             problem = self.rule.problem()
             if problem and outcome.is_empty and not self.debugger.recorder.session.recording:
                 # Where other processes have recorded, nobody asks why this one, which started them, did not.
-                outcome.reason = problem.removesuffix(".")
+                outcome.reason = problem
             elif problem and not self.failed:
-                log.warning(problem)
+                log.warning(said("steps-not-as-asked", problem))
 
     def _attach_to_compiler(self) -> None:
         if not private.has("compiled regions"):
@@ -243,7 +239,7 @@ class ScriptSteps:
             return False
         is_here = threading.get_ident() == self._thread
         if not is_here and not self._met:
-            self._met = "modules were called in other threads than the script's main thread only"
+            self._met = said("script-modules-in-threads")
         return is_here
 
     def _outermost(self, module: nn.Module, frame: types.FrameType) -> bool:
@@ -267,7 +263,7 @@ class ScriptSteps:
         if model is not module:
             has_parameters = True
         if gradients and session.recording and self._is_other_training(model):
-            log.info("What was computed between two trainings, without an update (an evaluation), is left out.")
+            log.info(said("evaluation-between-trainings"))
             self._give_up()
         if model is not module:
             self.rule.call(model, gradients)
@@ -295,13 +291,13 @@ class ScriptSteps:
             return False
         if is_new and not has_parameters:
             # A transformation of the data, or a loss; it begins no step.
-            self._met = "only modules without parameters were called, which begin no step"
+            self._met = said("script-modules-without-parameters")
             return False
         if isinstance(self.rule, CallRule) and not self.rule.look():
-            self._met = "no model was called in a call of the function that --step-on names"
+            self._met = said("script-function-without-model")
             return False
         if not self._may_begin():
-            self._met = "the modules were called without gradients only (no_grad), which begins no step"
+            self._met = said("script-modules-without-gradients")
             return False
         if is_new:
             self._models.add(module)
@@ -325,7 +321,7 @@ class ScriptSteps:
         self._is_inference = False
         session = self.debugger.recorder.session
         if session.recording and self.rule.has_optimizers(look_again=True):
-            log.info("What was recorded before the training (an evaluation) is left out; the training begins here.")
+            log.info(said("evaluation-before-training"))
             self._give_up()
             # The model may have been called without what it is wrapped in for the training.
             self._models.forget()
@@ -335,7 +331,7 @@ class ScriptSteps:
         debugger = self.debugger
         self._is_begun = True
         if debugger.settings.level == "debug" or not debugger.is_on():
-            self._met = SWITCHED_OFF
+            self._met = said(SWITCHED_OFF)
             return False
         self._exchanges.detach()
         begun = debugger.recorder.start(self._models.give())
@@ -351,7 +347,7 @@ class ScriptSteps:
     def _leave_out_what_follows(self, rule: CallRule) -> None:
         """The end of the call that is this step will not be seen: calls of functions behind it are not recorded."""
         mode = self.debugger.recorder.mode
-        if mode is not None and mode.heard is None:
+        if mode is not None and mode.relayed is None:
             mode.target = CallsWhile(rule.still_runs, mode.target)
 
     # ------------------------------------------------------------ other beginnings
@@ -424,16 +420,10 @@ class ScriptSteps:
         if self._without_modules or self.rule.begins_itself or self._allowed is not None:
             return
         if not self.rule.cycle.alive():
-            self._met = (
-                "the script computes gradients without the call of a torch.nn.Module and without an optimizer of torch;"
-                " say where its steps begin and end: --step-on call:FUNCTION"
-            )
+            self._met = said("script-gradients-without-anything")
         else:
             self._without_modules = self._models.with_roots = True
-            log.info(
-                "The script computes gradients without the call of a module (it calls forward() itself, or functions):"
-                " the first step is not recorded, and further ones with all that is done between them."
-            )
+            log.info(said("gradients-without-modules"))
 
     # ------------------------------------------------------------ the end of a step
 

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from msprobe import log
 from msprobe.errors import InvalidInputError
+from msprobe.messages import joined, said
 
 MAX_SEED = 2**32 - 1
 
@@ -118,20 +119,22 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = True, is_e
     if is_enhanced:
         _enhance(seed)
     log.info(
-        f"seed_all: seed {seed}, deterministic algorithms {'on' if mode else 'off'}, "
-        f"dropout {'removed (as by default; rm_dropout=False keeps it)' if rm_dropout else 'kept'}."
+        said(
+            "seeded",
+            seed,
+            said("switched-on" if mode else "switched-off"),
+            said("dropout-removed") if rm_dropout else said("dropout-kept"),
+        )
     )
 
 
 def _check(seed: Any, **flags: Any) -> None:
     mistakes = []
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
-        mistakes.append(f"seed must be an int from 0 to {MAX_SEED}, found {seed!r}")
-    mistakes += [
-        f"{name} must be True or False, found {value!r}" for name, value in flags.items() if not isinstance(value, bool)
-    ]
+        mistakes.append(said("seed-wrong", MAX_SEED, seed))
+    mistakes += [said("flag-wrong", name, value) for name, value in flags.items() if not isinstance(value, bool)]
     if mistakes:
-        raise InvalidInputError(f"seed_all(): {'; '.join(mistakes)}.")
+        raise InvalidInputError(said("seed-arguments-wrong", joined("; ", mistakes)))
 
 
 class _Replacements:

@@ -37,15 +37,15 @@ def module_dump(module: nn.Module, name: str) -> None:
     module_dump_end()
     debugger = PrecisionDebugger.existing()
     if debugger is None:
-        log.warning("module_dump(): there is no PrecisionDebugger in this process; nothing is recorded.")
+        log.warning(said("module-dump-without-debugger"))
         return
     recorder = debugger.recorder
     if recorder.level not in ("L0", "L1", "mix"):
-        log.info(f"module_dump(): level {recorder.level} records no modules; {name} is not watched.")
+        log.info(said("module-dump-at-level", recorder.level, name))
         return
     known = recorder.module_hooks.names.get(module)
     if known is not None:
-        log.info(f"module_dump(): {name} is recorded already, as {known}.")
+        log.info(said("module-recorded-already", name, known))
         return
     _active = SingleModule(recorder, module, f"Module.{name}.{type(module).__name__}")
 

@@ -22,7 +22,7 @@ def check_settings(settings: Settings) -> None:
     if unknown:
         raise InvalidInputError(said("summary-mode-for-torch", quoted(unknown), quoted(TENSOR_KINDS)))
     if settings.async_dump:
-        log.warning("async_dump has no effect for PyTorch: recording never waits for the disk, with it or without.")
+        log.warning(said("async-dump-for-torch"))
     of_mindspore = {
         "device": settings.device != "host",
         "precision": settings.device_precision != "high",
@@ -31,7 +31,7 @@ def check_settings(settings: Settings) -> None:
     }
     given = [name for name, is_given in of_mindspore.items() if is_given]
     if given:
-        log.warning(f"For PyTorch these fields of a task's section have no effect: {', '.join(given)}.")
+        log.warning(said("fields-for-torch", ", ".join(given)))
 
 
 class ModelReference:
@@ -52,7 +52,7 @@ class ModelReference:
 
 def check_model(model: Any) -> None:
     """Raise InvalidInputError unless ``model`` is a Module or a non-empty list or tuple of Modules."""
-    allowed = "a torch.nn.Module, or a list or tuple of them"
+    allowed = said("torch-module-allowed")
     if isinstance(model, (list, tuple)):
         if not model:
             raise InvalidInputError(said("start-of-empty-list", type(model).__name__, allowed))
@@ -65,7 +65,7 @@ def check_model(model: Any) -> None:
 def _check_module(module: Any, where: str, allowed: str) -> None:
     kind = type(module).__name__
     if not isinstance(module, nn.Module):
-        found = f"the class {module.__name__}" if isinstance(module, type) else kind
+        found = said("the-class", module.__name__) if isinstance(module, type) else kind
         raise InvalidInputError(said("start-of-wrong-model", where, allowed, found))
     if isinstance(module, torch.jit.ScriptModule):
         raise InvalidInputError(said("start-of-script-module", where, kind, allowed))

@@ -33,7 +33,7 @@ from msprobe.capture.torch.row_descriptions import RowDescriptions
 from msprobe.capture.torch.statistics_framework import Numbers, OwnWork, reduce
 from msprobe.capture.torch.statistics_info import (
     Content,
-    Frame,
+    Envelope,
     LateInfo,
     Measured,
     MeasuredInfo,
@@ -54,6 +54,7 @@ from msprobe.capture.torch.storages import (
 )
 from msprobe.capture.torch.tensor_types import known_types
 from msprobe.capture.torch.unwritten import Write
+from msprobe.messages import said
 
 __all__ = ["Precision", "SummaryMode", "TensorInfo", "TensorStatistics"]
 
@@ -63,7 +64,6 @@ Precision = Literal["low", "high"]
 MEMO_LIMIT = 100_000  # storages
 
 _UNREADABLE: Numbers = {}
-_NO_MEMORY = "The device has no memory for the statistics of some tensors; their records say so and have none."
 
 
 class _Share(NamedTuple):
@@ -254,7 +254,7 @@ class TensorStatistics:
             found = unwrap(tensor)
         beginning = self._prefix(found.type_name, found.dtype, found.shape)
         behind = keys([*found.behind, ("unset", True)])
-        return unset(Frame(beginning, found.requires_grad, keys(found.before), behind), self._absent())
+        return unset(Envelope(beginning, found.requires_grad, keys(found.before), behind), self._absent())
 
     def is_late(self, values: torch.Tensor) -> bool:
         """Whether what is said of a tensor comes later."""
@@ -283,12 +283,12 @@ class TensorStatistics:
                     found.unsupported = reason(error)
                     if is_out_of_memory(error):
                         found.unsupported = f"out of memory while its statistics were computed ({reason(error)})"
-                        log.once("out of memory", "warning", _NO_MEMORY)
+                        log.once("out of memory", "warning", lambda: said("device-without-memory"))
                     return self._describe_unwrapped(found, None)
         except Exception as error:
             self.errors += 1
             log.debug(f"A tensor of type {type(tensor).__name__} could not be described: {reason(error)}")
-            frame = Frame(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", reason(error))]))
+            frame = Envelope(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", reason(error))]))
             return _finished(frame, self._absent())
 
     def _describe_unwrapped(self, found: Unwrapped, share: _Share | None) -> TensorInfo:
@@ -296,7 +296,7 @@ class TensorStatistics:
         stored = values if found.stored is None else found.stored
         behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
         beginning = self._prefix(found.type_name, found.dtype, found.shape)
-        frame = Frame(beginning, found.requires_grad, keys(found.before), keys(behind))
+        frame = Envelope(beginning, found.requires_grad, keys(found.before), keys(behind))
         if values is None or stored is None or self._structure:
             return _finished(frame, self._absent())
         share = share or _Share({}, None)
@@ -306,7 +306,7 @@ class TensorStatistics:
         return self._measured(frame, self._measure(found.dtype, has_row, share, values, stored))
 
     def _describe_late(
-        self, frame: Frame, found: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: _Share
+        self, frame: Envelope, found: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: _Share
     ) -> TensorInfo:
         known = share.rows
         elements: LateElements | None = None if known is None else known.get(share.place)
@@ -355,7 +355,7 @@ class TensorStatistics:
             problem,
         )
 
-    def _measured(self, frame: Frame, known: Measurement) -> TensorInfo:
+    def _measured(self, frame: Envelope, known: Measurement) -> TensorInfo:
         behind = row_key(known.row) if known.problem is None else keys([("unsupported", known.problem)])
         frame = frame._replace(behind=frame.behind + behind)
         if known.numbers is None:
@@ -485,7 +485,7 @@ def _is_captured(tensor: torch.Tensor) -> bool:
     return not tensor.is_cpu and is_capturing(tensor.device)
 
 
-def _finished(frame: Frame, content: Content) -> TensorInfo:
+def _finished(frame: Envelope, content: Content) -> TensorInfo:
     text, cut = frame.text(content)
     return TensorInfo(text, cut, content.nonfinite)
 

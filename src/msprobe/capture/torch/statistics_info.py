@@ -133,7 +133,7 @@ def row_key(row: int | None) -> bytes:
     return b"" if row is None else b',"row":%d' % row
 
 
-class Frame(NamedTuple):
+class Envelope(NamedTuple):
     """A description without its content."""
 
     prefix: bytes
@@ -154,7 +154,7 @@ class MeasuredInfo(TensorInfo):
 
     __slots__ = ("_frame", "_made", "measured")
 
-    def __init__(self, frame: Frame, measured: Measured) -> None:
+    def __init__(self, frame: Envelope, measured: Measured) -> None:
         self._frame = frame
         self._made: tuple[bytes, int] | None = None
         self.measured = measured
@@ -190,7 +190,7 @@ class LateInfo(TensorInfo):
 
     __slots__ = ("_frame", "_named", "elements", "late", "lost", "unset", "written")
 
-    def __init__(self, frame: Frame, middle: bytes, elements: Any, written: Any = None) -> None:
+    def __init__(self, frame: Envelope, middle: bytes, elements: Any, written: Any = None) -> None:
         text, cut = frame._replace(behind=frame.behind + keys([("unsupported", "not read back")])).text(
             Content(middle, b"", b"", None)
         )
@@ -232,7 +232,7 @@ class LateInfo(TensorInfo):
         self._named.clear()
 
 
-def unset(frame: Frame, absent: Content) -> TensorInfo:
+def unset(frame: Envelope, absent: Content) -> TensorInfo:
     """The description of memory that nobody has written."""
     text, cut = frame.text(absent)
     return UnsetInfo(text, cut, None)

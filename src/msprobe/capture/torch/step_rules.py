@@ -27,13 +27,11 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.function_calls import code_runs, functions_named
 from msprobe.capture.torch.hand_updates import HandUpdates, LeafUpdates
+from msprobe.capture.torch.listener_support import aside
 from msprobe.capture.torch.optimizer_cycle import MOST_WAITED, OptimizerCycle, parameters_of
-from msprobe.capture.torch.surroundings import aside
 from msprobe.capture.torch.user_modules import parameters
 from msprobe.guard import attempt
-
-#: What to do where steps are counted otherwise than the user does.
-ADVICE = " If steps end elsewhere, say so: --step-on backward, optimizer:NAME or call:FUNCTION."
+from msprobe.messages import said
 
 
 class StepRule:
@@ -274,7 +272,7 @@ class BackwardRule(StepRule):
 
     def problem(self) -> str:
         """See the base class."""
-        return "" if self._ever else "--step-on backward: the script made no backward pass."
+        return "" if self._ever else said("step-on-backward-unmet")
 
 
 class OptimizerRule(StepRule):
@@ -328,11 +326,8 @@ class OptimizerRule(StepRule):
         if self._ever:
             return ""
         if not self._others:
-            return f"--step-on optimizer:{self._name}: no optimizer of torch made a step."
-        return (
-            f"--step-on optimizer:{self._name}: no optimizer goes by that name, so all is one step; those that stepped:"
-            f" {', '.join(self._others)}."
-        )
+            return said("step-on-optimizer-unmet", self._name)
+        return said("step-on-other-optimizers", self._name, ", ".join(self._others))
 
 
 class CallRule(StepRule):
@@ -444,10 +439,7 @@ class CallRule(StepRule):
         """See the base class."""
         if self._ever:
             return ""
-        return (
-            f"--step-on call:{self._name}: no call of a function of that name was seen. Give the name as its module has"
-            " it: train_step, Trainer.train_step, or package.module.train_step."
-        )
+        return said("step-on-call-unmet", self._name)
 
 
 def rule_of(

@@ -18,6 +18,7 @@ from msprobe.capture.torch.device_statistics import CopiedElements
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
+from msprobe.messages import said
 from msprobe.store.pt_format import can_hold
 from msprobe.store.tensor_buffers import Room
 from msprobe.store.tensor_files import TensorFileWriter, safe_file_name
@@ -96,14 +97,14 @@ def values_of(tensor: torch.Tensor) -> torch.Tensor | None:
     if found.sparse is not None:
         size = math.prod(found.sparse.shape) * values.element_size()
         if size > MOST_DENSE_BYTES:
-            _not_saved(f"sparse tensors that take more than {MOST_DENSE_BYTES >> 20} MiB when they are dense")
+            _not_saved("sparse-too-large", MOST_DENSE_BYTES >> 20)
             return None
         values = found.sparse.detach().to_dense()
     elif values.is_complex() and found.stored is not None:
         values = found.stored
     name = str(values.dtype).removeprefix("torch.")
     if not can_hold(name):
-        _not_saved(f"tensors of type {name}, which no .pt file can hold")
+        _not_saved("type-without-file", name)
         return None
     return values
 
@@ -123,8 +124,9 @@ def copy_values(tensor: torch.Tensor, allocate: Callable[[int], memoryview]) -> 
         return TensorPayload(str(values.dtype).removeprefix("torch."), tuple(values.shape), data)
 
 
-def _not_saved(what: str) -> None:
-    log.once(("not saved", what), "warning", f"The values of {what} are not saved; the rest of their records is.")
+def _not_saved(what: str, value: object) -> None:
+    """``what``: the name in the catalogue of what tensors these are."""
+    log.once(("not saved", what, value), "warning", lambda: said("values-not-saved", said(what, value)))
 
 
 # The description of a tensor that has a file, its name, and the values if they come from a device.
@@ -140,7 +142,7 @@ class TensorKeeper:
         settings = session.settings
         self.task = settings.task
         self.overflow = settings.task in ("overflow_check", "nan_check")
-        self.overflowed = OverflowCheck(session, _telling)
+        self.overflowed = OverflowCheck(session, _conclusive)
         self._saved: dict[int, _Saved] = {}
         self._held_bytes = 0
 
@@ -267,7 +269,7 @@ def _memory(nbytes: int) -> memoryview:
     return memoryview(bytearray(nbytes))
 
 
-def _telling(name: str, part: str, value: Any) -> Any:
+def _conclusive(name: str, part: str, value: Any) -> Any:
     """What of a part of a record tells something if it holds an infinity: not memory that is yet to be written."""
     if part == "output" and name.startswith(IGNORED_OUTPUTS):
         return None

@@ -10,6 +10,7 @@ from typing import Any
 from msprobe.capture.identity import IdentitySet
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.script_steps import ScriptSteps
+from msprobe.messages import said
 from msprobe.store import durable
 
 
@@ -41,7 +42,7 @@ class TrainerRecording:
 
     def _make_debugger(self) -> PrecisionDebugger:
         config_path, settings = self._given
-        PrecisionDebugger.make_way("a callback of msprobe.integrations")
+        PrecisionDebugger.make_way(said("callback-of-integrations"))
         if self._process not in (0, os.getpid()):
             # A fork: what was made before it is the parent's.
             PrecisionDebugger.reset()

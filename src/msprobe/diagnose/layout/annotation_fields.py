@@ -13,6 +13,7 @@ from msprobe.config.declared import Declared, demand, is_filled_object, is_list,
 from msprobe.config.mistakes import shown
 from msprobe.diagnose.layout.placements import Placement, of_text
 from msprobe.foreign.patterns import PatternError, compile_pattern
+from msprobe.messages import said
 
 _SLOTS = ("input", "output")
 
@@ -86,16 +87,14 @@ def _replacements(names: dict[str, str]) -> dict[str, str]:
     return names
 
 
-_ANY_OBJECT = demand((lambda value: value is None or is_object(value), "must be an object, found {type}"))
+_ANY_OBJECT = demand((lambda value: value is None or is_object(value), "an object"))
 _ABSENT_IS_EMPTY = BeforeValidator(lambda value: {} if value is None else value)
 
-_Size = Annotated[
-    int, demand((lambda value: is_whole(value) and value >= 1, "must be a whole number from 1 on, found {found}"))
-]
+_Size = Annotated[int, demand((lambda value: is_whole(value) and value >= 1, "a whole number from 1 on"))]
 _Axes = Annotated[
     dict[str, _Size],
     demand(
-        (is_filled_object, "must name the axes and their sizes, the slowest first, as {{data: 2, tensor: 2}}"),
+        (is_filled_object, lambda _: said("must-name-axes")),
     ),
 ]
 _Split = Annotated[
@@ -108,7 +107,7 @@ _FirstNumbers = Annotated[tuple[int, ...], PlainValidator(_first_numbers)]
 _Replacement = Annotated[
     str,
     BeforeValidator(lambda value: "" if value is None else str(value)),
-    demand((lambda value: not is_list(value) and not is_object(value), "must be a text, found {found}")),
+    demand((lambda value: not is_list(value) and not is_object(value), "a text")),
 ]
 
 
@@ -145,7 +144,7 @@ def _side(value: Mapping[str, Any]) -> SideFields:
     return _SIDE.validate_python(value, context=_Mesh(tuple(sizes), count if is_whole(count) else None))
 
 
-_Side = Annotated[SideFields | None, PlainValidator(_side), demand((is_object, "must be an object, found {type}"))]
+_Side = Annotated[SideFields | None, PlainValidator(_side), demand((is_object, "an object"))]
 
 
 class _File(Declared):
@@ -153,4 +152,4 @@ class _File(Declared):
     reference: _Side = None
 
 
-FILE = Annotated[_File, demand((is_filled_object, "must be an object with the keys candidate, reference, or both"))]
+FILE = Annotated[_File, demand((is_filled_object, lambda _: said("must-have-sides")))]

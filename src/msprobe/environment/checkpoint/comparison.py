@@ -15,7 +15,7 @@ from msprobe.engine import ALONE, Workers
 from msprobe.environment.checkpoint.contents import SECTIONS, Checkpoint, Section
 from msprobe.environment.checkpoint.copies import without_copies
 from msprobe.environment.checkpoint.keys import of_common_keys, with_keys_of, without_words_of_one_optimizer
-from msprobe.environment.checkpoint.measuring import Kind, Measures, measure
+from msprobe.environment.checkpoint.measuring import MeasureKind, Measures, measure
 from msprobe.environment.checkpoint.naming import (
     Pair,
     apply_map,
@@ -40,15 +40,15 @@ _NUMBERS = re.compile(r"(?:.*\.)?param_groups\.\d+\.(?:params|param_names)(?:\.\
 # What Megatron calls a piece, behind which its number of all pieces comes: rng_state/shard_0.1_1.2
 _SHARD = re.compile(r"([^./]*/shard_([\d.]+)_)")
 #: What matters first comes first.
-ORDER: tuple[Kind, ...] = (
+ORDER: tuple[MeasureKind, ...] = (
     "unreadable", "missing", "extra", "other shape", "not finite", "permuted", "transposed", "exchanged", "scaled",
     "stale",
     "reshaped",
     "changed", "padded", "rounded", "equal",
 )  # fmt: skip
 #: What two checkpoints of the same weights may differ in.
-HARMLESS: frozenset[Kind] = frozenset({"equal", "rounded", "padded"})
-_MAY_BE_EXCHANGED: frozenset[Kind] = frozenset({"changed", "permuted", "scaled"})
+HARMLESS: frozenset[MeasureKind] = frozenset({"equal", "rounded", "padded"})
+_MAY_BE_EXCHANGED: frozenset[MeasureKind] = frozenset({"changed", "permuted", "scaled"})
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
 
-    def of(self, *kinds: Kind, section: str | None = None) -> list[Measures]:
+    def of(self, *kinds: MeasureKind, section: str | None = None) -> list[Measures]:
         """Rows of these kinds."""
         return [row for row in self.rows if row.kind in kinds and section in (None, row.section)]
 
@@ -346,7 +346,7 @@ def _exchanged(rows: list[Measures], work: list[tuple[Section, Pair, Tensor | No
     for row in rows:
         place = source.get((row.section, row.name))
         if place is not None:
-            kind: Kind = "exchanged" if _is_circle(row, source) else row.kind
+            kind: MeasureKind = "exchanged" if _is_circle(row, source) else row.kind
             row = replace(row, kind=kind, factor=None, detail=f"the second has here what the first has in {place[1]}")
         found.append(row)
     return found

@@ -13,7 +13,7 @@ from msprobe.environment.checkpoint.megatron_names import is_vocabulary
 from msprobe.environment.checkpoint.tensors import Tensor
 from msprobe.store.dtypes import Array
 
-Kind = Literal[
+MeasureKind = Literal[
     "missing", "extra", "other shape", "not finite", "reshaped", "transposed", "permuted", "exchanged", "scaled",
     "stale", "changed", "padded", "rounded", "equal", "unreadable",
 ]  # fmt: skip
@@ -35,7 +35,7 @@ class Measures:
     """
 
     name: str
-    kind: Kind
+    kind: MeasureKind
     shape: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
     dtype: tuple[str | None, str | None]
     l2: float | None = None
@@ -99,7 +99,7 @@ def _of_shapes(found: Measures, a: Array, b: Array) -> Measures:
             f"rows are padded: {len(a)} and {len(b)}; "
             f"{'the common ones are equal' if common.l2 == 0 else 'compared are the common ones'}"
         )
-        kind: Kind = (
+        kind: MeasureKind = (
             "changed" if common.l2 != 0 else "padded" if rows >= _PADDED * max(len(a), len(b)) else "other shape"
         )
         return replace(common, kind=kind, padded=(len(a), len(b)), detail=detail)

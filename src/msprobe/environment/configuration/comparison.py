@@ -15,7 +15,7 @@ from msprobe.environment.configuration import (
     statistics,
     variables,
 )
-from msprobe.environment.configuration.differences import Finding, Level, Part
+from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level
 from msprobe.environment.configuration.pack import Pack
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.messages import joined, said
@@ -51,7 +51,7 @@ class Comparison:
 
     bench: str
     cmp: str
-    parts: list[Part] = field(default_factory=list)
+    parts: list[DifferenceSheet] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
@@ -108,9 +108,9 @@ def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> Compa
     return result
 
 
-def _missing(name: str, side: str) -> Part:
+def _missing(name: str, side: str) -> DifferenceSheet:
     """What one pack alone has cannot be called equal."""
-    part = Part(name, (), missing_in="cmp" if side == "cmp" else "bench")
+    part = DifferenceSheet(name, (), missing_in="cmp" if side == "cmp" else "bench")
     told = ("collected", "missing") if side == "cmp" else ("missing", "collected")
     level: Level = "warning" if name in _INFORMATIVE else "error"
     part.add(Finding(name, level, "the whole part", *told, f"collect it for {side}, too", 48))
@@ -136,7 +136,7 @@ def _weighed(found: list[Finding], result: Comparison) -> list[Finding]:
     return weighed
 
 
-def _environment(bench: Pack, cmp: Pack, options: Options) -> Part:
+def _environment(bench: Pack, cmp: Pack, options: Options) -> DifferenceSheet:
     table = variables.TABLE if options.variables is None else variables.extended(str(options.variables))
     sides = []
     notes = []
@@ -152,12 +152,12 @@ def _environment(bench: Pack, cmp: Pack, options: Options) -> Part:
     return part
 
 
-def _packages(bench: Pack, cmp: Pack, options: Options) -> Part:
+def _packages(bench: Pack, cmp: Pack, options: Options) -> DifferenceSheet:
     kinds = {environment_variables.device_kind(pack.environment()) for pack in (bench, cmp) if "env" in pack}
     return packages.compare(bench.packages(), cmp.packages(), len(kinds) > 1, options.packages)
 
 
-_COMPARERS: dict[str, Callable[[Pack, Pack, Options], Part]] = {
+_COMPARERS: dict[str, Callable[[Pack, Pack, Options], DifferenceSheet]] = {
     "env": _environment,
     "pip": _packages,
     "dataset": lambda bench, cmp, options: statistics.compare("dataset", bench, cmp, options.tolerance),

@@ -25,7 +25,7 @@ class Finding:
 
 
 @dataclass
-class Part:
+class DifferenceSheet:
     """One sheet: its columns, its rows, and what they come to."""
 
     name: str

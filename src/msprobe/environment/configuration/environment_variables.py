@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msprobe.environment.configuration.differences import Finding, Part, short
+from msprobe.environment.configuration.differences import DifferenceSheet, Finding, short
 from msprobe.environment.configuration.secrets import redacted_environment
 from msprobe.environment.configuration.variables import LEVELS, NAMES, TABLE, DeviceKind, Level, Variable
 from msprobe.environment.hyperparameters.effects import Effect
@@ -29,9 +29,9 @@ def device_kind(variables: Mapping[str, str]) -> DeviceKind:
     return "npu" if any("ASCEND" in name for name in variables) else "gpu"
 
 
-def compare(bench: Mapping[str, str], cmp: Mapping[str, str], table: Sequence[Variable] = TABLE) -> Part:
+def compare(bench: Mapping[str, str], cmp: Mapping[str, str], table: Sequence[Variable] = TABLE) -> DifferenceSheet:
     """The differences: those of the table as errors or warnings, all others for information."""
-    part = Part("env", HEADER)
+    part = DifferenceSheet("env", HEADER)
     kinds = device_kind(bench), device_kind(cmp)
     known: set[str] = set()
     for variable in table:
@@ -70,7 +70,7 @@ def _meaning(text: str) -> str | float:
 
 
 def _compare_one(
-    part: Part,
+    part: DifferenceSheet,
     variable: Variable,
     bench: Mapping[str, str],
     cmp: Mapping[str, str],

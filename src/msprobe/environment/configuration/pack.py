@@ -71,7 +71,7 @@ StepPart = Literal["dataset", "weights", "digests"]
 RankPart = Literal["random", "random_state"]
 
 
-class Place(NamedTuple):
+class PackPlace(NamedTuple):
     """Where statistics were taken: micro-step and rank."""
 
     step: int
@@ -287,13 +287,13 @@ class Pack:
         """What there is of hyper-parameters: file name -> name -> value."""
         return {name.partition("/")[2]: self.json(name) for name in (STATIC, DYNAMIC) if name in self._found}
 
-    def places(self, part: StepPart) -> dict[Place, str]:
+    def places(self, part: StepPart) -> dict[PackPlace, str]:
         """The entries of a part by step and rank, in this order."""
         found = {}
         for name in self._found:
             told = _PLACE.match(name)
             if told and told[1] == part:
-                found[Place(int(told[2]), int(told[3]))] = name
+                found[PackPlace(int(told[2]), int(told[3]))] = name
         return dict(sorted(found.items()))
 
     def ranks(self, part: RankPart) -> dict[int, str]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote, urlparse
 
-from msprobe.environment.configuration.differences import Finding, Level, Part
+from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level
 from msprobe.errors import PathError
 from msprobe.foreign.opening import open_regular
 
@@ -164,13 +164,13 @@ def _version(text: str) -> str:
 
 def compare(
     bench: Mapping[str, str], cmp: Mapping[str, str], other_device: bool = False, also: Sequence[str] = ()
-) -> Part:
+) -> DifferenceSheet:
     """The differences: errors for what runs the numbers, warnings for what lies below it, all others for information.
 
     ``other_device``: the two ran on different kinds of devices, whose own packages cannot agree. ``also``:
     further names that count.
     """
-    part = Part("pip", HEADER)
+    part = DifferenceSheet("pip", HEADER)
     sides = [{canonical(name): version for name, version in side.items()} for side in (bench, cmp)]
     extra = {canonical(name) for name in also}
     found = []

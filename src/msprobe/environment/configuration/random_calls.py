@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from msprobe.environment.configuration.differences import Finding, Level, Part, short
+from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level, short
 from msprobe.environment.configuration.pack import Pack
 
 HEADER = ("op", "rank", "bench_stack", "cmp_stack", "bench_count", "cmp_count", "check_result")
@@ -31,9 +31,9 @@ Frame = tuple[str, str, str]
 Stack = tuple[list[Frame], str, int]
 
 
-def compare(bench: Pack, cmp: Pack) -> Part:
+def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
     """A row for each stack of each function and rank. Line numbers do not count. Raises InvalidInputError."""
-    part = Part("random", HEADER)
+    part = DifferenceSheet("random", HEADER)
     ranks = bench.ranks("random"), cmp.ranks("random")
     only = {*ranks[0]} ^ {*ranks[1]}
     if only and {*ranks[0]} & {*ranks[1]}:
@@ -118,9 +118,9 @@ def _score(one: Frame, two: Frame) -> float:
     return (same + likeness) / 3
 
 
-def compare_states(bench: Pack, cmp: Pack) -> Part:
+def compare_states(bench: Pack, cmp: Pack) -> DifferenceSheet:
     """The differences of seeds that were set, of the states of generators before each step, and of dropout layers."""
-    part = Part("random_state", STATE_HEADER)
+    part = DifferenceSheet("random_state", STATE_HEADER)
     ranks = bench.ranks("random_state"), cmp.ranks("random_state")
     for rank in sorted({*ranks[0]} & {*ranks[1]}):
         one, two = (_flat(pack.json(own[rank])) for pack, own in zip((bench, cmp), ranks, strict=True))
@@ -137,7 +137,7 @@ def compare_states(bench: Pack, cmp: Pack) -> Part:
     return part
 
 
-def _find(part: Part, what: str, level: Level, why: str, weight: int) -> None:
+def _find(part: DifferenceSheet, what: str, level: Level, why: str, weight: int) -> None:
     found = [row for row in part.rows if row[1] == what and row[5] == level]
     if found:
         _, _, name, first, second, _ = found[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msprobe.environment.configuration.differences import Finding, Part, short
+from msprobe.environment.configuration.differences import DifferenceSheet, Finding, short
 from msprobe.environment.configuration.pack import Pack
 from msprobe.environment.hyperparameters import comparison
 from msprobe.environment.hyperparameters.effects import Effect
@@ -24,9 +24,9 @@ _WHY: dict[Effect, str] = {
 _ALONE = 15
 
 
-def compare(bench: Pack, cmp: Pack) -> Part:
+def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
     """The differences of the files that both packs have. Raises InvalidInputError."""
-    part = Part("hyperparameters", HEADER)
+    part = DifferenceSheet("hyperparameters", HEADER)
     first, second = bench.hyperparameters(), cmp.hyperparameters()
     for file in sorted({*first, *second}):
         if file not in first or file not in second:
@@ -47,7 +47,7 @@ def compare(bench: Pack, cmp: Pack) -> Part:
     return part
 
 
-def _finding(part: str, row: comparison.Row) -> Finding:
+def _finding(part: str, row: comparison.ParameterDifference) -> Finding:
     bench, cmp = _value(row.bench_value), _value(row.cmp_value)
     name = row.bench_para if row.bench_para == row.cmp_para else f"{row.bench_para} / {row.cmp_para}"
     if row.cmp_para == comparison.ONLY_BENCH:

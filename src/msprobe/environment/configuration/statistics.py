@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from msprobe.environment.configuration.differences import Finding, Part, short
-from msprobe.environment.configuration.pack import Pack, Place, digests_entry
+from msprobe.environment.configuration.differences import DifferenceSheet, Finding, short
+from msprobe.environment.configuration.pack import Pack, PackPlace, digests_entry
 
 KEYS = ("max", "min", "mean", "norm")
 ONLY_BENCH, ONLY_CMP = "only bench have", "only cmp have"
@@ -23,13 +23,13 @@ Statistics = Mapping[str, Any]
 StatisticsPart = Literal["dataset", "weights"]
 
 
-def compare(name: StatisticsPart, bench: Pack, cmp: Pack, tolerance: float = 0.0) -> Part:
+def compare(name: StatisticsPart, bench: Pack, cmp: Pack, tolerance: float = 0.0) -> DifferenceSheet:
     """A row for each tensor of the steps that both packs have.
 
     ``tolerance`` is relative to the bench's statistic; 0 asks for equal statistics, and equal bits where both packs
     have digests. Steps that one pack alone has are noted: it collected longer. Raises InvalidInputError.
     """
-    part = Part(name, _HEADERS[name])
+    part = DifferenceSheet(name, _HEADERS[name])
     places = bench.places(name), cmp.places(name)
     steps = [{place.step for place in side} for side in places]
     common = steps[0] & steps[1]
@@ -42,7 +42,7 @@ def compare(name: StatisticsPart, bench: Pack, cmp: Pack, tolerance: float = 0.0
         )
         return part
     part.header = (*part.header, DIGESTS) if bench.has("digests") and cmp.has("digests") else part.header
-    differing: dict[Place, list[str]] = {}
+    differing: dict[PackPlace, list[str]] = {}
     for place in sorted(one for one in {*places[0], *places[1]} if one.step in common):
         sides = [_read(name, pack, place, own) for pack, own in zip((bench, cmp), places, strict=True)]
         digests = [_digests(name, pack, place) for pack in (bench, cmp)]
@@ -56,7 +56,7 @@ def compare(name: StatisticsPart, bench: Pack, cmp: Pack, tolerance: float = 0.0
     return part
 
 
-def is_equal_at_start(part: Part | None) -> bool:
+def is_equal_at_start(part: DifferenceSheet | None) -> bool:
     """Whether both packs have the part, and nothing differs at its first step."""
     if part is None or not part.rows or part.missing_in:
         return False
@@ -64,7 +64,7 @@ def is_equal_at_start(part: Part | None) -> bool:
     return all(row[3] is True for row in part.rows if row[0] == first)
 
 
-def _read(name: StatisticsPart, pack: Pack, place: Place, places: Mapping[Place, str]) -> dict[str, Statistics]:
+def _read(name: StatisticsPart, pack: Pack, place: PackPlace, places: Mapping[PackPlace, str]) -> dict[str, Statistics]:
     if place not in places:
         return {}
     tree = pack.json(places[place])
@@ -86,14 +86,14 @@ def _tensors(tree: Mapping[str, Any]) -> Iterator[tuple[str, Statistics]]:
             held += [(f"{path}.{key}" if path else key, inner) for key, inner in reversed(value.items())]
 
 
-def _digests(name: StatisticsPart, pack: Pack, place: Place) -> Mapping[str, Any]:
+def _digests(name: StatisticsPart, pack: Pack, place: PackPlace) -> Mapping[str, Any]:
     entry = digests_entry(*place)
     found = pack.json(entry).get(name) if entry in pack else None
     return found if isinstance(found, dict) else {}
 
 
 def _rows(
-    place: Place,
+    place: PackPlace,
     bench: Mapping[str, Statistics],
     cmp: Mapping[str, Statistics],
     digests: list[Mapping[str, Any]],
@@ -130,7 +130,9 @@ def _relative(one: float | None, two: float | None) -> float | None:
 
 
 def _find(
-    part: Part, differing: Mapping[Place, list[str]], places: tuple[Mapping[Place, str], Mapping[Place, str]]
+    part: DifferenceSheet,
+    differing: Mapping[PackPlace, list[str]],
+    places: tuple[Mapping[PackPlace, str], Mapping[PackPlace, str]],
 ) -> None:
     """The first step at which something differs says what it means."""
     step = min(place.step for place in differing)

@@ -36,7 +36,7 @@ Level = Literal["error", "warning"]
 
 
 @dataclass(frozen=True)
-class Row:
+class ParameterDifference:
     """One difference. ``matched_with``: why the two names are one thing; None where only one side has it."""
 
     bench_para: str
@@ -60,7 +60,7 @@ class Row:
         )
 
 
-def compare(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> list[Row]:
+def compare(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> list[ParameterDifference]:
     """The differences, those that change most first (``effects.EFFECTS``), errors before warnings.
 
     A value that differs is an error; a warning where it changes only speed or output, or where the names are not sure
@@ -70,12 +70,12 @@ def compare(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> list[Row]:
     return sorted(_rows(bench, cmp), key=_importance)
 
 
-def _importance(row: Row) -> tuple[int, bool, bool, str, str]:
+def _importance(row: ParameterDifference) -> tuple[int, bool, bool, str, str]:
     is_alone = row.matched_with is None
     return EFFECTS.index(row.effect), is_alone, row.level != "error", row.bench_para, row.cmp_para
 
 
-def _rows(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> Iterable[Row]:
+def _rows(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> Iterable[ParameterDifference]:
     first, second = _with_single_betas(bench), _with_single_betas(cmp)
     pairs = _Pairs(first, second)
     for one, two, why, ratio in pairs.found:
@@ -85,11 +85,11 @@ def _rows(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> Iterable[Row]:
         effect = effect_of(one, left, right)
         is_place = effect == "unknown" and names_place(left) and names_place(right)
         is_sure = ratio >= _SURE_RATIO and effect not in ("speed", "output") and not is_place
-        yield Row(one, two, left, right, why, "error" if is_sure else "warning", effect)
+        yield ParameterDifference(one, two, left, right, why, "error" if is_sure else "warning", effect)
     for name in pairs.first:
-        yield Row(name, ONLY_BENCH, first[name], None, None, "warning", effect_of(name))
+        yield ParameterDifference(name, ONLY_BENCH, first[name], None, None, "warning", effect_of(name))
     for name in pairs.second:
-        yield Row(ONLY_CMP, name, None, second[name], None, "warning", effect_of(name))
+        yield ParameterDifference(ONLY_CMP, name, None, second[name], None, "warning", effect_of(name))
 
 
 def _with_single_betas(side: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ its end is passed over.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import time
@@ -55,7 +56,7 @@ class Journal:
         data = lines.encode("utf-8", "replace")
         try:
             if os.write(self._descriptor, data) != len(data):
-                raise OSError("no space left on device")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as problem:
             raise PathError(said("file-not-written", self._path, problem.strerror or problem)) from problem
 

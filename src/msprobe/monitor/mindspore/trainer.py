@@ -12,7 +12,7 @@ from mindspore import nn
 from msprobe import log
 from msprobe.capture.mindspore.debugger import PrecisionDebugger
 from msprobe.capture.mindspore.surface import surface
-from msprobe.capture.mindspore.training import TrainingListening, tell_of_static_graph
+from msprobe.capture.mindspore.training import TrainingListening, warn_of_static_graph
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.monitor import measuring
@@ -67,7 +67,7 @@ class TrainerMon(Monitor):
             raise InvalidInputError(said("monitor-model-wrong", names.module_word, type(model).__name__))
         if innermost(optimizer) is None:
             raise InvalidInputError(said("monitor-mindspore-optimizer-wrong", type(optimizer).__name__))
-        tell_of_static_graph("set_monitor()")
+        warn_of_static_graph("set_monitor()")
 
     def _new_optimizers(self, optimizer: Any) -> Optimizers:
         return Optimizers(optimizer)

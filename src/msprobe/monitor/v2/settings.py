@@ -14,6 +14,7 @@ from msprobe.config.declared import (
     Declared,
     Switch,
     Texts,
+    asks,
     demand,
     is_object,
     is_text,
@@ -98,7 +99,7 @@ _Ops = Annotated[
     demand(
         (
             lambda value: is_texts(value) and all(op in OPS for op in value),
-            f"must be a list of {', '.join(OPS)}, found {{found}}",
+            asks("must-be-list-of", ", ".join(OPS)),
         ),
         kind=_RANGE,
     ),
@@ -113,7 +114,7 @@ class _Monitor(Declared):
     targets: Annotated[Texts, BeforeValidator(lambda value: value or [])] = ()
 
 
-_MonitorOf = Annotated[_Monitor, demand((is_object, 'must be an object such as {{"enabled": true}}, found {found}'))]
+_MonitorOf = Annotated[_Monitor, demand((is_object, 'an object such as {"enabled": true}'))]
 
 
 class _Monitors(Declared):
@@ -140,15 +141,15 @@ class _FileV2(Declared):
         one_of(*_FRAMEWORKS, kind=_RANGE),
         BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value),
     ] = "pytorch"
-    output_dir: Annotated[str, demand((is_text, "must be the path of a folder, found {found}"))] = "./"
+    output_dir: Annotated[str, demand((is_text, "the path of a folder"))] = "./"
     format: Annotated[
         str,
-        demand((lambda one: one == "csv", 'must be "csv", found {found}; TrainerMon has other formats'), kind=_RANGE),
+        demand((lambda one: one == "csv", asks("must-be-csv")), kind=_RANGE),
     ] = "csv"
     rank: _Ranks = ()
-    monitors: Annotated[
-        _Monitors, demand((is_object, f"must be an object with some of {', '.join(MONITORS)}, found {{found}}"))
-    ] = _Monitors()
+    monitors: Annotated[_Monitors, demand((is_object, asks("must-be-object-with-some", ", ".join(MONITORS))))] = (
+        _Monitors()
+    )
     patch_optimizer_step: Switch = True
     async_write: Switch = True
     start_step: Annotated[int | None, whole(0, or_none=True)] = None

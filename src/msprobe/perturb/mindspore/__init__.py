@@ -11,6 +11,7 @@ from msprobe import log
 from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.config.settings import Settings
 from msprobe.errors import NotAvailableError
+from msprobe.messages import said
 from msprobe.perturb.bench import Bench
 from msprobe.perturb.gradients import BackwardOfOnes
 from msprobe.perturb.listeners import Fix, ForwardCheck
@@ -34,12 +35,9 @@ def free_benchmark(settings: Settings) -> Any:
     asked = settings.free_benchmark
     assert asked is not None
     if "to_cpu" in asked.modes:
-        raise NotAvailableError(
-            'free_benchmark.pert_mode: "to_cpu" is there for PyTorch; for MindSpore choose "improve_precision",'
-            ' "add_noise", "bit_noise", "change_value" or "no_change".'
-        )
+        raise NotAvailableError(said("to-cpu-for-mindspore"))
     if asked.if_preheat or asked.fix_graph or asked.offload:
-        log.warning("free_benchmark: if_preheat, fix_graph and offload have no effect for MindSpore.")
+        log.warning(said("benchmark-fields-for-mindspore"))
         asked = replace(asked, if_preheat=False, fix_graph=False, offload=False)
         settings = replace(settings, free_benchmark=asked)
     folder = Path(settings.dump_path)

@@ -14,14 +14,15 @@ import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor
 
-from msprobe.capture.mindspore import surroundings
+from msprobe.capture.mindspore import listener_support
 from msprobe.capture.mindspore.executor import pynative_executor, wait_for_all
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.messages import said
 from msprobe.perturb import arrays
 from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
 from msprobe.perturb.operators import last_name
 from msprobe.perturb.thresholds import unit_of
-from msprobe.perturb.trees import Place, leaves, mapped
+from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 # Their generators cannot be put back: made again they would change what the program draws.
 _RANDOM = ("drop", "rand", "bernoulli", "multinomial", "normal", "uniform", "poisson", "gamma", "laplace", "gumbel")
@@ -46,11 +47,11 @@ class MindSporeFramework:
 
     def aside(self) -> AbstractContextManager[None]:
         """See the protocol."""
-        return surroundings.aside()
+        return listener_support.aside()
 
     def random_numbers_kept(self) -> AbstractContextManager[None]:
         """See the protocol."""
-        return surroundings.random_numbers_kept()
+        return listener_support.random_numbers_kept()
 
     def is_in_optimizer(self) -> bool:
         """See the protocol. Optimizers have no closures here."""
@@ -66,21 +67,21 @@ class MindSporeFramework:
         """See the protocol."""
         if not isinstance(value, Tensor):
             is_type = isinstance(value, (type, mindspore.common.dtype.Type))
-            return "it is given a function, which may do things of its own" if callable(value) and not is_type else ""
+            return said("is-given-function") if callable(value) and not is_type else ""
         # Initialisers give parameters classes of their own, which are called Parameter as well.
         if type(value) is not Tensor and not isinstance(value, Parameter):
-            return f"it has a {type(value).__name__}"
+            return said("has-value-of-kind", type(value).__name__)
         if isinstance(value, Parameter) and not value.requires_grad:
-            return "it has a parameter without a gradient, which it may write to"
+            return said("has-parameter-without-gradient")
         return ""
 
     def why_not_call(self, key: str) -> str:
         """See the protocol."""
         name = last_name(key).lower()
         if any(word in name for word in (*_RANDOM, *_MAY_DRAW)) or name in _RANDOM_TOO:
-            return "it draws random numbers that cannot be drawn again"
+            return said("draws-unrepeatable-numbers")
         if name.startswith(_WRITING):
-            return "it writes to a parameter"
+            return said("writes-to-parameter")
         return ""
 
     def is_float(self, tensor: Any) -> bool:
@@ -188,26 +189,26 @@ class MindSporeFramework:
         tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor)]
         return [mindspore.ops.ones_like(one) if self.is_float(one) else None for one in tensors]
 
-    def surroundings(self) -> Any:
+    def context(self) -> Any:
         """See the protocol."""
         return mindspore.get_rng_state()
 
-    def precision(self, surroundings: Any) -> str:
+    def precision(self, context: Any) -> str:
         """See the protocol."""
         return ""
 
     def again(self, call: Invocation, widened: bool = False) -> Any:
         """See the protocol."""
-        mindspore.set_rng_state(call.surroundings)
+        mindspore.set_rng_state(call.context)
         return call.function(*call.args, **call.kwargs)
 
     def vjp(
-        self, call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], widened: bool = False
+        self, call: Invocation, wanted: Sequence[LeafPath], gradients: Sequence[Any], widened: bool = False
     ) -> list[Any]:
         """See the protocol."""
         whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
         values = dict(leaves(whole))
-        mindspore.set_rng_state(call.surroundings)
+        mindspore.set_rng_state(call.context)
 
         def function(*tensors: Any) -> Any:
             given = dict(zip(wanted, tensors, strict=True))

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.perturb.framework import Difference, Limits, Reactions
 from msprobe.signed_errors import Result, judge_signed
 
@@ -100,9 +101,11 @@ def compare_with_cpu(own: torch.Tensor, golden: torch.Tensor, limit: float, mean
     mean = torch.where(b.abs() >= 1, error / b.abs().clamp(min=1), error).mean()
     if not bool(is_bad.any()) and abs(float(mean)) <= mean_limit:
         return Difference(True)
-    # Small elements count with their absolute error, so that one near zero is not all that is told.
-    told = torch.where(a.abs() >= 1, relative, error.abs())
-    return Difference(False, 1 + float(told.max()), "", float(told.mean()), float(is_bad.double().mean()))
+    # Small elements count with their absolute error, so that one near zero is not all that shows.
+    relative_errors = torch.where(a.abs() >= 1, relative, error.abs())
+    return Difference(
+        False, 1 + float(relative_errors.max()), "", float(relative_errors.mean()), float(is_bad.double().mean())
+    )
 
 
 def is_explained(own: torch.Tensor, other: torch.Tensor, limits: Limits, reactions: Reactions) -> bool:
@@ -177,7 +180,7 @@ def _norms(one: torch.Tensor, other: torch.Tensor) -> list[float]:
 
 def _check_shapes(own: torch.Tensor, other: torch.Tensor) -> None:
     if own.shape != other.shape:
-        raise ValueError(f"its result has shape {list(own.shape)}, and {list(other.shape)} when it is made again")
+        raise ValueError(said("repeated-shape-differs", list(own.shape), list(other.shape)))
 
 
 def _numbers(tensor: torch.Tensor) -> torch.Tensor:

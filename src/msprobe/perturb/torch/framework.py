@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.torch import private, surroundings
+from msprobe.capture.torch import listener_support, private
 from msprobe.capture.torch.digest import address_of
 from msprobe.capture.torch.statistics_unusual import ORDINARY
 from msprobe.capture.torch.storages import address_of_storage
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
+from msprobe.messages import said
 from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
 from msprobe.perturb.thresholds import unit_of
 from msprobe.perturb.torch import comparing, copies, kernels, running
@@ -33,11 +34,11 @@ class TorchFramework:
 
     def aside(self) -> AbstractContextManager[None]:
         """See the protocol."""
-        return surroundings.aside()
+        return listener_support.aside()
 
     def random_numbers_kept(self) -> AbstractContextManager[None]:
         """See the protocol."""
-        return surroundings.random_numbers_kept()
+        return listener_support.random_numbers_kept()
 
     def is_in_optimizer(self) -> bool:
         """See the protocol."""
@@ -54,15 +55,15 @@ class TorchFramework:
         if not isinstance(value, torch.Tensor):
             return _why_not_value(value)
         if type(value) not in ORDINARY:
-            return f"it has a {type(value).__name__}, which may communicate or do things of its own"
+            return said("has-value-with-effects", type(value).__name__)
         if private.is_transformed(value):
-            return "it is inside of a transform of torch.func"
+            return said("inside-transform")
         if value.layout is not torch.strided or value.is_nested or value.is_quantized:
-            return "dtype unsupported: it has a tensor that is sparse, nested or quantized"
+            return said("tensor-type-unsupported")
         if value.is_meta:
-            return "it has a tensor without memory (meta)"
+            return said("tensor-on-meta")
         if value.numel() and not address_of(value):
-            return "it has a tensor whose memory was given back"
+            return said("tensor-memory-given-back")
         return ""
 
     def why_not_call(self, key: str) -> str:
@@ -175,13 +176,13 @@ class TorchFramework:
         tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
         return [torch.ones_like(one) if self.is_float(one) else None for one in tensors]
 
-    def surroundings(self) -> Any:
+    def context(self) -> Any:
         """See the protocol."""
         return running.Moment.now()
 
-    def precision(self, surroundings: Any) -> str:
+    def precision(self, context: Any) -> str:
         """See the protocol."""
-        return surroundings.precision if surroundings is not None else ""
+        return context.precision if context is not None else ""
 
     def again(self, call: Invocation, widened: bool = False) -> Any:
         """See the protocol."""
@@ -222,9 +223,9 @@ class TorchFramework:
 
 def _why_not_value(value: Any) -> str:
     if isinstance(value, torch.Generator):
-        return "it draws from a generator that it is given"
+        return said("draws-from-generator")
     if callable(value) and not isinstance(value, type):
-        return "it is given a function, which may do things of its own"
+        return said("is-given-function")
     return ""
 
 

@@ -14,10 +14,11 @@ import torch
 
 import msprobe
 from msprobe.capture.torch.precision import AUTOCAST_DEVICES, autocast_of
+from msprobe.messages import said
 from msprobe.perturb.framework import Invocation
 from msprobe.perturb.thresholds import is_low
 from msprobe.perturb.torch import copies
-from msprobe.perturb.trees import Place, leaves, mapped
+from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 _TORCH = os.path.dirname(torch.__file__)
 _OPTIMIZERS = os.path.join(_TORCH, "optim", "")
@@ -89,7 +90,7 @@ class Moment:
 
 def again(call: Invocation, widened: bool) -> Any:
     """What comes of the call; its tensors have no graph."""
-    with call.surroundings.entered(widened), torch.set_grad_enabled(call.with_graph), _own_graph():
+    with call.context.entered(widened), torch.set_grad_enabled(call.with_graph), _own_graph():
         found = call.function(*call.args, **call.kwargs)
     if not call.with_graph:
         return found
@@ -114,13 +115,13 @@ def _same(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def vjp(call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], widened: bool) -> list[Any]:
+def vjp(call: Invocation, wanted: Sequence[LeafPath], gradients: Sequence[Any], widened: bool) -> list[Any]:
     """The gradients of the tensors at ``wanted``; see the protocol."""
     chosen = set(wanted)
-    inputs: dict[Place, torch.Tensor] = {}
+    inputs: dict[LeafPath, torch.Tensor] = {}
     made: dict[int, torch.Tensor] = {}
 
-    def change(place: Place, value: Any) -> Any:
+    def change(place: LeafPath, value: Any) -> Any:
         if place not in chosen:
             return value
         # What is one tensor stays one: some kernels are chosen by that.
@@ -129,7 +130,7 @@ def vjp(call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], wid
         inputs[place] = made[id(value)]
         return made[id(value)]
 
-    with call.surroundings.entered(widened), torch.enable_grad(), _own_graph():
+    with call.context.entered(widened), torch.enable_grad(), _own_graph():
         args = mapped(tuple(call.args), change, ("args",))
         kwargs = mapped(dict(call.kwargs), change, ("kwargs",))
         result = call.function(*args, **kwargs)
@@ -139,7 +140,7 @@ def vjp(call: Invocation, wanted: Sequence[Place], gradients: Sequence[Any], wid
 def _gradients(result: Any, inputs: Sequence[torch.Tensor], gradients: Sequence[Any]) -> list[Any]:
     outputs = [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
     if len(outputs) != len(gradients):
-        raise ValueError(f"{len(outputs)} results in place of {len(gradients)}")
+        raise ValueError(said("results-for-gradients", len(outputs), len(gradients)))
     pairs = [
         (output, gradient.detach().to(device=output.device, dtype=output.dtype))
         for output, gradient in zip(outputs, gradients, strict=True)
@@ -154,14 +155,14 @@ def _gradients(result: Any, inputs: Sequence[torch.Tensor], gradients: Sequence[
 def with_graph(call: Invocation, on_cpu: bool) -> Any:
     """What comes of the call in float32, or on the CPU; its gradient goes to the arguments of ``call``."""
 
-    def change(place: Place, value: Any) -> Any:
+    def change(place: LeafPath, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         own = value if value.requires_grad else copies.twin(value)
         dtype = torch.float32 if is_low(str(value.dtype).removeprefix("torch.")) else None
         return own.to(device="cpu" if on_cpu else None, dtype=dtype)
 
-    with torch.enable_grad(), call.surroundings.entered(widened=True):
+    with torch.enable_grad(), call.context.entered(widened=True):
         args = mapped(tuple(call.args), change)
         kwargs = {word: mapped(value, change) for word, value in call.kwargs.items() if word != "out"}
         return call.function(*args, **kwargs)

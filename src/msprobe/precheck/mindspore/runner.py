@@ -24,7 +24,7 @@ from msprobe.precheck.generate import CannotGenerateError, generator_for, values
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.memory import check_memory
 from msprobe.precheck.mindspore.standalone import DTYPES, api_of
-from msprobe.precheck.mindspore_rows import Row, judge, skipped, spoiled
+from msprobe.precheck.mindspore_rows import MindSporeRow, judge, skipped, spoiled
 from msprobe.precheck.requests import ApiCall, flat, open_requests
 from msprobe.store.values import read_values
 
@@ -83,7 +83,7 @@ class MindSporeRunner:
         ]
         if len(outputs) != len(recorded):
             message = f"the record has {len(recorded)} results, the reference {len(outputs)}."
-            rows.append(Row(f"{name}.{len(rows)}", "error", message))
+            rows.append(MindSporeRow(f"{name}.{len(rows)}", "error", message))
         forward, backward, message = direction_status(rows, "Warning"), "", ""
         if call.gradients is not None:
             try:
@@ -91,13 +91,13 @@ class MindSporeRunner:
                 backward = direction_status(gradients, "Warning")
             except Exception as problem:
                 message = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
-                gradients = [Row(f"{call.key}.backward.output.0", "SKIP", message)]
+                gradients = [MindSporeRow(f"{call.key}.backward.output.0", "SKIP", message)]
                 backward = "SKIP"
             rows += gradients
         message = message or next((row.message for row in rows if row.status == "error"), "")
         return Answer(call.key, [call.key, forward, backward, message], [row.cells() for row in rows])
 
-    def _backward(self, call: ApiCall, function: Callable[..., Any], tested: Any, bench: Any) -> list[Row]:
+    def _backward(self, call: ApiCall, function: Callable[..., Any], tested: Any, bench: Any) -> list[MindSporeRow]:
         sides = []
         for inputs, wide in ((bench, True), (tested, False)):
             given = [self._made(one, f"gradient.{n}", call, wide) for n, one in enumerate(call.gradients or ())]

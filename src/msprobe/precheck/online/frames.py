@@ -45,7 +45,7 @@ class FrameError(Exception):
 
 
 @dataclass(frozen=True)
-class Frame:
+class WireFrame:
     """One thing. ``what`` is a kind of :data:`schema.FORMS`; ``content`` what JSON says of it. ``sender``: who has sent
     it, a name that nobody else knows; "" where it is not said.
     """
@@ -58,7 +58,7 @@ class Frame:
     sender: str = ""
 
 
-def pack(frame: Frame, sequence: int, sender: str = "") -> list[Data]:
+def pack(frame: WireFrame, sequence: int, sender: str = "") -> list[Data]:
     """A frame as bytes, in pieces to be sent one after the other. ``sequence``: its number among those of its sender;
     ``sender``: the name of that one, if not the frame's own.
     """
@@ -71,7 +71,7 @@ def pack(frame: Frame, sequence: int, sender: str = "") -> list[Data]:
     return [HEAD.pack(MAGIC, len(header), len(data), crc), header, data]
 
 
-def unpack(read: Callable[[int], bytes | bytearray]) -> tuple[Frame, int]:
+def unpack(read: Callable[[int], bytes | bytearray]) -> tuple[WireFrame, int]:
     """The next frame and its number; ``read(n)`` gives the next n bytes, no less.
 
     Raises FrameError for what is no frame. Of a frame whose header is refused no more than a mebibyte is read.
@@ -107,4 +107,4 @@ def unpack(read: Callable[[int], bytes | bytearray]) -> tuple[Frame, int]:
         raise FrameError(problem, is_whole=True)
     what, step, rank, sequence = (content.pop(name) for name in _FIXED)
     sender = content.pop("sender", "")
-    return Frame(what, step, rank, content, data, sender), sequence
+    return WireFrame(what, step, rank, content, data, sender), sequence

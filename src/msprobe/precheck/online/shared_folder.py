@@ -24,7 +24,7 @@ from msprobe.foreign.opening import open_regular
 from msprobe.messages import said
 from msprobe.paths import write_atomically
 from msprobe.precheck.online import frames
-from msprobe.precheck.online.frames import Frame, FrameError
+from msprobe.precheck.online.frames import FrameError, WireFrame
 from msprobe.precheck.online.life import Life, leave_sign
 
 _FILE = re.compile(r"rank(\d{1,9})_(\d{1,20})\.frame")
@@ -58,7 +58,7 @@ class FolderSender:
             raise PathError(said("nfs-path-is-no-folder", folder))
         self._has_begun = False
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: WireFrame) -> None:
         """Write one frame. Raises PathError if it cannot be written, nobody reads, or an earlier one was not kept."""
         if frame.what in ("begin", "end"):
             self._look_for_refusal()
@@ -78,7 +78,7 @@ class FolderSender:
         self._own.add(name)
         write_atomically(self._folder / name, map(bytes, self._packed(frame)), fsync=False)
 
-    def _packed(self, frame: Frame) -> list[frames.Data]:
+    def _packed(self, frame: WireFrame) -> list[frames.Data]:
         return frames.pack(frame, self._sequence, self._name)
 
     def _look_for_refusal(self) -> None:
@@ -114,7 +114,7 @@ class FolderReceiver:
         self._crowd.see(names)
         self._crowd.look(any(map(_FILE.fullmatch, names)))
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[WireFrame]:
         """All frames, until so many ranks have ended or died. Raises PathError if the folder can be read no more."""
         last = looked = time.monotonic()
         crowd = self._crowd
@@ -158,7 +158,7 @@ class FolderReceiver:
         except OSError as error:
             raise PathError(said("nfs-path-unreadable", self._folder, error.strerror)) from error
 
-    def _take(self, name: str) -> Frame | None:
+    def _take(self, name: str) -> WireFrame | None:
         path = self._folder / name
         frame = None
         try:

@@ -17,7 +17,7 @@ from msprobe.capture import native
 from msprobe.capture.sinks import StepFacts
 from msprobe.errors import MsprobeError
 from msprobe.messages import said
-from msprobe.precheck.online.frames import Frame
+from msprobe.precheck.online.frames import WireFrame
 
 #: So many bytes wait to be sent; the training waits for room then.
 MOST_WAITING_BYTES = 1 << 30
@@ -28,7 +28,7 @@ _FRAME_BYTES = 512
 class Sender(Protocol):
     """Whatever takes frames (:mod:`tcp`, :mod:`shared_folder`)."""
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: WireFrame) -> None:
         """Send one. Raises MsprobeError if it is not taken."""
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class Stream:
         self._connect = connect
         self._patience = patience
         self._most = most
-        self._waiting: deque[Frame] = deque()
+        self._waiting: deque[WireFrame] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -53,7 +53,7 @@ class Stream:
         #: True when frames were lost.
         self.failed = False
 
-    def put(self, frame: Frame) -> None:
+    def put(self, frame: WireFrame) -> None:
         """Send a frame soon. Never raises."""
         size = len(memoryview(frame.data).cast("B")) + _FRAME_BYTES
         with self._changed:
@@ -161,7 +161,7 @@ class StreamStep:
 
     def send(self, what: str, data: Any = b"", **content: Any) -> None:
         """One frame of this step."""
-        self._stream.put(Frame(what, self._step, self._rank, content, data))
+        self._stream.put(WireFrame(what, self._step, self._rank, content, data))
 
     def put_call(self, name: str, tree: object, stack_id: int | None, parent: Any, rows: Any = None) -> None:
         """See :class:`msprobe.capture.sinks.StepSink`."""

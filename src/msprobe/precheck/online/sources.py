@@ -11,7 +11,7 @@ import threading
 import time
 
 from msprobe.messages import said
-from msprobe.precheck.online.frames import Frame
+from msprobe.precheck.online.frames import WireFrame
 
 Key = tuple[int, int]
 
@@ -24,7 +24,7 @@ class Delivery:
 
     __slots__ = ("_is_taken", "frame")
 
-    def __init__(self, frame: Frame | None, is_awaited: bool = False) -> None:
+    def __init__(self, frame: WireFrame | None, is_awaited: bool = False) -> None:
         self.frame = frame
         self._is_taken = threading.Event() if is_awaited else None
 
@@ -39,7 +39,7 @@ class Delivery:
             self._is_taken.wait()
 
 
-class Source:
+class Sender:
     """One sender. ``lock`` is held while one of its frames is taken; the rest belongs to the lock of the receiver."""
 
     def __init__(self, name: str) -> None:
@@ -79,7 +79,7 @@ class Source:
         """This frame was the last one."""
         self._last = sequence, head, delivery
 
-    def note(self, frame: Frame) -> None:
+    def note(self, frame: WireFrame) -> None:
         """Take notice of a frame that is taken."""
         key = frame.rank, frame.step
         self._spoke = time.monotonic()

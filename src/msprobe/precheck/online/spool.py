@@ -17,7 +17,7 @@ from msprobe import log
 from msprobe.capture import native
 from msprobe.errors import MsprobeError, PathError
 from msprobe.messages import said
-from msprobe.precheck.online.frames import GONE, Frame
+from msprobe.precheck.online.frames import GONE, WireFrame
 from msprobe.store import layout
 from msprobe.store.tensor_files import TensorFileWriter
 from msprobe.store.writer import DumpWriter
@@ -66,7 +66,7 @@ class Spool:
         self._partial: set[_Key] = set()
         self._count = 0
 
-    def steps(self, frames: Iterable[Frame]) -> Iterator[ReceivedStep]:
+    def steps(self, frames: Iterable[WireFrame]) -> Iterator[ReceivedStep]:
         """The steps in the order in which they end; in the end those that have not, as far as they came."""
         for frame in frames:
             if self._ranks and frame.rank not in self._ranks and frame.what != GONE:
@@ -81,7 +81,7 @@ class Spool:
         for key in list(self._open):
             yield from self._ended(key, is_whole=False)
 
-    def _take(self, frame: Frame) -> Iterator[ReceivedStep]:
+    def _take(self, frame: WireFrame) -> Iterator[ReceivedStep]:
         """Take one frame, and give the step that it ends."""
         if frame.what == GONE:
             for key in [key for key in self._open if key[0] == frame.sender]:
@@ -172,7 +172,7 @@ class _Step:
         """How many records there are."""
         return self._writer.count
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: WireFrame) -> None:
         """One of its frames. Raises PathError if the disk does not take it, ValueError for a kind that is none."""
         # Before the folder has any file; a step that only begins takes no descriptor.
         self._writer.open()

@@ -11,7 +11,7 @@ from msprobe import log
 from msprobe.errors import NotAvailableError
 from msprobe.messages import said
 from msprobe.precheck.online import frames, words
-from msprobe.precheck.online.frames import Frame
+from msprobe.precheck.online.frames import WireFrame
 
 _SENT_AGAIN = 2
 
@@ -34,13 +34,13 @@ class TcpSender:
         self._has_failed = False
         self._socket = self._connect()
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: WireFrame) -> None:
         """Send one frame and wait until it is taken. Raises NotAvailableError if it is not."""
         self._has_failed = True
         self._send(frame)
         self._has_failed = False
 
-    def _send(self, frame: Frame) -> None:
+    def _send(self, frame: WireFrame) -> None:
         self._sequence += 1
         pieces = frames.pack(frame, self._sequence, self._name)
         for attempt in range(_SENT_AGAIN + 1):

@@ -17,8 +17,8 @@ from msprobe import log
 from msprobe.messages import said
 from msprobe.precheck.online import frames, words
 from msprobe.precheck.online.connections import Connection, Connections
-from msprobe.precheck.online.frames import GONE, Frame, FrameError
-from msprobe.precheck.online.sources import Delivery, Source
+from msprobe.precheck.online.frames import GONE, FrameError, WireFrame
+from msprobe.precheck.online.sources import Delivery, Sender
 
 # How often a receiver looks whether all have ended.
 _LOOK = 0.2
@@ -60,7 +60,7 @@ class TcpReceiver:
         self._changed = threading.Condition()
         self._waiting: deque[Delivery] = deque()
         self._is_over = False
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, Sender] = {}
         self._ended: set[int] = set()
         # Ranks that were called dead.
         self._dead: set[int] = set()
@@ -68,7 +68,7 @@ class TcpReceiver:
         #: The port that is listened at; one that was free, if 0 was given.
         self.port: int = self._connections.port
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[WireFrame]:
         """All frames, until every sender has ended. One of the kind ``GONE`` says that its sender sends no more."""
         last = time.monotonic()
         try:
@@ -141,10 +141,10 @@ class TcpReceiver:
             log.warning(said("rank-connection-broke", rank, self._patience))
         return is_over
 
-    def _let_go(self, source: Source) -> None:
+    def _let_go(self, source: Sender) -> None:
         """Nothing more comes of it: what has come of its open steps is all."""
         source.open.clear()
-        self._waiting.append(Delivery(Frame(GONE, 0, 0, sender=source.name)))
+        self._waiting.append(Delivery(WireFrame(GONE, 0, 0, sender=source.name)))
 
     def _serve(self, connection: Connection) -> None:
         """Take what one connection sends, until it ends."""
@@ -212,11 +212,11 @@ class TcpReceiver:
         connection.send(word)
         return True
 
-    def _source_of(self, sender: str, connection: Connection) -> Source:
+    def _source_of(self, sender: str, connection: Connection) -> Sender:
         with self._changed:
             source = self._sources.get(sender)
             if source is None:
-                source = self._sources[sender] = Source(sender)
+                source = self._sources[sender] = Sender(sender)
                 if self._is_over:
                     source.problem = _OVER
             if not connection.sender:
@@ -225,7 +225,7 @@ class TcpReceiver:
             source.lost_since, source.has_said_farewell = None, False
             return source
 
-    def _word_on(self, frame: Frame, sequence: int, head: bytes, source: Source) -> bytes:
+    def _word_on(self, frame: WireFrame, sequence: int, head: bytes, source: Sender) -> bytes:
         try:
             is_again, delivery = source.place_of(sequence, head)
         except ValueError as error:
@@ -250,7 +250,7 @@ class TcpReceiver:
             return words.word_with_reason(words.DENY, source.problem)
         return words.WORD.pack(words.TAKE, sequence)
 
-    def _put(self, delivery: Delivery, source: Source) -> None:
+    def _put(self, delivery: Delivery, source: Sender) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or source.problem or len(self._waiting) < self._held)
             if self._is_over:

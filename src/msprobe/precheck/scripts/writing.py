@@ -62,7 +62,7 @@ _MOST_EMBEDDED_BYTES = 1 << 20
 # While values are made: those in double precision, what they are made of, and the text of them.
 _BYTES_OF_AN_ELEMENT = 24
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}\.\d+")
-_A_CALL, _A_FILE = "must be the name of a call, as Functional.softmax.0", "must be the path of a .json file"
+_A_CALL, _A_FILE = "the name of a call, as Functional.softmax.0", "the path of a .json file"
 _STANDARDS: dict[Standard, str] = {
     "binary": "Binary Equality Standard",
     "absolute": "Absolute Threshold Standard",
@@ -319,21 +319,21 @@ class OpConfig(Declared):
 
     dump: Annotated[
         str,
-        demand((is_str, 'must be the path of a dump.json, or "" for the file of extract_api_path, found {found}')),
+        demand((is_str, 'the path of a dump.json, or "" for the file of extract_api_path')),
     ] = Field("", alias="dump_json_path")
     api: Annotated[
         str,
         demand(
-            (lambda one: is_str(one) and _NAME.fullmatch(one), f"{_A_CALL}, found {{found}}"),
+            (lambda one: is_str(one) and _NAME.fullmatch(one), _A_CALL),
         ),
-    ] = Field(alias="api_name", description=_A_CALL)
+    ] = Field(alias="api_name", description="must be the name of a call, as Functional.softmax.0")
     extract: Annotated[
         Path,
-        demand((lambda one: is_str(one) and one.endswith(".json"), f"{_A_FILE}, found {{found}}")),
-    ] = Field(alias="extract_api_path", description=_A_FILE)
+        demand((lambda one: is_str(one) and one.endswith(".json"), _A_FILE)),
+    ] = Field(alias="extract_api_path", description="must be the path of a .json file")
     propagation: Annotated[str, one_of(*PROPAGATIONS)] = "forward"
     data_mode: Annotated[str, one_of("random_data", "real_data")] = "random_data"
-    seed: Annotated[int, demand((is_whole, "must be a whole number, found {found}"))] = Field(1234, alias="random_seed")
+    seed: Annotated[int, demand((is_whole, "a whole number"))] = Field(1234, alias="random_seed")
     times: Annotated[int, whole(1, MOST_ITERATIONS)] = Field(1, alias="iter_times")
 
     @property
@@ -342,7 +342,7 @@ class OpConfig(Declared):
         return 1 if self.data_mode == "real_data" else self.times
 
 
-_OP_CONFIG = Annotated[OpConfig, demand((is_object, "must hold an object, found {found}"))]
+_OP_CONFIG = Annotated[OpConfig, demand((is_object, "an object"))]
 
 
 def load_op_config(path: StrPath) -> OpConfig:

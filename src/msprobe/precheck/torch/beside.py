@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from msprobe.capture.torch import private
+from msprobe.capture.torch.listener_support import random_numbers_kept
 from msprobe.capture.torch.precision import autocast_of
-from msprobe.capture.torch.surroundings import random_numbers_kept
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.precheck.torch.inputs import Inputs

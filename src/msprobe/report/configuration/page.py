@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from msprobe.environment.configuration.comparison import Comparison
-from msprobe.environment.configuration.differences import Part, clean
+from msprobe.environment.configuration.differences import DifferenceSheet, clean
 from msprobe.foreign import html_page
 from msprobe.paths import StrPath, write_atomically
 from msprobe.report.configuration.text import headline
@@ -50,7 +50,7 @@ def _body(result: Comparison) -> Iterator[str]:
             yield _details(part)
 
 
-def _details(part: Part) -> str:
+def _details(part: DifferenceSheet) -> str:
     rows = part.rows
     if part.header[-1] != "level":  # sheets with a row for everything: what differs comes first
         column = 6 if part.name == "random" else 3

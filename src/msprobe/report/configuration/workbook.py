@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msprobe.environment.configuration.comparison import Comparison
-from msprobe.environment.configuration.differences import Part
+from msprobe.environment.configuration.differences import DifferenceSheet
 from msprobe.paths import StrPath
 from msprobe.report.workbook import MOST_ROWS, PLAIN, RED, YELLOW, Cell, Sheet, write_workbook
 
@@ -33,7 +33,7 @@ def _sheets(result: Comparison) -> Iterator[Sheet]:
     yield from _split("findings", FINDINGS, ranked, [_COLOURS.get(one.level, PLAIN) for one in result.findings])
 
 
-def note_of(part: Part) -> str:
+def note_of(part: DifferenceSheet) -> str:
     """What the summary says of a part beside its level."""
     if part.missing_in:
         return f"missing in {part.missing_in}"
@@ -42,7 +42,7 @@ def note_of(part: Part) -> str:
     return f"{part.differing} rows differ" if part.differing > 1 else "1 row differs" if part.differing else ""
 
 
-def _colours(part: Part) -> list[int]:
+def _colours(part: DifferenceSheet) -> list[int]:
     if part.header[-1] == "level":
         return [_COLOURS.get(row[-1], PLAIN) for row in part.rows]
     column = 6 if part.name == "random" else 3

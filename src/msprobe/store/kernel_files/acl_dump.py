@@ -138,7 +138,7 @@ def _read(file: Path, data: memoryview) -> KernelFile:
             return whole
     except WireError:
         pass
-    raise WireError(f"its header is said to have {length} bytes, the file has {len(data)}")
+    raise WireError(said("acl-header-length", length, len(data)))
 
 
 def _is_text(data: memoryview) -> bool:
@@ -158,7 +158,7 @@ def _message(file: Path, data: memoryview) -> KernelFile:
             time = value
         elif number in _ROLES and isinstance(value, memoryview):
             if len(tensors) >= _MOST_TENSORS:
-                raise WireError(f"it describes more than {_MOST_TENSORS} tensors")
+                raise WireError(said("acl-too-many-tensors", _MOST_TENSORS))
             tensors.append(_tensor(value, _ROLES[number]))
     ordered: list[KernelTensor] = []
     for role in _ORDER:
@@ -195,7 +195,7 @@ def _tensor(data: memoryview, role: Role) -> KernelTensor:
 def _dimensions(data: memoryview) -> tuple[int, ...]:
     found = numbers(data, slice(0, len(data)), _MOST_DIMENSIONS)
     if prod(max(one, 1) for one in found) > _MOST_FILE_BYTES * 8:
-        raise WireError(f"a tensor of shape {found} is larger than any file")
+        raise WireError(said("acl-tensor-too-large", found))
     return tuple(found)
 
 
@@ -203,11 +203,11 @@ def _with_data(found: KernelFile, data: memoryview) -> KernelFile:
     """Give each tensor its bytes, which follow one another behind the header."""
     total = sum(one.size for one in found.tensors)
     if total > len(data):
-        raise WireError(f"its tensors have {total} bytes, {len(data)} are left behind the header")
+        raise WireError(said("acl-tensors-beyond-file", total, len(data)))
     position = 0
     for one in found.tensors:
         one.data = data[position : position + one.size]
         position += one.size
     left = len(data) - position
-    notes = (f"{left} bytes behind the last tensor are not described and left out",) if left else ()
+    notes = (said("acl-bytes-left", left),) if left else ()
     return KernelFile(found.path, found.op_name, found.version, found.time, found.tensors, notes)

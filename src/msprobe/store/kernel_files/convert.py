@@ -48,7 +48,7 @@ def convert_file(
     for tensor in dump.tensors:
         name = f"{path.name}.{tensor.role}.{tensor.index}"
         if not tensor.size and not len(tensor.data) and 0 not in tensor.shape:
-            remarks.append(f"{name} has no data and is left out")
+            remarks.append(said("kernel-tensor-without-data", name))
         elif tensor.role in _BYTES_ONLY:
             files.append(make_folder(folder) / f"{name}.bin")
             write_atomically(files[-1], [tensor.data], fsync=False)  # type: ignore[list-item]
@@ -65,7 +65,7 @@ def in_format(tensor: KernelTensor, target: str, shape: tuple[int, ...] = ()) ->
     """The stored values of a tensor in a format, and a remark if it could not be had."""
     stored = tensor.stored()
     if tensor.kind.raw:
-        named = tensor.type_code and f"{tensor.kind.name} is given as bytes"
+        named = tensor.type_code and said("kernel-type-as-bytes", tensor.kind.name)
         return stored, named or ""
     return converted(stored, tensor.format, target, tensor.original_shape or shape)
 

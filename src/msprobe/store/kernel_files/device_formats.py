@@ -57,7 +57,7 @@ def converted(array: Array, source: str, target: str, logical: tuple[int, ...] =
         return array, ""
     wanted = _AUTO[source] if target == "auto" else target
     if wanted not in _PAIRS.get(source, ()):
-        return array, f"there is no conversion from {source} to {wanted}; it is left as it is"
+        return array, said("format-not-convertible", source, wanted)
     try:
         if source == "FRACTAL_NZ":
             return _from_fractal_nz(array, logical), ""
@@ -65,7 +65,7 @@ def converted(array: Array, source: str, target: str, logical: tuple[int, ...] =
             return _from_blocks_3d(array, logical), ""
         return _to(_to_nchw(array, source, logical), wanted, source, logical, target == "auto"), ""
     except ValueError as problem:
-        return array, f"it is left in {source}: {problem}"
+        return array, said("format-kept", source, problem)
 
 
 def _to_nchw(array: Array, source: str, logical: tuple[int, ...]) -> Array:
@@ -75,13 +75,13 @@ def _to_nchw(array: Array, source: str, logical: tuple[int, ...]) -> Array:
         return found[:, : _channels(logical, (n, h, w), c1 * c0)]
     if source == "FRACTAL_Z":
         if len(logical) != 4:
-            raise ValueError("its original shape has not four dimensions, give one with -s")
+            raise ValueError(said("format-needs-four-dimensions"))
         blocks, no, ni, c0 = _shape(array, 4)
         for n, c, h, w in (logical, (logical[0], logical[3], logical[1], logical[2])):
             if h * w and blocks % (h * w) == 0 and n <= no * ni and c <= blocks // (h * w) * c0:
                 split = array.reshape(blocks // (h * w), h, w, no, ni, c0).transpose(3, 4, 0, 5, 1, 2)
                 return split.reshape(no * ni, -1, h, w)[:n, :c]
-        raise ValueError(f"the shape {list(array.shape)} does not hold {list(logical)}")
+        raise ValueError(said("format-shape-does-not-hold", list(array.shape), list(logical)))
     _shape(array, 4)
     axes = _AXES[source]
     return array.transpose([axes.index(axis) for axis in range(4)])
@@ -93,7 +93,7 @@ def _to(array: Array, wanted: str, source: str, logical: tuple[int, ...], auto: 
         n, c, h, w = array.shape
         c1, no = -(-c // _CUBE), -(-n // _CUBE)
         if no * _CUBE * c1 * _CUBE * h * w > max(_FREE_ELEMENTS, _MOST_PADDED * array.size):
-            raise ValueError(f"the shape {list(array.shape)} is padded to more than {_MOST_PADDED} times its size")
+            raise ValueError(said("format-padded-too-much", list(array.shape), _MOST_PADDED))
         whole = np.zeros((no * _CUBE, c1 * _CUBE, h, w), array.dtype)
         whole[:n, :c] = array
         split = whole.reshape(no, _CUBE, c1, _CUBE, h, w).transpose(2, 4, 5, 0, 1, 3)
@@ -112,14 +112,14 @@ def _from_blocks_3d(array: Array, logical: tuple[int, ...]) -> Array:
 
 def _from_fractal_nz(array: Array, logical: tuple[int, ...]) -> Array:
     if array.ndim < 4:
-        raise ValueError(f"the shape {list(array.shape)} has less than four dimensions")
+        raise ValueError(said("format-under-four-dimensions", list(array.shape)))
     *lead, c1, no, ni, c0 = array.shape
     found = array.reshape(prod(lead), c1, no, ni, c0).transpose(0, 2, 3, 1, 4).reshape(*lead, no * ni, c1 * c0)
     if not logical:
         return found
     rows, columns = (1, logical[0]) if len(logical) == 1 else logical[-2:]
     if rows > no * ni or columns > c1 * c0 or prod(logical[:-2]) != prod(lead):
-        raise ValueError(f"the shape {list(array.shape)} does not hold {list(logical)}")
+        raise ValueError(said("format-shape-does-not-hold", list(array.shape), list(logical)))
     return found[..., :rows, :columns].reshape(logical)
 
 
@@ -132,12 +132,12 @@ def _channels(logical: tuple[int, ...], around: tuple[int, int, int], most: int)
         return logical[1]
     if logical[:3] == (n, h, w) and logical[3] <= most:
         return logical[3]
-    raise ValueError(f"the original shape {list(logical)} does not fit")
+    raise ValueError(said("format-original-does-not-fit", list(logical)))
 
 
 def _shape(array: Array, dimensions: int) -> tuple[int, ...]:
     if array.ndim != dimensions:
-        raise ValueError(f"the shape {list(array.shape)} has not {dimensions} dimensions")
+        raise ValueError(said("format-dimensions", list(array.shape), dimensions))
     return tuple(array.shape)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from coded_texts import mentions, raising
 from torch import nn
 from torch_dumps import Recorder, Toy, record, toy_loss
 
@@ -152,23 +153,23 @@ def test_an_exception_inside_is_marked_and_passed_on(record: Recorder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "name", "found"),
     [
-        ((torch, "no_such_function"), 'has no attribute "no_such_function"'),
-        ((torch, "float32"), 'cannot be called: "float32"'),
-        ((torch, 5), "api must be a str"),
-        ((torch, "relu", 5), "api_prefix must be a str"),
-        ((None, "f"), "NoneType has no attribute"),
+        ((torch, "no_such_function"), "custom-api-missing", {"api": "no_such_function"}),
+        ((torch, "float32"), "custom-api-missing", {"api": "float32"}),
+        ((torch, 5), "custom-api-is-no-text", {}),
+        ((torch, "relu", 5), "custom-prefix-is-no-text", {}),
+        ((None, "f"), "custom-api-missing", {"holder": "NoneType"}),
     ],
 )
-def test_what_cannot_be_registered(record: Recorder, arguments: Any, told: str) -> None:
-    with pytest.raises(InvalidInputError, match=told):
+def test_what_cannot_be_registered(record: Recorder, arguments: Any, name: str, found: dict[str, str]) -> None:
+    with raising(InvalidInputError, name, **found):
         record(level="L1").register_custom_api(*arguments)
 
 
 def test_restoring_what_was_not_registered_is_a_warning(record: Recorder, capsys: Any) -> None:
     record(level="L1").restore_custom_api(torch, "relu")
-    assert "torch.relu was not registered" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "custom-api-not-registered", holder="torch", api="relu")
 
 
 # ------------------------------------------------------------------ module_dump
@@ -229,7 +230,7 @@ def test_a_module_that_is_recorded_anyway_is_left_alone(record: Recorder, capsys
     assert "Module.l1.Linear.forward.0" in names
     assert "Functional.linear.0.forward" in names
     assert not [n for n in names if "again" in n]
-    assert "is recorded already, as Module.l1.Linear" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "module-recorded-already", known="Module.l1.Linear")
 
 
 def test_it_survives_stop_and_start(record: Recorder) -> None:
@@ -290,4 +291,4 @@ def test_without_a_debugger_it_warns(capsys: Any) -> None:
     PrecisionDebugger.reset()
     module_dump(nn.Linear(1, 1), "x")
     module_dump_end()
-    assert "there is no PrecisionDebugger" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "module-dump-without-debugger")

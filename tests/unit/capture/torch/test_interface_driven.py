@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from coded_texts import mentions
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 from torch_dumps import Dump, Recorder, Toy, record, toy_loss
 
@@ -55,7 +56,7 @@ def test_start_and_stop_in_the_script_do_nothing_then(record: Recorder, capsys: 
     assert dump.steps() == ["step0", "step1", "step2"]
     assert "Torch.tanh.0.forward" in dump.names(0)
     told = capsys.readouterr().out
-    assert told.count("enable_dataloader is on") == 3  # start, stop and step, once each
+    assert mentions(told, "dataloader-begins-steps") == 3  # start, stop and step, once each
 
 
 def test_the_first_start_brings_the_model(record: Recorder) -> None:
@@ -226,7 +227,7 @@ def test_a_broken_edit_changes_nothing(file: File, capsys: Any) -> None:
     run(debugger, model)
     PrecisionDebugger.reset()
     assert file.dump.steps() == ["step0", "step1", "step2"]
-    assert "changed configuration is not used" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "changed-config-not-used")
 
 
 def test_without_the_field_the_file_is_read_once(file: File) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from coded_texts import raising
 from native_and_python import use_python
 from torch import nn
 
@@ -115,7 +116,7 @@ def test_a_step_that_has_records_in_the_folder_cannot_go_on_in_memory(tmp_path: 
     debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1")
     debugger.start()
     torch.ones(2) + 1
-    with pytest.raises(InvalidInputError, match="step 0 is being recorded already"), debugger.recording(into=Memory()):
+    with raising(InvalidInputError, "recorded-already", value="step 0"), debugger.recording(into=Memory()):
         pass
     debugger.stop()
     debugger.step()

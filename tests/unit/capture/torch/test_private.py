@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from coded_texts import mentions
 
 import msprobe
 from msprobe import log
 from msprobe.capture.torch import private
+from msprobe.messages import said
 
 PACKAGE = Path(msprobe.__file__).parent
 # Formats of files name classes of torch; nothing of torch is asked for there.
@@ -163,12 +165,13 @@ def test_this_torch_has_all_that_is_asked_for() -> None:
 
 
 def test_what_is_missing_is_said_once(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(private.ABILITIES, "flying", private.Ability(("torch._C._wings",), "nothing flies"))
+    monkeypatch.setitem(private.ABILITIES, "flying", private.Ability(("torch._C._wings",), "without-modules"))
     log.forget_once()
     assert not private.has("flying")
     assert not private.has("flying")
     (line,) = capfd.readouterr().out.splitlines()
-    assert line.endswith(f"torch {torch.__version__} has no torch._C._wings: nothing flies.")
+    without = said("without-modules")
+    assert mentions(line, "torch-lacks", reason=said("torch-has-no", "torch._C._wings"), without=without)
     private._missing.pop("flying")
 
 

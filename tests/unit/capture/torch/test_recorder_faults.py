@@ -17,8 +17,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from msprobe import log
-from msprobe.capture.heard_units import HeardCall
 from msprobe.capture.records import Describer
+from msprobe.capture.relayed_units import RelayedCall
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
 from msprobe.capture.torch import calls, gradients, module_gradients, modules, parameter_gradients, pass_gradients
@@ -197,7 +197,7 @@ def test_a_call_that_listeners_began_and_the_dumper_ends_is_not_noticed_either(
 ) -> None:
     """Recording was stopped and begun anew inside of the call, this time without listeners."""
     recorder = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1").recorder
-    call = HeardCall(recorder.session, "Torch.add", 0, ())
+    call = RelayedCall(recorder.session, "Torch.add", 0, ())
     recorder.calls.end_call(call, torch.ones(2))
     recorder.calls.fail_call(call, ValueError("of the program"))
     assert "error" not in capsys.readouterr().out.lower()

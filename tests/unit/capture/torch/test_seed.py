@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from coded_texts import raising
 from torch import nn
 from torch_dumps import Recorder, record
 
@@ -162,14 +163,14 @@ def test_enhanced_dropout_gives_the_same_mask() -> None:
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, True, "1", None])
 def test_wrong_seeds(seed: Any) -> None:
-    with pytest.raises(InvalidInputError, match="seed must be an int from 0 to 4294967295"):
+    with raising(InvalidInputError, "seed-arguments-wrong", limit=4294967295):
         seed_all(seed)
 
 
 @pytest.mark.parametrize("name", ["mode", "rm_dropout", "is_enhanced"])
 @pytest.mark.parametrize("value", [0, 1, None, "True"])
 def test_wrong_flags(name: str, value: Any) -> None:
-    with pytest.raises(InvalidInputError, match=f"{name} must be True or False"):
+    with raising(InvalidInputError, "seed-arguments-wrong", name=name):
         seed_all(1, **{name: value})
 
 

@@ -7,6 +7,7 @@ import json
 
 import pytest
 import torch
+from coded_texts import mentions
 from native_and_python import use_python
 
 from msprobe.capture import native
@@ -430,7 +431,7 @@ def test_after_repeated_faults_python_goes_on_and_one_line_tells_so(monkeypatch,
     assert statistics.copy(torch.ones(3), memoryview(bytearray(12))) is None
     told = capsys.readouterr().out
     assert told.count("\n") == 1
-    assert "failed 3 times (the last time with ValueError: planted)" in told
+    assert mentions(told, "native-code-failed", count=3, error="ValueError: planted")
     statistics.reset()
     assert not TensorStatistics().is_native(), "nor by another part of this process"
 

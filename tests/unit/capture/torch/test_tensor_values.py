@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from coded_texts import mentions
 from native_and_python import use_python
 from recorded import record, record_steps
 from torch import nn
@@ -159,7 +160,7 @@ def test_quantised_tensors_are_what_they_stand_for() -> None:
 
 def test_types_that_no_file_can_hold_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert copied(torch.empty(4, dtype=torch.uint1)) is None
-    assert "tensors of type uint1" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "type-without-file", kind="uint1")
 
 
 def test_transforms_show_the_value_inside() -> None:

@@ -9,7 +9,7 @@ import pytest
 from rows_made import row_of
 
 from msprobe.diagnose.differences.row_digests import RowDigests
-from msprobe.store.rows import Row
+from msprobe.store.rows import TensorRow
 
 _VALUES = np.random.default_rng(0).standard_normal(512)
 
@@ -17,7 +17,7 @@ _VALUES = np.random.default_rng(0).standard_normal(512)
 class _Rows:
     """The rows of a part, in memory."""
 
-    def __init__(self, *rows: Row) -> None:
+    def __init__(self, *rows: TensorRow) -> None:
         self.rows = rows
 
     def __len__(self) -> int:
@@ -26,7 +26,7 @@ class _Rows:
     def raw(self, number: int) -> bytes | None:
         return repr(self.rows[number]).encode() if number < len(self.rows) else None
 
-    def row(self, number: int) -> Row | None:
+    def row(self, number: int) -> TensorRow | None:
         return self.rows[number] if number < len(self.rows) else None
 
     def changed(self, other: _Rows) -> frozenset[int]:

@@ -90,7 +90,7 @@ def test_json_is_understood_too(tmp_path: Path) -> None:
     [
         ({}, "must be an object with the keys candidate, reference, or both"),
         ({"candidat": {}}, "'candidat' is not known"),
-        ({"candidate": []}, "candidate must be an object, found list"),
+        ({"candidate": []}, "candidate must be an object, found nothing"),
         ({"candidate": {}}, "candidate.mesh must name the axes"),
         ({"candidate": {"mesh": {"a": 0}}}, "candidate.mesh.a must be a whole number from 1 on, found 0"),
         ({"candidate": {"mesh": {"a": True}}}, "candidate.mesh.a must be a whole number"),

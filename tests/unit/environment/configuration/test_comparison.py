@@ -8,7 +8,7 @@ from coded_texts import raising
 from packs import statistics, write_pack
 
 from msprobe.environment.configuration.comparison import Comparison, Options, compare_packs, open_packs
-from msprobe.environment.configuration.differences import Part
+from msprobe.environment.configuration.differences import DifferenceSheet
 from msprobe.errors import InvalidInputError
 
 ONE, TWO = statistics(1.0, -1.0, 0.5, 2.0), statistics(1.0, -1.0, 0.25, 2.0)
@@ -24,7 +24,7 @@ def compared(folder: Path, bench: dict[str, Any], cmp: dict[str, Any], **options
         return compare_packs(first, second, Options(**options))
 
 
-def part_of(result: Comparison, name: str) -> Part:
+def part_of(result: Comparison, name: str) -> DifferenceSheet:
     (found,) = [part for part in result.parts if part.name == name]
     return found
 

@@ -15,7 +15,7 @@ import pytest
 from coded_texts import raising
 
 from msprobe.environment.configuration import pack as packs
-from msprobe.environment.configuration.pack import Pack, PackWriter, Place, as_json
+from msprobe.environment.configuration.pack import Pack, PackPlace, PackWriter, as_json
 from msprobe.environment.configuration.pack_lock import locked
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 
@@ -57,7 +57,7 @@ def test_what_is_written_is_read_with_mode_0640_and_no_name_twice(tmp_path: Path
         assert pack.environment() == {"A": "1"}
         assert pack.packages() == {"torch": "2.14.0"}
         assert pack.hyperparameters() == {"hyperparameters_static.json": {"lr": 0.1}}
-        assert list(pack.places("weights")) == [Place(0, 0), Place(0, 1)]
+        assert list(pack.places("weights")) == [PackPlace(0, 0), PackPlace(0, 1)]
         assert pack.has("weights")
         assert not pack.has("dataset")
         pack.extract(tmp_path / "out")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msprobe.environment.hyperparameters.comparison import Row, compare
+from msprobe.environment.hyperparameters.comparison import ParameterDifference, compare
 from msprobe.environment.hyperparameters.effects import effect_of
 from msprobe.environment.hyperparameters.values import is_same
 
@@ -141,7 +141,7 @@ NAMES = st.sampled_from(
 @given(st.dictionaries(NAMES, st.integers(0, 2)), st.dictionaries(NAMES, st.integers(0, 2)))
 def test_every_name_is_accounted_for_once(bench: dict[str, int], cmp: dict[str, int]) -> None:
     assert compare(bench, bench) == []
-    rows: list[Row] = compare(bench, cmp)
+    rows: list[ParameterDifference] = compare(bench, cmp)
     assert len({row.bench_para for row in rows if row.cmp_para == "Only in benchmark"} - bench.keys()) == 0
     paired = [row for row in rows if row.matched_with]
     assert len({row.bench_para for row in paired}) == len(paired) == len({row.cmp_para for row in paired})

@@ -15,7 +15,7 @@ from tls_keys import made_keys, openssl
 
 from msprobe.errors import InvalidInputError, NotAvailableError, PathError
 from msprobe.precheck.online import frames, life, shared_folder
-from msprobe.precheck.online.frames import Frame
+from msprobe.precheck.online.frames import WireFrame
 from msprobe.precheck.online.shared_folder import FolderReceiver, FolderSender
 from msprobe.precheck.online.tcp import TcpSender
 from msprobe.precheck.online.tcp_receiver import TcpReceiver
@@ -31,22 +31,28 @@ BEGIN = {"header": {}, "extra": {}, "kind": "dump", "with_stacks": False, "with_
          "with_tensors": False}  # fmt: skip
 
 
-def frame(number: int, rank: int = 0) -> Frame:
-    return Frame("record", number, rank, {"name": "Torch.add.0.forward", "stack": None, "parent": None}, b'{"a": 1}')
+def frame(number: int, rank: int = 0) -> WireFrame:
+    return WireFrame(
+        "record", number, rank, {"name": "Torch.add.0.forward", "stack": None, "parent": None}, b'{"a": 1}'
+    )
 
 
-def step(number: int, rank: int = 0) -> list[Frame]:
+def step(number: int, rank: int = 0) -> list[WireFrame]:
     """The frames of a step with one record."""
-    return [Frame("begin", number, rank, BEGIN), frame(number, rank), Frame("end", number, rank, {"is_complete": True})]
+    return [
+        WireFrame("begin", number, rank, BEGIN),
+        frame(number, rank),
+        WireFrame("end", number, rank, {"is_complete": True}),
+    ]
 
 
-def packed(one: Frame, sequence: int) -> bytes:
+def packed(one: WireFrame, sequence: int) -> bytes:
     return b"".join(map(bytes, frames.pack(one, sequence)))
 
 
-def received(receiver: Any) -> tuple[list[Frame], threading.Thread]:
+def received(receiver: Any) -> tuple[list[WireFrame], threading.Thread]:
     """The records that come, and the thread that takes them."""
-    found: list[Frame] = []
+    found: list[WireFrame] = []
     thread = threading.Thread(target=lambda: found.extend(one for one in receiver.frames() if one.what == "record"))
     thread.start()
     return found, thread
@@ -81,7 +87,7 @@ def test_a_damaged_frame_is_asked_for_again_and_a_stranger_harms_nobody(capfd: p
     with socket.create_connection((HOST, receiver.port)) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n")
     with socket.create_connection((HOST, receiver.port)) as own:
-        own.sendall(packed(Frame("begin", 5, 0, BEGIN), 1))
+        own.sendall(packed(WireFrame("begin", 5, 0, BEGIN), 1))
         assert own.recv(12)[:4] == b"TAKE"
         whole = packed(frame(5), 2)
         own.sendall(whole[:-1] + b"?")
@@ -118,7 +124,7 @@ def test_a_frame_that_is_sent_twice_is_taken_once() -> None:
     receiver = TcpReceiver(HOST, 0)
     found, thread = received(receiver)
     with socket.create_connection((HOST, receiver.port)) as own:
-        for one, sequence in ((Frame("begin", 5, 0, BEGIN), 8), (frame(5), 9), (frame(5), 9)):
+        for one, sequence in ((WireFrame("begin", 5, 0, BEGIN), 8), (frame(5), 9), (frame(5), 9)):
             own.sendall(packed(one, sequence))
             assert own.recv(12)[:4] == b"TAKE"
     send(lambda: TcpSender(HOST, receiver.port), range(1))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msprobe.precheck.online import frames
-from msprobe.precheck.online.frames import Frame, FrameError
+from msprobe.precheck.online.frames import FrameError, WireFrame
 
 
 def reader(data: bytes) -> Callable[[int], bytes]:
@@ -30,7 +30,7 @@ def reader(data: bytes) -> Callable[[int], bytes]:
     return read
 
 
-def packed(frame: Frame, sequence: int = 1) -> bytes:
+def packed(frame: WireFrame, sequence: int = 1) -> bytes:
     return b"".join(map(bytes, frames.pack(frame, sequence)))
 
 
@@ -65,12 +65,12 @@ contents = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(contents, numbers, st.integers(0, (1 << 31) - 1), numbers, st.sampled_from(["", "0123456789abcdef"]))
 def test_a_frame_comes_back_as_it_was_sent(what: Any, step: int, rank: int, sequence: int, sender: str) -> None:
-    frame = Frame(what[0], step, rank, what[1], what[2], sender)
+    frame = WireFrame(what[0], step, rank, what[1], what[2], sender)
     assert frames.unpack(reader(packed(frame, sequence))) == (frame, sequence)
 
 
 def test_every_damaged_byte_is_noticed() -> None:
-    whole = packed(Frame("tensor", 0, 0, {"name": "a.pt", "dtype": "int8", "shape": [8]}, b"12345678"))
+    whole = packed(WireFrame("tensor", 0, 0, {"name": "a.pt", "dtype": "int8", "shape": [8]}, b"12345678"))
     for place in range(len(whole)):
         damaged = bytearray(whole)
         damaged[place] ^= 0x41

@@ -19,7 +19,7 @@ from torch import nn
 from msprobe.errors import NotAvailableError
 from msprobe.precheck.online import arriving
 from msprobe.precheck.online.arriving import Arriving
-from msprobe.precheck.online.frames import Frame
+from msprobe.precheck.online.frames import WireFrame
 from msprobe.precheck.online.sink import Stream, StreamSink
 from msprobe.precheck.online.spool import ReceivedStep, Spool
 from msprobe.precheck.online.tcp import TcpSender
@@ -110,7 +110,7 @@ def test_a_training_waits_for_room_and_then_goes_on_alone(capfd: pytest.CaptureF
     gate = threading.Event()
 
     class Stuck:
-        def send(self, frame: Frame) -> None:
+        def send(self, frame: WireFrame) -> None:
             gate.wait(30)
 
         def close(self) -> None:
@@ -118,7 +118,7 @@ def test_a_training_waits_for_room_and_then_goes_on_alone(capfd: pytest.CaptureF
 
     stream = Stream(Stuck, patience=0.2, most=4096)
     for number in range(10):
-        stream.put(Frame("tensor", number, 0, {}, b"x" * 2000))
+        stream.put(WireFrame("tensor", number, 0, {}, b"x" * 2000))
     assert stream.failed
     gate.set()
     stream.close()
@@ -138,14 +138,14 @@ BEGIN = {
 def test_a_frame_that_cannot_be_kept_is_refused_and_harms_no_other_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    sound = Frame("record", 0, 0, {"name": "Torch.add.0.forward", "stack": None, "parent": None}, b'{"a": 1}')
+    sound = WireFrame("record", 0, 0, {"name": "Torch.add.0.forward", "stack": None, "parent": None}, b'{"a": 1}')
     refused: list[tuple[str, str, bool]] = []
     given = [
-        Frame("begin", 0, 0, BEGIN, sender="stranger"),
-        Frame("begin", 0, 0, BEGIN, sender="rank"),
+        WireFrame("begin", 0, 0, BEGIN, sender="stranger"),
+        WireFrame("begin", 0, 0, BEGIN, sender="rank"),
         replace(sound, sender="rank"),
-        Frame("run", 0, 0, {"command": "true"}, sender="stranger"),
-        Frame("end", 0, 0, {"is_complete": True}, sender="rank"),
+        WireFrame("run", 0, 0, {"command": "true"}, sender="stranger"),
+        WireFrame("end", 0, 0, {"is_complete": True}, sender="rank"),
     ]
     spool = Spool(tmp_path, refuse=lambda *given: refused.append(given))
     (step,) = spool.steps(given)
@@ -157,8 +157,12 @@ def test_a_frame_that_cannot_be_kept_is_refused_and_harms_no_other_one(
 def test_a_step_that_the_disk_does_not_take_is_refused_and_named(tmp_path: Path) -> None:
     refused: list[tuple[str, str, bool]] = []
     (tmp_path / "spool").write_bytes(b"")  # no folder can be made in it
-    record = Frame("record", 0, 0, {"name": "a", "stack": None, "parent": None}, b'{"a": 1}', "one")
-    given = [Frame("begin", 0, 0, BEGIN, sender="one"), record, Frame("end", 0, 0, {"is_complete": True}, sender="one")]
+    record = WireFrame("record", 0, 0, {"name": "a", "stack": None, "parent": None}, b'{"a": 1}', "one")
+    given = [
+        WireFrame("begin", 0, 0, BEGIN, sender="one"),
+        record,
+        WireFrame("end", 0, 0, {"is_complete": True}, sender="one"),
+    ]
     (step,) = Spool(tmp_path / "spool", refuse=lambda *said: refused.append(said)).steps(given)
     assert step.problem
     assert {(sender, is_of_disk) for sender, _, is_of_disk in refused} == {("one", True)}
@@ -167,10 +171,10 @@ def test_a_step_that_the_disk_does_not_take_is_refused_and_named(tmp_path: Path)
 @pytest.mark.parametrize("name", ["../../outside.pt", "/tmp/outside.pt", "a/../../b.pt", "..\\b.pt", ".pt", "\x00.pt"])
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     frames = [
-        Frame("begin", 3, 1, BEGIN),
-        Frame("tensor", 3, 1, {"name": name, "dtype": "int8", "shape": [4]}, b"1234"),
-        Frame("link", 3, 1, {"name": f"x{name}", "existing": name}),
-        Frame("end", 3, 1, {"is_complete": True}),
+        WireFrame("begin", 3, 1, BEGIN),
+        WireFrame("tensor", 3, 1, {"name": name, "dtype": "int8", "shape": [4]}, b"1234"),
+        WireFrame("link", 3, 1, {"name": f"x{name}", "existing": name}),
+        WireFrame("end", 3, 1, {"is_complete": True}),
     ]
     (step,) = Spool(tmp_path / "spool").steps(frames)
     assert [path.name for path in tmp_path.iterdir()] == ["spool"]
@@ -181,11 +185,14 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
 
 def test_of_steps_that_do_not_end_what_came_is_checked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sound = {"name": "Torch.add.0.forward", "stack": None, "parent": None}
-    frames = [Frame("begin", 0, rank, BEGIN) for rank in range(5)]
-    frames += [Frame("record", 0, rank, sound, b'{"a": 1}') for rank in range(1, 5)]
-    frames.append(Frame("end", 0, 1, {"is_complete": False, "is_wanted": False}))
-    frames.append(Frame("end", 0, 2, {"is_complete": False}))
-    frames += [Frame("begin", 0, 3, BEGIN), Frame("end", 0, 3, {"is_complete": True})]  # the program was started anew
+    frames = [WireFrame("begin", 0, rank, BEGIN) for rank in range(5)]
+    frames += [WireFrame("record", 0, rank, sound, b'{"a": 1}') for rank in range(1, 5)]
+    frames.append(WireFrame("end", 0, 1, {"is_complete": False, "is_wanted": False}))
+    frames.append(WireFrame("end", 0, 2, {"is_complete": False}))
+    frames += [
+        WireFrame("begin", 0, 3, BEGIN),
+        WireFrame("end", 0, 3, {"is_complete": True}),
+    ]  # the program was started anew
     found = list(Spool(tmp_path, ranks=(0, 1, 2, 3)).steps(frames))
     assert [(one.rank, one.is_whole) for one in found] == [(2, False), (3, False), (3, True)]
     counts = [len(json.loads((one.folder / "dump.json").read_text())["data"]) for one in found]

@@ -8,24 +8,24 @@ from typing import Any
 
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import Failure, OptimizerStep, Origin
-from msprobe.capture.optimizer_steps import Step
-from msprobe.capture.routes import Way, ways_around_dump
+from msprobe.capture.optimizer_steps import NoticedStep
+from msprobe.capture.routes import Route, routes_around_dump
 
 SKIPPED = "the step was skipped: the gradients are not finite"
 
 
-class HeardStep:
+class RelayedStep:
     """A step that listeners are told of, until it is over; ``dumped``: what the dumper made of it."""
 
-    __slots__ = ("dumped", "event", "ways")
+    __slots__ = ("dumped", "event", "routes")
 
-    def __init__(self, event: OptimizerStep, ways: Sequence[Way], dumped: Any) -> None:
+    def __init__(self, event: OptimizerStep, routes: Sequence[Route], dumped: Any) -> None:
         self.event = event
-        self.ways = ways
+        self.routes = routes
         self.dumped = dumped
 
 
-class HeardSteps:
+class RelayedSteps:
     """Steps of optimizers, to the dumper (None: it records none in this step) and to listeners.
 
     See :class:`msprobe.capture.targets.OptimizerSteps`.
@@ -36,7 +36,7 @@ class HeardSteps:
         self.session = bus.session
         self.dumper = dumper
 
-    def begin_step(self, key: str, step: Step, skip: int) -> Any:
+    def begin_step(self, key: str, step: NoticedStep, skip: int) -> Any:
         """See the protocol."""
         bus, session = self.bus, self.session
         number = session.number(key)
@@ -44,8 +44,8 @@ class HeardSteps:
         if self.dumper is not None:
             # Without this and guard.
             dumped = session.guard(self.dumper.begin_step, key, step, skip + 3, number)
-        ways = bus.open_ways("optimizer", key, number)
-        if not ways:
+        routes = bus.open_routes("optimizer", key, number)
+        if not routes:
             return dumped
         known, frame = step.stack, sys._getframe(skip + 1)
         origin = Origin(
@@ -65,37 +65,37 @@ class HeardSteps:
             step.parameters,
             step.is_skipped,
         )
-        bus.show(ways, "before", event)
-        return HeardStep(event, ways, dumped)
+        bus.show(routes, "before", event)
+        return RelayedStep(event, routes, dumped)
 
     def end_step(self, begun: Any, error: BaseException | None) -> None:
         """See the protocol."""
-        heard = begun if type(begun) is HeardStep else None
-        first, rest = ways_around_dump(heard.ways) if heard is not None and error is None else ([], [])
-        if heard is not None and first:
-            self.bus.show(first, "after", heard.event, None)
-        dumped = heard.dumped if heard is not None else begun
+        relayed = begun if type(begun) is RelayedStep else None
+        first, rest = routes_around_dump(relayed.routes) if relayed is not None and error is None else ([], [])
+        if relayed is not None and first:
+            self.bus.show(first, "after", relayed.event, None)
+        dumped = relayed.dumped if relayed is not None else begun
         if dumped is not None:
             self.session.guard(self.dumper.end_step, dumped, error)
-        if heard is None:
+        if relayed is None:
             return
         if error is not None:
-            self._fail(heard, error)
+            self._fail(relayed, error)
         elif rest:
-            self.bus.show(rest, "after", heard.event, None)
+            self.bus.show(rest, "after", relayed.event, None)
 
     def skip_step(self, begun: Any) -> None:
         """See the protocol. Listeners are told that it has failed."""
-        dumped = begun.dumped if type(begun) is HeardStep else begun
+        dumped = begun.dumped if type(begun) is RelayedStep else begun
         if dumped is not None:
             self.session.guard(self.dumper.skip_step, dumped)
-        if type(begun) is HeardStep:
+        if type(begun) is RelayedStep:
             self._fail(begun, RuntimeError(SKIPPED))
 
     def leave_step(self) -> None:
         """See the protocol."""
         self.bus.leave_step()
 
-    def _fail(self, begun: HeardStep, error: BaseException) -> None:
+    def _fail(self, begun: RelayedStep, error: BaseException) -> None:
         event = begun.event
-        self.bus.show_failure(begun.ways, Failure(event.name, event.step, event.rank, event, error))
+        self.bus.show_failure(begun.routes, Failure(event.name, event.step, event.rank, event, error))

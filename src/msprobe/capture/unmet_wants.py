@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from msprobe import log
 from msprobe.capture.routes import OF_MODULES, Listening
 from msprobe.foreign.nearest import near_words
+from msprobe.messages import said
 
 # How the names of modules begin, and those of what a healthy training may never do.
 _MODULES = ("Module.", "Cell.")
@@ -15,7 +16,7 @@ _MOST_KNOWN = 5000
 _MOST_SHOWN = 3
 
 
-class Unheard:
+class UnmetWants:
     """Says of each listener once that no module, or nothing that happened, is called as it asks.
 
     Modules are known at the end of the first step in which a listener is on; what a program calls is known at the end.
@@ -41,34 +42,27 @@ class Unheard:
             if not OF_MODULES.union(("call",)).intersection(wants.kinds):
                 continue
             if wants.modules and not one.met_module:
-                self._tell(one, "modules", wants.modules, self._modules.values())
+                self._warn(one, "modules", wants.modules, self._modules.values())
             elif wants.names and not one.met_name and all(name.startswith(_MODULES) for name in wants.names):
-                self._tell(one, "names", wants.names, self._modules)
+                self._warn(one, "names", wants.names, self._modules)
 
     def end_listening(self, listening: Iterable[Listening]) -> None:
         """Nothing more will happen: was anything called as they ask?"""
         for one in listening:
             names = one.wants.names
-            is_told = one.is_checked and (bool(one.wants.modules and not one.met_module) or _are_of_modules(names))
-            tells_by_itself = one.listener.names_met is not None
-            if not one.was_on or one.dropped or is_told or not names or one.met_name or tells_by_itself:
+            is_reported = one.is_checked and (bool(one.wants.modules and not one.met_module) or _are_of_modules(names))
+            reports_by_itself = one.listener.names_met is not None
+            if not one.was_on or one.dropped or is_reported or not names or one.met_name or reports_by_itself:
                 continue
             one.was_on = False
             if "call" in one.wants.kinds and not all(name.startswith(_RARE) for name in names):
-                log.warning(
-                    f"The listener {one.name} got no event: nothing in its steps is called"
-                    f" {' or '.join(names)}. Names are as a dump has them, without direction and number:"
-                    " Functional.linear, Tensor.add, Module.encoder.Linear."
-                )
+                log.warning(said("listener-names-unmet", one.name, ", ".join(names)))
 
-    def _tell(self, one: Listening, field: str, patterns: Sequence[str], known: Iterable[str]) -> None:
+    def _warn(self, one: Listening, field: str, patterns: Sequence[str], known: Iterable[str]) -> None:
         there = list(dict.fromkeys(known))
         near = near_words(patterns[0], there, 1)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(there[:_MOST_SHOWN])}, ..."
-        log.warning(
-            f"The listener {one.name} gets no event: no module of the model matches {field}"
-            f" {', '.join(patterns)} of its Wants{hint}"
-        )
+        hint = said("near-name", near[0]) if near else said("listener-names-there", ", ".join(there[:_MOST_SHOWN]))
+        log.warning(said("listener-modules-unmet", one.name, field, ", ".join(patterns), hint))
 
 
 def _are_of_modules(names: Sequence[str]) -> bool:

@@ -11,24 +11,24 @@ from typing import Any
 
 import torch
 
-from msprobe.capture.heard_units import Heard
-from msprobe.capture.surroundings import check_is_new, copied
+from msprobe.capture.listener_support import check_is_new, copied
+from msprobe.capture.relayed_units import Relayed
 from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import ArgumentEdge, collect_tensors, edge_of, sequence_number
-from msprobe.capture.torch.heard_gradients import HeardGradients, HeardParameterGradients
+from msprobe.capture.torch.relayed_gradients import RelayedGradients, RelayedParameterGradients
 from msprobe.capture.torch.replacing import in_place_of, write, written
 
 # Whose generators a listener could use.
 _DEVICES = ("cuda", "npu", "xpu")
 
 
-class TorchSurroundings:
-    """See :class:`msprobe.capture.adapter.Surroundings`."""
+class TorchListenerSupport:
+    """See :class:`msprobe.capture.adapter.ListenerSupport`."""
 
     def __init__(
         self,
-        gradients: HeardGradients,
-        parameters: HeardParameterGradients,
+        gradients: RelayedGradients,
+        parameters: RelayedParameterGradients,
         forget: Callable[[torch.Tensor], None],
     ) -> None:
         """``forget``: what is known of a tensor is not true any more."""
@@ -91,11 +91,11 @@ class TorchSurroundings:
                 collect_tensors(value, f"kwargs.{word}", found)
             return [edge_of(tensor, path) for path, tensor in found if tensor.requires_grad], sequence_number()
 
-    def watch(self, heard: Heard, note: Any, result: Any) -> None:
+    def watch(self, relayed: Relayed, note: Any, result: Any) -> None:
         """See the protocol."""
         edges, oldest = note
         with private.without_functions():
-            self.gradients.watch(heard, edges, oldest, result)
+            self.gradients.watch(relayed, edges, oldest, result)
 
     def watch_parameters(self, name: str, module: Any) -> None:
         """See the protocol."""

@@ -7,15 +7,15 @@ from typing import Any
 
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import ParameterGradient
-from msprobe.capture.heard_units import Heard
 from msprobe.capture.mindspore.asked_gradients import AskedGradients
 from msprobe.capture.mindspore.gradients import GraphGradients, Watch
 from msprobe.capture.mindspore.graph import NodeHooks
 from msprobe.capture.mindspore.surface import Surface
+from msprobe.capture.relayed_units import Relayed
 from msprobe.capture.session import Session
 
 
-class HeardGradients(GraphGradients):
+class RelayedGradients(GraphGradients):
     """Tells the listeners of a call or pass of its gradients."""
 
     # Set when both are made: the bus asks for gradients, which go to the bus.
@@ -25,30 +25,30 @@ class HeardGradients(GraphGradients):
         super().__init__(session, NodeHooks())
         self.asked = asked
         # By the backward entry: whose gradients these are, and the places of its arguments that are not keywords.
-        self._heard: dict[str, tuple[Heard, list[str]]] = {}
+        self._heard: dict[str, tuple[Relayed, list[str]]] = {}
         # What the base class describes is told instead, and no record is put.
         self.units: Any = self
         self.filter = None
         self.input = self.output = True
 
-    def follow(self, heard: Heard, note: Any, tensors: Any) -> None:
+    def follow(self, relayed: Relayed, note: Any, tensors: Any) -> None:
         """The call or pass has returned these tensors."""
         places = [edge.path for edge in note.edges if not edge.path.startswith("kwargs.")]
-        self._heard[heard.backward] = heard, places
-        self.watch(heard, note, tensors)
+        self._heard[relayed.backward] = relayed, places
+        self.watch(relayed, note, tensors)
 
     def described(self, gradient: Any, path: str, entry: str) -> None:
         """Tell of a gradient in the place of its description."""
         found = self._heard.get(entry)
         if found is None:
             return
-        heard, places = found
+        relayed, places = found
         kind, _, place = path.removeprefix(f"{entry}.").partition(".")
         if kind == "input":
-            event = heard.gradient("result", f"output.{place}", gradient)
+            event = relayed.gradient("result", f"output.{place}", gradient)
         else:
-            event = heard.gradient("argument", place if place.startswith("kwargs.") else places[int(place)], gradient)
-        self.bus.show_gradient(heard.gradient_ways, event)
+            event = relayed.gradient("argument", place if place.startswith("kwargs.") else places[int(place)], gradient)
+        self.bus.show_gradient(relayed.gradient_routes, event)
 
     def put(self, *record: Any) -> None:
         """All was told when it came."""
@@ -64,7 +64,7 @@ class HeardGradients(GraphGradients):
         self._heard.clear()
 
 
-class HeardParameterGradients:
+class RelayedParameterGradients:
     """Tells listeners of the gradients of the parameters of cells."""
 
     bus: Bus
@@ -106,13 +106,13 @@ class HeardParameterGradients:
     def _arrive(self, name: str, key: str, gradient: Any) -> None:
         number = self._counts.get((name, key), 0)
         self._counts[name, key] = number + 1
-        ways = self.bus.open_ways("parameter_gradient", name, number)
-        if ways:
+        routes = self.bus.open_routes("parameter_gradient", name, number)
+        if routes:
             session = self.session
             event = ParameterGradient(
                 f"{name}.parameters_grad", session.step, session.rank(), name, key, number, gradient
             )
-            self.bus.show_gradient(ways, event)
+            self.bus.show_gradient(routes, event)
 
     def begin_step(self) -> None:
         """A new step: nothing has come yet."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.capture.events import Failure, Gradient, Side, path_of
-from msprobe.capture.routes import Way
+from msprobe.capture.routes import Route
 from msprobe.capture.session import Session
 
 
-class Heard:
+class Relayed:
     """A call or pass that listeners are told of, between its beginning and its end, and on to its backward."""
 
     # What gradients are looked for by: a call is no pass, and what was there before says nothing to listeners.
@@ -22,24 +22,24 @@ class Heard:
         "backward",
         "dumped",
         "event",
-        "gradient_ways",
+        "gradient_routes",
         "key",
         "note",
         "number",
         "rank",
+        "routes",
         "step",
-        "ways",
     )
 
-    def __init__(self, session: Session, key: str, number: int, backward: str, ways: Sequence[Way]) -> None:
+    def __init__(self, session: Session, key: str, number: int, backward: str, routes: Sequence[Route]) -> None:
         self.key = key
         self.number = number
         self.step = session.step
         self.rank = session.rank()
         # The name of the backward entry.
         self.backward = backward
-        self.ways = ways
-        self.gradient_ways = [way for way in ways if way.backward]
+        self.routes = routes
+        self.gradient_routes = [route for route in routes if route.backward]
         # Let go of when it is over: gradients come later, and need none of it.
         self.event: Any = None
         # What the dumper made of it.
@@ -65,7 +65,7 @@ class Heard:
         return note
 
 
-class HeardCall(Heard):
+class RelayedCall(Relayed):
     """A call; with other arguments than its own if ``is_changed``."""
 
     __slots__ = ("args", "before_call", "is_changed", "kwargs")
@@ -77,8 +77,8 @@ class HeardCall(Heard):
     watched = False
     versions = ()
 
-    def __init__(self, session: Session, key: str, number: int, ways: Sequence[Way]) -> None:
-        super().__init__(session, key, number, f"{key}.{number}.backward", ways)
+    def __init__(self, session: Session, key: str, number: int, routes: Sequence[Route]) -> None:
+        super().__init__(session, key, number, f"{key}.{number}.backward", routes)
         self.args: Sequence[Any] = ()
         self.kwargs: dict[str, Any] = {}
         self.is_changed = False
@@ -86,17 +86,17 @@ class HeardCall(Heard):
         self.before_call: Sequence[int] = ()
 
 
-class HeardPass(Heard):
+class RelayedPass(Relayed):
     """A pass of a module."""
 
     __slots__ = ("module", "path")
 
-    def __init__(self, session: Session, key: str, number: int, ways: Sequence[Way], module: Any) -> None:
-        super().__init__(session, key, number, f"{key}.backward.{number}", ways)
+    def __init__(self, session: Session, key: str, number: int, routes: Sequence[Route], module: Any) -> None:
+        super().__init__(session, key, number, f"{key}.backward.{number}", routes)
         self.module = module
         self.path = path_of(key)
 
 
 def arguments_of(call: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
     """With what to make a call that has begun: what a listener gave for its arguments, or these."""
-    return (call.args, call.kwargs) if type(call) is HeardCall and call.is_changed else (args, kwargs)
+    return (call.args, call.kwargs) if type(call) is RelayedCall and call.is_changed else (args, kwargs)

@@ -10,7 +10,7 @@ import torch
 
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import ParameterGradient, Side
-from msprobe.capture.heard_units import Heard
+from msprobe.capture.relayed_units import Relayed
 from msprobe.capture.session import Session
 from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import ArgumentEdge, Base, NodeHooks, collect_tensors
@@ -27,15 +27,15 @@ class _Unit:
     in their place.
     """
 
-    __slots__ = ("heard", "is_changed", "results")
+    __slots__ = ("is_changed", "relayed", "results")
 
-    def __init__(self, heard: Heard, results: list[str], is_changed: bool) -> None:
-        self.heard = heard
+    def __init__(self, relayed: Relayed, results: list[str], is_changed: bool) -> None:
+        self.relayed = relayed
         self.results = results
         self.is_changed = is_changed
 
 
-class HeardGradients(PassGradients):
+class RelayedGradients(PassGradients):
     """Tells the listeners of a call or pass of its gradients."""
 
     # Set when both are made: the bus asks for gradients, which go to the bus.
@@ -44,7 +44,7 @@ class HeardGradients(PassGradients):
     def __init__(self, session: Session) -> None:
         super().__init__(session, NodeHooks())
 
-    def watch(self, heard: Heard, edges: list[ArgumentEdge], oldest: int, result: Any) -> None:
+    def watch(self, relayed: Relayed, edges: list[ArgumentEdge], oldest: int, result: Any) -> None:
         """The call or pass has returned."""
         found: list[tuple[str, Any]] = []
         if isinstance(result, tuple):
@@ -54,9 +54,9 @@ class HeardGradients(PassGradients):
         outputs = [tensor for _, tensor in found]
         nodes = nodes_of(outputs)
         if nodes:
-            watch = self.follow(heard.backward, None, edges, oldest, outputs, nodes)
-            is_changed = self.bus.changes_gradients(heard.gradient_ways, heard.key, heard.number)
-            watch.unit = _Unit(heard, [path for path, _ in found], is_changed)
+            watch = self.follow(relayed.backward, None, edges, oldest, outputs, nodes)
+            is_changed = self.bus.changes_gradients(relayed.gradient_routes, relayed.key, relayed.number)
+            watch.unit = _Unit(relayed, [path for path, _ in found], is_changed)
 
     # ------------------------------------------------------------ others in their place
 
@@ -83,7 +83,7 @@ class HeardGradients(PassGradients):
         """Put others into ``given``; what was told is taken out of ``rest``."""
         for slot, index in places:
             if slot < len(given) and slot not in handed and _is_plain(given[slot]):
-                given[slot] = self._changed(unit.heard, "result", unit.results[index], given[slot])
+                given[slot] = self._changed(unit.relayed, "result", unit.results[index], given[slot])
                 rest[slot] = None
 
     def _pass_on(
@@ -122,7 +122,7 @@ class HeardGradients(PassGradients):
                 gathering.take(index)
             shares = [*([] if left is None else [left]), *(given[one] for one in own)]
             total = shares[0] if len(shares) == 1 else _sum(shares)
-            other = self._changed(watch.unit.heard, "argument", watch.paths[index], total)
+            other = self._changed(watch.unit.relayed, "argument", watch.paths[index], total)
             for place in places:
                 rest.remove(place)
             if other is not total:
@@ -131,15 +131,15 @@ class HeardGradients(PassGradients):
                     given[one] = None
                 given[own[0]] = other if left is None else _sum([other, -left])
 
-    def _changed(self, heard: Heard, side: Side, place: str, gradient: Any) -> Any:
+    def _changed(self, relayed: Relayed, side: Side, place: str, gradient: Any) -> Any:
         """Tell of a gradient that may be replaced; what the backward pass goes on with."""
         with _without_functions():
             try:
-                event = heard.gradient(side, place, gradient, can_be_replaced=True)
-                other = self.bus.show_gradient(heard.gradient_ways, event, gradient_in_place_of)
+                event = relayed.gradient(side, place, gradient, can_be_replaced=True)
+                other = self.bus.show_gradient(relayed.gradient_routes, event, gradient_in_place_of)
                 return gradient if other is None else other[0]
             except Exception as error:
-                self.session.fault(heard.backward, error)
+                self.session.fault(relayed.backward, error)
                 return gradient
 
     # ------------------------------------------------------------ told
@@ -147,15 +147,15 @@ class HeardGradients(PassGradients):
     def _take_result(self, watch: PassWatch, index: int, gradient: Any) -> None:
         if gradient is not None:
             unit: _Unit = watch.unit
-            heard = unit.heard
-            self.bus.show_gradient(heard.gradient_ways, heard.gradient("result", unit.results[index], gradient))
+            relayed = unit.relayed
+            self.bus.show_gradient(relayed.gradient_routes, relayed.gradient("result", unit.results[index], gradient))
 
     def _share(self, watch: PassWatch, index: int) -> Callable[[Any], Any]:
-        heard: Heard = watch.unit.heard
+        relayed: Relayed = watch.unit.relayed
         place = watch.paths[index]
 
         def take(gradient: Any) -> None:
-            self.bus.show_gradient(heard.gradient_ways, heard.gradient("argument", place, gradient))
+            self.bus.show_gradient(relayed.gradient_routes, relayed.gradient("argument", place, gradient))
 
         return take
 
@@ -181,7 +181,7 @@ def _sum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
         return functools.reduce(torch.add, parts)
 
 
-class HeardParameterGradients(ParameterHooks):
+class RelayedParameterGradients(ParameterHooks):
     """Tells listeners of the gradients of parameters."""
 
     bus: Bus
@@ -203,10 +203,10 @@ class HeardParameterGradients(ParameterHooks):
                     number = self._counts.get((entry, parameter), 0)
                     self._counts[entry, parameter] = number + 1
                     key = entry.removesuffix(".parameters_grad")
-                    ways = self.bus.open_ways("parameter_gradient", key, number)
-                    if ways:
+                    routes = self.bus.open_routes("parameter_gradient", key, number)
+                    if routes:
                         event = ParameterGradient(entry, session.step, session.rank(), key, parameter, number, gradient)
-                        self.bus.show_gradient(ways, event)
+                        self.bus.show_gradient(routes, event)
                 except Exception as error:
                     session.fault(entry, error)
 

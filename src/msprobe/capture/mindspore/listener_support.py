@@ -12,16 +12,17 @@ import mindspore
 import numpy as np
 from mindspore import nn, ops
 
-from msprobe.capture.heard_units import Heard
-from msprobe.capture.mindspore.heard_gradients import HeardGradients, HeardParameterGradients
-from msprobe.capture.surroundings import check_is_alike, check_is_new, copied
+from msprobe.capture.listener_support import check_is_alike, check_is_new, copied
+from msprobe.capture.mindspore.relayed_gradients import RelayedGradients, RelayedParameterGradients
+from msprobe.capture.relayed_units import Relayed
 from msprobe.capture.units import UnitRecorder
+from msprobe.messages import said
 
 
-class MindSporeSurroundings:
-    """See :class:`msprobe.capture.adapter.Surroundings`."""
+class MindSporeListenerSupport:
+    """See :class:`msprobe.capture.adapter.ListenerSupport`."""
 
-    def __init__(self, units: UnitRecorder, gradients: HeardGradients, parameters: HeardParameterGradients) -> None:
+    def __init__(self, units: UnitRecorder, gradients: RelayedGradients, parameters: RelayedParameterGradients) -> None:
         self.units = units
         self.gradients = gradients
         self.parameters = parameters
@@ -53,19 +54,19 @@ class MindSporeSurroundings:
 
     def written(self, own: Any, given: Any, kept: Sequence[Any]) -> Any:
         """See the protocol."""
-        raise ValueError("MindSpore's results cannot be written to")
+        raise ValueError(said("mindspore-results-fixed"))
 
     def write(self, own: Any, given: Any) -> None:
         """See the protocol."""
-        raise ValueError("MindSpore's tensors cannot be written to")
+        raise ValueError(said("mindspore-tensors-fixed"))
 
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """See the protocol."""
         return self.gradients.note(self.units.places(args, dict(kwargs)))
 
-    def watch(self, heard: Heard, note: Any, result: Any) -> None:
+    def watch(self, relayed: Relayed, note: Any, result: Any) -> None:
         """See the protocol."""
-        self.gradients.follow(heard, note, self.units.places_of_results(result))
+        self.gradients.follow(relayed, note, self.units.places_of_results(result))
 
     def watch_parameters(self, name: str, module: Any) -> None:
         """See the protocol."""

@@ -1,9 +1,11 @@
-"""What the surroundings of all frameworks do alike (:class:`msprobe.capture.adapter.Surroundings`)."""
+"""What the support of all frameworks do alike (:class:`msprobe.capture.adapter.ListenerSupport`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from msprobe.messages import said
 
 
 def copied(value: Any, tensors: type, copy: Callable[[Any], Any]) -> Any:
@@ -21,18 +23,18 @@ def check_is_new(results: Sequence[Any], arguments: Sequence[Any]) -> None:
     """Raise ValueError if a tensor among the results of a call is one of those among its arguments."""
     written = {id(tensor) for tensor in arguments}
     if any(id(tensor) in written for tensor in results):
-        raise ValueError("its result is one of its arguments, which cannot be replaced")
+        raise ValueError(said("result-is-argument"))
 
 
 def check_is_alike(own: Any, given: Any, tensors: type, what: str) -> None:
     """Raise ValueError unless ``own``, which is ``what``, and ``given`` are tensors of the same shape and type."""
     are_tensors = isinstance(own, tensors) and isinstance(given, tensors)
     if not are_tensors or own.shape != given.shape or own.dtype != given.dtype:
-        raise ValueError(f"the {what} is {_kind(own, tensors)}, and what was given for it {_kind(given, tensors)}")
+        raise ValueError(said("replacement-differs", what, _kind(own, tensors), _kind(given, tensors)))
 
 
 def _kind(value: Any, tensors: type) -> str:
     if isinstance(value, tensors):
         dtype = str(value.dtype).lower().removeprefix("torch.")  # type: ignore[attr-defined]
-        return f"a {dtype} tensor of shape {list(value.shape)}"  # type: ignore[attr-defined]
+        return said("tensor-of-shape", dtype, list(value.shape))  # type: ignore[attr-defined]
     return f"a {type(value).__name__}"
