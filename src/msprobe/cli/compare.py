@@ -15,7 +15,7 @@ from msprobe.cli.common import add_output, add_workers
 from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.cli.statuses import COULD_NOT
-from msprobe.messages import said
+from msprobe.messages import both, said
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -44,46 +44,146 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "       msprobe -f {pytorch,mindspore} compare -i compare.json [-o DIR] [-s] [-c] [-f] ...\n"
         "       msprobe compare -tp TARGET -gp GOLDEN [-o DIR] [--xlsx] ..."
     )
-    add_runs(parser, "dumps", "candidate and reference: any two folders of dumps", "DUMP")
-    otherwise = f"sheets: {DEFAULT_OUTPUT}"
-    add_output(parser, "folder of the results", "--output_path", otherwise=otherwise, nargs="?", const=DEFAULT_OUTPUT)
+    add_runs(
+        parser,
+        "dumps",
+        both("candidate and reference: any two folders of dumps", "待比对侧与标杆侧：任意两个 dump 文件夹"),
+        "DUMP",
+    )
+    otherwise = both(f"sheets: {DEFAULT_OUTPUT}", f"结果表：{DEFAULT_OUTPUT}")
+    add_output(
+        parser,
+        both("folder of the results", "结果文件夹"),
+        "--output_path",
+        otherwise=otherwise,
+        nargs="?",
+        const=DEFAULT_OUTPUT,
+    )
     for row in formats.with_flag("-i", "-tp"):
         parser.add_argument(row.flag, action="store_true", help=row.help)
-    add_workers(parser, "ranks that are compared at once, and threads that read tensors")
-    parser.add_argument("--metric", action="append", metavar="FILE", help="alg_NAME.py with a metric of your own")
-    _add_mappings(parser)
-    old = parser.add_argument_group("sheet, as mindstudio-probe 8.1.1")
-    old.add_argument("-i", "--input_path", metavar="FILE", help="compare.json with npu_path and bench_path")
-    old.add_argument("-s", "--stack_mode", action="store_true", help="show the stacks of stack_path")
-    old.add_argument("-c", "--compare_only", action="store_true", help="no advisor")
-    newer = parser.add_argument_group("sheet, as mindstudio-probe 26.2")
-    newer.add_argument("-tp", "--target_path", metavar="PATH", help="dump.json, debug.json or step folder")
-    newer.add_argument("-gp", "--golden_path", metavar="PATH", help="the same of the trusted run")
-    newer.add_argument("-m", "--mode", metavar="MODE", default="auto", help="auto, which is the only one here")
-    newer.add_argument("-tensor_log", "--is_print_compare_log", action="store_true", help="a log line for each tensor")
-    newer.add_argument(
-        "-da", "--diff_analyze", action="store_true", help="the first result that is off by more than half, as JSON"
+    add_workers(
+        parser,
+        both(
+            "ranks that are compared at once, and threads that read tensors",
+            "同时比对多少个 rank，以及读取张量的线程数",
+        ),
     )
-    newer.add_argument("--config", metavar="YAML", help="matrices that tensors are multiplied by before")
-    newer.add_argument("--consistent_check", action="store_true", help="a training against its inference engine")
-    newer.add_argument("--backend", metavar="NAME", help="what that training runs on: fsdp or megatron")
-    newer.add_argument("--rank", metavar="N,N", help="ranks of a comparison of MindSpore kernels")
-    newer.add_argument("--step", metavar="N,N", help="steps of a comparison of MindSpore kernels")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="FILE",
+        help=both("alg_NAME.py with a metric of your own", "含自定义指标的 alg_NAME.py"),
+    )
+    _add_mappings(parser)
+    old = parser.add_argument_group(both("sheet, as mindstudio-probe 8.1.1", "结果表，同 mindstudio-probe 8.1.1"))
+    old.add_argument(
+        "-i",
+        "--input_path",
+        metavar="FILE",
+        help=both("compare.json with npu_path and bench_path", "含 npu_path 与 bench_path 的 compare.json"),
+    )
+    old.add_argument(
+        "-s",
+        "--stack_mode",
+        action="store_true",
+        help=both("show the stacks of stack_path", "显示 stack_path 中的调用栈"),
+    )
+    old.add_argument(
+        "-c",
+        "--compare_only",
+        action="store_true",
+        help=both("no advisor", "不给出专家建议"),
+    )
+    newer = parser.add_argument_group(both("sheet, as mindstudio-probe 26.2", "结果表，同 mindstudio-probe 26.2"))
+    newer.add_argument(
+        "-tp",
+        "--target_path",
+        metavar="PATH",
+        help=both("dump.json, debug.json or step folder", "dump.json、debug.json 或 step 文件夹"),
+    )
+    newer.add_argument(
+        "-gp",
+        "--golden_path",
+        metavar="PATH",
+        help=both("the same of the trusted run", "标杆侧的对应文件或文件夹"),
+    )
+    newer.add_argument(
+        "-m",
+        "--mode",
+        metavar="MODE",
+        default="auto",
+        help=both("auto, which is the only one here", "auto，此处只有这一种"),
+    )
+    newer.add_argument(
+        "-tensor_log",
+        "--is_print_compare_log",
+        action="store_true",
+        help=both("a log line for each tensor", "每个张量打印一行日志"),
+    )
+    newer.add_argument(
+        "-da",
+        "--diff_analyze",
+        action="store_true",
+        help=both("the first result that differs by more than half, as JSON", "首个相差超过一半的结果，以 JSON 写出"),
+    )
+    newer.add_argument(
+        "--config",
+        metavar="YAML",
+        help=both(
+            "YAML file with matrices by which tensors are multiplied before they are compared",
+            "YAML 文件：比对之前与张量相乘的矩阵",
+        ),
+    )
+    newer.add_argument(
+        "--consistent_check",
+        action="store_true",
+        help=both("a training against its inference engine", "比对训练与其推理引擎"),
+    )
+    newer.add_argument(
+        "--backend",
+        metavar="NAME",
+        help=both("the backend of that training: fsdp or megatron", "该训练的后端：fsdp 或 megatron"),
+    )
+    newer.add_argument(
+        "--rank",
+        metavar="N,N",
+        help=both("ranks of a comparison of MindSpore kernels", "比对 MindSpore kernel 时的 rank"),
+    )
+    newer.add_argument(
+        "--step",
+        metavar="N,N",
+        help=both("steps of a comparison of MindSpore kernels", "比对 MindSpore kernel 时的 step"),
+    )
     compare_short.add_arguments(parser)
 
 
 def _add_mappings(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("names that differ")
+    group = parser.add_argument_group(both("names that differ", "名称不同时"))
     group.add_argument(
-        *("-f", "-fm", "--fuzzy_match"), dest="fuzzy_match", action="store_true", help="pair calls of other numbers"
+        *("-f", "-fm", "--fuzzy_match"),
+        dest="fuzzy_match",
+        action="store_true",
+        help=both("pair calls whose numbers differ", "匹配编号不同的调用"),
     )
     for short, name, what in (
-        ("-cm", "--cell_mapping", "modules"),
-        ("-am", "--api_mapping", "functions"),
-        ("-lm", "--layer_mapping", "layers"),
+        ("-cm", "--cell_mapping", both("modules", "模块")),
+        ("-am", "--api_mapping", both("functions", "函数")),
+        ("-lm", "--layer_mapping", both("layers", "层")),
     ):
-        group.add_argument(short, name, nargs="?", const=True, metavar="YAML", help=f"how {what} are called")
-    group.add_argument("-dm", "--data_mapping", metavar="YAML", help="which tensor answers to which")
+        group.add_argument(
+            short,
+            name,
+            nargs="?",
+            const=True,
+            metavar="YAML",
+            help=both("names of {} that differ", "名称不同的{}", what),
+        )
+    group.add_argument(
+        "-dm",
+        "--data_mapping",
+        metavar="YAML",
+        help=both("which tensor corresponds to which", "张量的对应关系"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, did_you_mean
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 if TYPE_CHECKING:
     from msprobe.messages import Language, Message
@@ -20,10 +20,23 @@ _WIDTH = 88
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
-        "code", nargs="*", metavar="CODE", help="the code of a message (D204), or its name (argument-differs)"
+        "code",
+        nargs="*",
+        metavar="CODE",
+        help=both(
+            "the code of a message (D204), or its name (argument-differs)",
+            "消息的代码（D204）或名称（argument-differs）",
+        ),
     )
-    parser.add_argument("--list", action="store_true", help="list all codes")
-    parser.epilog = "The language is that of the locale; MSPROBE_LANG=zh or en asks for another."
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help=both("list all codes", "列出全部代码"),
+    )
+    parser.epilog = both(
+        "The language is that of the locale; MSPROBE_LANG=zh or MSPROBE_LANG=en overrides it.",
+        "语言随 locale；也可用 MSPROBE_LANG=zh 或 MSPROBE_LANG=en 指定。",
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -42,7 +55,7 @@ def execute(args: argparse.Namespace) -> int:
     unknown = [code for code, message in zip(args.code, found, strict=True) if message is None]
     if unknown:
         known = [*MESSAGES, *(message.name for message in MESSAGES.values())]
-        meant = did_you_mean(unknown[0], known) or "`msprobe explain --list` lists all."
+        meant = did_you_mean(unknown[0], known) or said("explain-lists-codes")
         raise UsageError(said("message-unknown", ", ".join(map(repr, unknown)), meant))
     messages = [message for message in found if message is not None]
     answers.note(messages=[_facts(message, asked) for message in messages])

@@ -43,6 +43,9 @@ class Wording(str):
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.entry is not None and not self.entry.name:
+            texts = (self.entry.english, self.entry.chinese)
+            return both, (*(texts if self.values else [text.format() for text in texts]), *self.values)
         if self.entry is not None:
             return said, (self.entry.name, *self.values)
         return Wording, (self.template, *self.values)
@@ -75,6 +78,18 @@ def said(name: str, *values: object) -> Wording:
 
     entry = ENTRIES[name]
     return Wording(entry.english, *values, entry=entry)
+
+
+def both(english: str, chinese: str, *values: object) -> Wording:
+    """A text that stands in both languages where it is declared, as the help of an option does; it has no code. With
+    values, both are templates of :meth:`str.format`.
+    """
+    from msprobe.messages.entry import Piece
+
+    texts = (english, chinese)
+    if not values:
+        texts = (str(english).replace("{", "{{").replace("}", "}}"), chinese.replace("{", "{{").replace("}", "}}"))
+    return Wording(texts[0], *values, entry=Piece("", "", *texts))
 
 
 def explained(topic: str, what: Literal["meaning", "cause", "advice"]) -> str:

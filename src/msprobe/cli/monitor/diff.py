@@ -11,6 +11,7 @@ from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, two_runs
 from msprobe.errors import MsprobeError
 from msprobe.foreign.console import say
+from msprobe.messages import both
 
 if TYPE_CHECKING:
     from msprobe.monitor.diff import Difference
@@ -19,11 +20,25 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor diff``."""
     parser.usage = "msprobe monitor diff CANDIDATE REFERENCE [OPTION ...]"
-    parser.epilog = (
-        "Differences that grow as rounding errors do are passed over. Reads sketch.bin of both runs, or csv files."
+    parser.epilog = both(
+        "Differences that grow as rounding errors do are not reported. Reads sketch.bin of both runs, or csv files.",
+        "像舍入误差那样增长的差异不会报告。读取两次运行的 sketch.bin，或 csv 文件。",
     )
-    add_runs(parser, "runs", "candidate and reference: output folders of the monitor, or folders of one run in them")
-    parser.add_argument("--top", type=int, default=5, metavar="N", help="how many reasons to name (default: 5)")
+    add_runs(
+        parser,
+        "runs",
+        both(
+            "candidate and reference: output folders of the monitor, or folders of one run in them",
+            "待比对侧与标杆侧：监控的输出文件夹，或其中某次运行的文件夹",
+        ),
+    )
+    parser.add_argument(
+        "--top",
+        type=int,
+        default=5,
+        metavar="N",
+        help=both("number of reasons to show (default: 5)", "显示多少个原因（默认 5）"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
