@@ -355,6 +355,10 @@ _ROOMS = {
     "S1": ("Errors: dumps", "错误：dump"),
     "U1": ("Errors: command lines", "错误：命令行"),
     "U3": ("Errors: options of the command line", "错误：命令行选项"),
+    "U4": ("Notes of commands", "命令的说明"),
+    "A4": ("Notes of comparisons and sheets", "比对与结果表的说明"),
+    "T1": ("Errors: Python and notebooks", "错误：Python 与 notebook"),
+    "V2": ("Errors: questions of the page", "错误：页面的请求"),
     "U2": ("Weights of adapters and Megatron-core", "adapter 与 Megatron-core 的权重"),
     "V1": ("Errors: the page", "错误：页面"),
 }

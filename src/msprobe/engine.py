@@ -95,7 +95,7 @@ def run(
     """
     if workers.alone or len(jobs) <= 1:
         if workers.engine == "ray" and len(jobs) == 1:
-            log.once("one job on ray", "info", "There is one job only: it is done in this process, without Ray.")
+            log.once("ray: one job", "info", said("one-job-without-ray"))
         for number, job in enumerate(jobs):
             progress(number)
             yield function(job)

@@ -10,7 +10,7 @@ from msprobe.cli.parser import UsageError, add_fail_on
 from msprobe.cli.run_ut import STANDARDS
 from msprobe.cli.statuses import CLEAN, FOUND
 from msprobe.foreign.console import say
-from msprobe.messages import both, said
+from msprobe.messages import both, said, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +83,7 @@ def execute(args: argparse.Namespace) -> int:
     for line in lines(rows, args.top):
         say(clean(line))
     if not covered.is_complete:
-        say(clean(covered.sentence()))
+        say(clean(translated(covered.sentence())))
     in_json = paths[0].with_name(paths[0].name.replace("_result_", "_coverage_")).with_suffix(".json")
     written = (*paths, coverage.write(covered, in_json))
     answers.wrote(written)

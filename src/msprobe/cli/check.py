@@ -74,7 +74,7 @@ def _execute(args: argparse.Namespace) -> int:
 
     if args.list:
         given = {"DUMP": args.dump, "-o": args.output_path, "--only": args.only, "--skip": args.skip}
-        refuse_unused(given, "--list names the checks and ends")
+        refuse_unused(given, both("--list shows the checks and ends", "--list 列出检查项后即退出"))
         width = max(len(check.name) for check in CHECKS)
         answers.note(checks={check.name: check.text for check in CHECKS})
         for check in CHECKS:

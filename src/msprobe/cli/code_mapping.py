@@ -8,7 +8,7 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.errors import NotAvailableError
 from msprobe.foreign.console import say
-from msprobe.messages import both, said
+from msprobe.messages import both, said, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,5 +66,5 @@ def execute(args: argparse.Namespace) -> int:
     parts += [f"{count} {words}" for count, words in counts if count]
     say("; ".join(parts))
     if not result.coverage.is_complete:
-        say(result.coverage.sentence("mapped"))
+        say(translated(result.coverage.sentence("mapped")))
     return result.coverage.status(found=False)

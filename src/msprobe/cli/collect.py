@@ -9,7 +9,7 @@ import argparse
 from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
-from msprobe.messages import both
+from msprobe.messages import both, translated
 
 #: Its paths may be URLs.
 TAKES_URLS = True
@@ -69,5 +69,5 @@ def execute(args: argparse.Namespace) -> int:
         missing.append(NotRead(f"{where}rank {ranks_in_words(ranks)}", "not recorded, or its folder was not given"))
     covered = Coverage({"parts": done.parts, "steps": len(done.steps)}, tuple(missing))
     if missing:
-        say(printable(covered.sentence("collected")))
+        say(printable(translated(covered.sentence("collected"))))
     return covered.status(found=False)

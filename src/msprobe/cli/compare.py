@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from msprobe.report.comparing import Outcome, Request
 
 DEFAULT_OUTPUT = "./output"
-_NOTHING_GIVEN = (
-    "give the two dumps to compare: `msprobe compare CANDIDATE REFERENCE` (or -i compare.json, or -tp and -gp; "
-    "`msprobe compare -h` explains)."
-)
 # Of the form with -tp and -gp: what takes the place of its sheet, and the options that each of these knows.
 _TOOLS = {
     "--consistent_check": ("--consistent_check", "--backend", "--xlsx", "--csv"),
@@ -196,9 +192,9 @@ def execute(args: argparse.Namespace) -> int:
     }
     asked = [form for form, given in forms.items() if given]
     if not asked and args.framework is None:
-        raise UsageError(_NOTHING_GIVEN)
+        raise UsageError(said("nothing-to-compare"))
     if len(asked) != 1:
-        found = f"found {' and '.join(asked)}" if asked else "found none of them"
+        found = said("found-these", ", ".join(asked)) if asked else said("found-none-of-them")
         raise UsageError(said("compare-form-unclear", found))
     if args.dumps:
         return _short_form(args)
@@ -250,7 +246,10 @@ def _by_file(args: argparse.Namespace, sheet: str) -> int:
     from msprobe.compare.compare_file import load_compare_file
 
     newer = ("-m", "-tensor_log", "-da", "--config", "--consistent_check", "--backend", "--rank", "--step")
-    refuse_unused({flag: _given(args)[flag] for flag in newer}, "the form with -tp and -gp has that, -i has not")
+    refuse_unused(
+        {flag: _given(args)[flag] for flag in newer},
+        both("only the form with -tp and -gp has it, not -i", "只有 -tp 与 -gp 的形式有它，-i 没有"),
+    )
     asked = load_compare_file(args.input_path)
     _warn_of_idle_fields(asked, str(args.input_path))
     if asked.rank_id is not None or asked.common:
@@ -275,14 +274,17 @@ def _by_paths(args: argparse.Namespace, sheet: str) -> int:
     if args.target_path is None or args.golden_path is None:
         raise UsageError(said("target-without-golden"))
     if args.mode != "auto":
-        raise InvalidArgumentError(f"-m {args.mode} is not available in this version; leave it out.")
+        raise InvalidArgumentError(said("mode-not-available", args.mode))
     for flag, given in (("-i's -s", args.stack_mode), ("-i's -c", args.compare_only)):
         if given:
-            raise InvalidArgumentError(f"{flag} has no meaning with -tp and -gp; leave it out.")
+            raise InvalidArgumentError(said("option-of-input-form", flag))
     for tool, known in _TOOLS.items():
         given = _given(args)
         if any(given[flag] for flag in known[:2]):
-            refuse_unused({flag: given[flag] for flag in given if flag not in known}, f"does nothing beside {tool}")
+            refuse_unused(
+                {flag: given[flag] for flag in given if flag not in known},
+                both("has no effect beside {}", "与 {} 同用不起作用", tool),
+            )
     if args.consistent_check or args.backend is not None:
         return _consistent(args, sheet)
     if args.rank is not None or args.step is not None:
@@ -329,7 +331,7 @@ def _request(args: argparse.Namespace, **more: Any) -> Request:
     if args.fuzzy_match and more["mappings"]:
         from msprobe import log
 
-        log.warning("fuzzy matching does nothing beside a mapping.")
+        log.warning(said("fuzzy-beside-mapping"))
     if args.metric:
         from msprobe.compare.own_metrics import load_own_metrics
         from msprobe.compare.table import header_of
@@ -364,7 +366,7 @@ def _status(outcomes: list[Outcome], covered: Coverage) -> int:
 
     compared = [outcome for outcome in outcomes if outcome.files]
     if compared and all(outcome.nothing_matches for outcome in compared):
-        log.error("no row of the target has a partner in the bench: these are dumps of different programs.")
+        log.error(said("no-row-has-partner"))
         return COULD_NOT
     return covered.status(found=False)
 
@@ -391,10 +393,7 @@ def _mappings(args: argparse.Namespace, framework: str, newer: bool) -> Mappings
         only = {"-cm": args.cell_mapping and not newer, "-am": args.api_mapping, "-lm": args.layer_mapping}
         wrong = [flag for flag, given in only.items() if given]
         if wrong:
-            raise TaskMismatchError(
-                f"{' and '.join(wrong)} compare{'s' if len(wrong) == 1 else ''} MindSpore with PyTorch only; "
-                "for two PyTorch dumps use -dm."
-            )
+            raise TaskMismatchError(said("mappings-between-frameworks", ", ".join(wrong)))
     return load_mappings(data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping)
 
 
@@ -405,14 +404,20 @@ def _warn_of_idle_fields(asked: CompareFile, name: str) -> None:
     kernels = asked.rank_id is not None
     points = asked.common and not kernels
     idle = {
-        "common": (asked.common and kernels, "where rank_id chooses the comparison of kernels"),
-        "step_id": (asked.step_id is not None and not kernels, "without rank_id"),
-        "map_dict": (asked.map_dict is not None and not points, "without common true"),
-        "stack_path": (asked.stack_path is not None and (kernels or points), "for kernels and points of graphs"),
+        "common": (
+            asked.common and kernels,
+            both("beside rank_id, which asks for kernels", "在给出 rank_id（比对 kernel）时"),
+        ),
+        "step_id": (asked.step_id is not None and not kernels, both("without rank_id", "在没有 rank_id 时")),
+        "map_dict": (asked.map_dict is not None and not points, both("without common true", "在 common 不为 true 时")),
+        "stack_path": (
+            asked.stack_path is not None and (kernels or points),
+            both("for kernels and points of graphs", "对图的 kernel 与点"),
+        ),
     }
     for field, (is_idle, where) in idle.items():
         if is_idle:
-            log.warning(f'compare file "{name}": {field} changes nothing {where}.')
+            log.warning(said("compare-field-without-effect", name, field, where))
 
 
 def _mindspore_tools(args: argparse.Namespace, asked: CompareFile) -> int:
@@ -421,10 +426,15 @@ def _mindspore_tools(args: argparse.Namespace, asked: CompareFile) -> int:
 
     if args.framework != "mindspore":
         field = "rank_id" if asked.rank_id is not None else "common"
-        raise InvalidArgumentError(
-            f'{args.input_path}: field "{field}" compares MindSpore graphs only; use `msprobe -f mindspore compare`.'
-        )
-    refuse_unused(_given(args), f"does nothing where {args.input_path} compares kernels or points of MindSpore graphs")
+        raise InvalidArgumentError(said("field-of-mindspore-graphs", args.input_path, field))
+    refuse_unused(
+        _given(args),
+        both(
+            "has no effect if {} compares kernels or points of MindSpore graphs",
+            "{} 比对 MindSpore 图的 kernel 或点时不起作用",
+            args.input_path,
+        ),
+    )
     if asked.rank_id is not None:
         return _kernels(asked.npu_path, asked.bench_path, args, asked.rank_id, asked.step_id or ())
     from msprobe.report.graph_sheets import compare_points

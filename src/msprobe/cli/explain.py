@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from typing import TYPE_CHECKING
 
 from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, did_you_mean
 from msprobe.foreign.console import say
 from msprobe.messages import both, said
+from msprobe.messages.lines import columns, lines
 
 if TYPE_CHECKING:
     from msprobe.messages import Language, Message
@@ -92,18 +92,11 @@ def _lines(message: Message, language: Language) -> list[str]:
         "usual cause": topic["cause"],
         "to do": topic["advice"],
     }
-    lines = [f"{message.code} {message.name} ({in_language(message.severity, language)})"]
+    found = [f"{message.code} {message.name} ({in_language(message.severity, language)})"]
     for label, text in rows.items():
-        lines += _row(in_language(label, language), text, language)
-    return lines
-
-
-def _row(label: str, text: str, language: Language) -> list[str]:
-    if language == "zh":  # A terminal breaks lines without spaces by itself.
-        return [f"  {label}：{text}"]
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=f"  {label:<13}", subsequent_indent=" " * 15, break_on_hyphens=False
-    )
+        first = f"  {in_language(label, language)}"
+        found += lines(text, _WIDTH, f"{first}{' ' * (15 - columns(first))}", " " * 15)
+    return found
 
 
 def _shortened(text: str) -> str:

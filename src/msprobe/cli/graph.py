@@ -158,7 +158,7 @@ def carry_out(request: Request, jobs: int | None) -> int:
     answers.wrote(graphs.files)
     answers.note(coverage=graphs.coverage.as_json())
     for file in graphs.files:
-        log.info(f'The graph is in "{file}".')
+        log.info(said("graph-written", file))
     if not graphs.coverage.is_complete:
         log.warning(graphs.coverage.sentence())
     return graphs.coverage.status(found=False)

@@ -91,13 +91,13 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.graph.request import Request
 
     if args.is_print_compare_log:
-        log.warning("-tensor_log does nothing: a graph has no log of its tensors.")
+        log.warning(said("tensor-log-without-effect"))
     layouts = _layouts(args)
     if args.file_type == "json":
         if args.golden_path is not None:
             raise UsageError(said("merged-json-not-compared"))
         if not layouts:
-            log.warning("--file_type json is only there with --rank_size; a database is written.")
+            log.warning(said("json-needs-rank-size"))
     request = Request(
         candidate=args.target_path,
         reference=args.golden_path,

@@ -7,7 +7,7 @@ import argparse
 from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
-from msprobe.messages import both
+from msprobe.messages import both, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,5 +50,5 @@ def execute(args: argparse.Namespace) -> int:
     counted = ", ".join(f"{count} {word}" for word, count in covered.read.items())
     say(f"merged results: {path} ({counted})")
     if not covered.is_complete:
-        say(covered.sentence("merged"))
+        say(translated(covered.sentence("merged")))
     return covered.status(found=False)

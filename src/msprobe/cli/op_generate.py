@@ -20,7 +20,7 @@ from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.run_ut import loaded
 from msprobe.cli.statuses import CLEAN, COULD_NOT
 from msprobe.foreign.console import say
-from msprobe.messages import both, said
+from msprobe.messages import both, said, translated
 
 if TYPE_CHECKING:
     from msprobe.precheck.executors import ScriptWords
@@ -138,7 +138,10 @@ def execute(args: argparse.Namespace) -> int:
     if args.config_input is not None:
         of_dump = ("api", "propagation", "seed", "device", "load", "reference", "control", "data_in_files")
         given = {f"--{name.replace('_', '-')}": getattr(args, name) not in (None, "", False) for name in of_dump}
-        refuse_unused(given, "for --dump; of -i the file says what its script is")
+        refuse_unused(
+            given,
+            both("only for --dump; with -i, the file describes the script", "只用于 --dump；使用 -i 时由文件说明脚本"),
+        )
         from msprobe.precheck.scripts.writing import generate, load_op_config
 
         return run_script(generate(load_op_config(args.config_input), folder), args.minimize)
@@ -198,7 +201,7 @@ def write_and_run(
     if not requests.has_values:
         say("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
     if not written.coverage.is_complete:
-        say(clean(written.coverage.sentence("reproduced")))
+        say(clean(translated(written.coverage.sentence("reproduced"))))
     status = run_script(written.path, args.minimize, hint, requests.framework != "mindspore")
     return status or written.coverage.status(found=False)
 

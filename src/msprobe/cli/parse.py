@@ -53,7 +53,12 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.cli.parse_shell import Shell, convert
 
     if args.dump_path is None:
-        refuse_unused({"--json": args.json}, "for -d; the shell prints what its commands are asked for")
+        refuse_unused(
+            {"--json": args.json},
+            both(
+                "only for -d; the shell prints the answers of its commands", "只用于 -d；交互命令行会打印各命令的结果"
+            ),
+        )
         refuse_unused(
             {"-t": args.type, "-o": args.output_path}, "for -d; commands of the shell have options of their own"
         )

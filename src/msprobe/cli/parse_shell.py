@@ -17,7 +17,7 @@ from msprobe.cli.statuses import COULD_NOT
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.console import say
-from msprobe.messages import both, joined, said
+from msprobe.messages import both, joined, said, translated
 from msprobe.paths import make_folder, write_atomically
 from msprobe.report.letters import printable
 from msprobe.store.kernel_files.convert import FileType
@@ -52,10 +52,10 @@ def convert(
     arrays = [file for file in files if file.suffix in _ARRAYS]
     files = [file for file in files if file.suffix not in _ARRAYS]
     if arrays:
-        told = f'"{path}" has {len(arrays)} files .pt or .npy, which need no converting: pt prints, vc compares them'
+        told = said("arrays-need-no-converting", path, len(arrays))
         if not files:
-            raise InvalidInputError(said("shell-command-wrong", told))
-        log.info(f"{told}.")
+            raise InvalidInputError(told)
+        log.info(told)
     if not files:
         raise PathError(said("kernel-dump-empty", path))
     failed: dict[Path, str] = {}
@@ -63,7 +63,7 @@ def convert(
     for file in files:
         where = folder if place is None else place(file)
         if where is None:
-            log.warning(f'"{file.name}" has not the name of a dump file and is left out.')
+            log.warning(said("not-named-as-dump-file", file.name))
             continue
         try:
             written, remarks = convert_file(file, where, target, file_type, shape)
@@ -77,10 +77,10 @@ def convert(
     if failed:
         listed = "".join(f"{file}\n" for file in failed).encode("utf-8", "backslashreplace")
         write_atomically(make_folder(folder) / FAILED_FILE, listed)
-    log.info(f"{count} files of {len(files) - len(failed)} dump files are in {folder}; {len(failed)} failed.")
+    log.info(said("dump-files-converted", count, len(files) - len(failed), folder, len(failed)))
     if failed:
         missing = tuple(NotRead(file.name, why) for file, why in failed.items())
-        say(printable(Coverage({"files": len(files) - len(failed)}, missing).sentence("converted")))
+        say(printable(translated(Coverage({"files": len(files) - len(failed)}, missing).sentence("converted"))))
     return not failed
 
 
@@ -108,7 +108,7 @@ class Shell:
             try:
                 words = shlex.split(line)
             except ValueError as problem:
-                self._fail(f"the line cannot be taken apart: {str(problem).lower()}.")
+                self._fail(said("line-without-closing-quote", str(problem).lower()))
                 continue
             if words and words[0] in ("quit", "exit"):
                 break
@@ -131,7 +131,7 @@ class Shell:
         except MsprobeError as problem:
             log.error(problem.message)
         except MemoryError:
-            log.error("there is not enough memory for it.")
+            log.error(said("not-enough-memory"))
         except KeyboardInterrupt:
             say()
         return False
@@ -267,10 +267,10 @@ def _compare(args: argparse.Namespace) -> bool:
     apart = [row for row in rows if not row.same_crc]
     if apart:
         first = apart[0]
-        log.info(f"{len(apart)} of {len(rows)} tensors differ; the first is {first.candidate or first.reference}.")
+        log.info(said("tensors-differ-first", len(apart), len(rows), first.candidate or first.reference))
     else:
-        log.info(f"all {len(rows)} tensors are the same.")
-    log.info(f"The result is in {file}.")
+        log.info(said("tensors-all-same", len(rows)))
+    log.info(said("result-written", file))
     return True
 
 
@@ -338,14 +338,14 @@ def _pair(args: argparse.Namespace) -> bool:
     from msprobe.report.kernel_tables import pair_lines, write_text
 
     limits = {}
-    problems = [] if args.p.isdecimal() and len(args.p) < 10 else [f"-p: {args.p!r} is no number of elements."]
+    problems = [] if args.p.isdecimal() and len(args.p) < 10 else [said("no-number-of-elements", args.p)]
     for name in ("al", "rl"):
         try:
             limits[name] = float(getattr(args, name))
         except ValueError:
             limits[name] = -1.0
         if not 0 <= limits[name] < float("inf"):
-            problems.append(f"-{name}: {getattr(args, name)!r} is no limit; give 0 or more.")
+            problems.append(said("no-limit", name, getattr(args, name)))
     if problems:
         raise InvalidInputError(joined(" ", problems))
     left, right = _array(args.m), _array(args.g)

@@ -109,11 +109,11 @@ def _execute(args: argparse.Namespace) -> int:
     if args.log_probs is None:
         if args.roll is None or args.trainer is None:
             raise InvalidInputError(said("rollout-sides-missing"))
-        refuse_unused({"--prefill": args.prefill}, "it goes with --log-probs")
+        refuse_unused({"--prefill": args.prefill}, both("it needs --log-probs", "它需要 --log-probs"))
         shown, tree, status = _operators(args)
     else:
         unused = {"ROLL": args.roll, "--trainer": args.trainer, "--operators": args.operators or None}
-        refuse_unused(unused, "--log-probs compares two files")
+        refuse_unused(unused, both("--log-probs compares two files", "--log-probs 比对两个文件"))
         shown, tree, status = _contract(args)
     text = json.dumps(tree, indent=1, ensure_ascii=False, default=str)
     answers.whole(text)

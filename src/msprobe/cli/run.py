@@ -99,7 +99,7 @@ def add_step_on(parser: argparse.ArgumentParser) -> None:
 def step_number(text: str) -> int:
     """A number of a step, from an option."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no step; give a whole number from 0")
+        raise argparse.ArgumentTypeError(said("step-wanted", text))
     return int(text)
 
 

@@ -90,7 +90,7 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.report.phrases import clean
 
     if args.jit_compile is not None:
-        log.warning("-j does nothing: run_overflow_check runs each call as it is.")
+        log.warning(said("overflow-jit-without-effect"))
     candidate = args.candidate or (f"auto:{args.device}" if args.device.isdigit() else args.device)
     executor_of(candidate)
     requests = open_requests(args.api_info_file)

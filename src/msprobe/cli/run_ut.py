@@ -252,7 +252,7 @@ def _atol(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < (number := float(text)) < math.inf:
             return number
-    raise argparse.ArgumentTypeError(f"must be a number above 0, found {text}")
+    raise argparse.ArgumentTypeError(said("number-above-0-wanted", text))
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -292,7 +292,10 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     ranks = 1 if args.ranks is None else args.ranks
     if ranks < 1:
         raise UsageError(said("online-ranks-too-few"))
-    refuse_unused(_of_a_dump(args), "for the calls of a dump, and this check is online")
+    refuse_unused(
+        _of_a_dump(args),
+        both("only for the calls of a dump, and this check is online", "只用于 dump 的调用，而这是在线检查"),
+    )
     demand_control(args.control, args.standard)
     if is_details_file(args.control):
         raise UsageError(said("online-control"))
@@ -341,7 +344,13 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     if not args.api_info_file:
         raise UsageError(said("api-info-missing"))
     online = {"--ranks": args.ranks is not None, "--idle": args.idle is not None}
-    refuse_unused(online, "for an online check, which -config asks for and which takes no -api_info")
+    refuse_unused(
+        online,
+        both(
+            "only for an online check, which is asked for by -config and has no -api_info",
+            "只用于在线检查，即由 -config 指定、且没有 -api_info",
+        ),
+    )
     if args.repeat < 1 or args.top < 0:
         raise UsageError(said("repeat-and-top"))
     from msprobe.precheck.check import CheckRequest
@@ -447,7 +456,7 @@ def _tell_what_is_of_pytorch(args: argparse.Namespace) -> None:
     if unused:
         from msprobe import log
 
-        log.warning(f"{', '.join(unused)}: not used, as the dump is of MindSpore, whose calls are checked on its CPU.")
+        log.warning(said("options-unused-for-mindspore", ", ".join(unused)))
 
 
 def candidates_of(args: argparse.Namespace) -> list[str]:

@@ -15,7 +15,7 @@ from msprobe.cli import answers
 from msprobe.errors import MsprobeError
 from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.console import say
-from msprobe.messages import both
+from msprobe.messages import both, translated
 
 if TYPE_CHECKING:
     from msprobe.coverage import Coverage
@@ -60,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
         tell(f"  {_clean(text)}")
     covered = _covered(dump, parts, [*unread, *lost, *missing])
     if not covered.is_complete:
-        tell(_clean(covered.sentence("read")))
+        tell(_clean(translated(covered.sentence("read"))))
     _tell_origins(parts, tell)
     if args.json:
         about = {"version": 1, "dump": str(args.dump), "coverage": covered.as_json()}

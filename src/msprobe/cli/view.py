@@ -14,7 +14,7 @@ from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.console import say
-from msprobe.messages import both, joined
+from msprobe.messages import both, joined, translated
 from msprobe.paths import check_output_file
 
 if TYPE_CHECKING:
@@ -107,7 +107,13 @@ def execute(args: argparse.Namespace) -> int:
     port = _checked(args)
     if args.html is not None:
         served = {"--port": args.port != "0", "--host": args.host != _HERE, "--no-browser": args.no_browser}
-        refuse_unused(served, "for a page that is served; --html writes a file and ends")
+        refuse_unused(
+            served,
+            both(
+                "only for a page that is served; --html writes a file and ends",
+                "只用于提供服务的页面；--html 写出文件后即退出",
+            ),
+        )
     if args.html is None:
         from msprobe.view.serving import check_available
 
@@ -166,7 +172,7 @@ def _write(source: Source, file: Path) -> int:
     say(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
     covered = _coverage(source)
     if not covered.is_complete:
-        say(clean(covered.sentence("shown")))
+        say(clean(translated(covered.sentence("shown"))))
     return covered.status(found=False)
 
 
@@ -197,7 +203,7 @@ def _show(source: Source, args: argparse.Namespace, port: int) -> int:
                 )
             covered = _coverage(source)
             if not covered.is_complete:
-                say(clean(covered.sentence("shown")), file=sys.stderr)
+                say(clean(translated(covered.sentence("shown"))), file=sys.stderr)
             say(address, flush=True)
             say("Ctrl-C ends it.", file=sys.stderr, flush=True)
             if not args.no_browser:

@@ -106,8 +106,8 @@ _Name = Annotated[
 def _metric(name: str) -> str:
     if name in _ALL_METRICS:
         return name
-    near = did_you_mean(name, _ALL_METRICS) or f"; the metrics are {', '.join(_ALL_METRICS)}"
-    raise wrong(f"{shown(name)} is not a metric{near}")
+    near = did_you_mean(name, _ALL_METRICS) or said("metrics-are", ", ".join(_ALL_METRICS))
+    raise wrong(said("no-metric", shown(name), near))
 
 
 class _File(Declared):

@@ -17,6 +17,7 @@ from msprobe.children import starting
 from msprobe.distribution import install
 from msprobe.errors import MsprobeError, NotAvailableError, PathError
 from msprobe.foreign.console import say
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 
 #: What is replaced in the copy: the second block scales its attention by the width of the model, not by that of a head.
@@ -44,7 +45,7 @@ def show(folder: Path, opens_page: bool) -> None:
     where there is a display.
     """
     if find_spec("torch") is None:
-        raise NotAvailableError(f"`msprobe demo` trains with PyTorch, which is not installed: {install('torch')}.")
+        raise NotAvailableError(said("demo-without-torch", install("torch")))
     with _whole_or_nothing(folder):
         line = _write_scripts(folder)
         say(f"A small GPT is trained twice in {folder}: {_SCRIPT}, and a copy in which one line differs:\n")
@@ -75,7 +76,7 @@ def _whole_or_nothing(folder: Path) -> Iterator[None]:
     """Make the folder; take away what was written where the work does not come to its end."""
     is_new = not folder.exists()
     if not is_new and (not folder.is_dir() or any(folder.iterdir())):
-        raise PathError(f'"{folder}" is not an empty folder; give a new one: msprobe demo -o FOLDER.')
+        raise PathError(said("demo-folder-not-empty", folder))
     make_folder(folder)
     try:
         yield
@@ -107,7 +108,7 @@ def _run(folder: Path, *words: str, status: int = 0) -> None:
     found, printed = starting.run_command(words, folder)
     say(printed, flush=True)
     if found != status:
-        raise MsprobeError(f"`{line}` ended with status {found}, expected {status}; what it printed stands above.")
+        raise MsprobeError(said("demo-command-failed", line, found, status))
 
 
 def _check_verdict(file: Path) -> None:
@@ -115,7 +116,7 @@ def _check_verdict(file: Path) -> None:
 
     findings = read_json(file)["findings"]
     if not findings or findings[0]["kind"] != "argument":
-        raise MsprobeError(f"the comparison did not name the changed line: {json.dumps(findings[:1])[:300]}.")
+        raise MsprobeError(said("demo-line-not-named", json.dumps(findings[:1])[:300]))
 
 
 def _ending(folder: Path) -> str:

@@ -215,7 +215,7 @@ def _finish(
     if not any(rank.parameters for rank in ranks):
         reasons = [f"rank {rank.rank}: {note}" for rank in ranks for note in rank.notes][:4]
         raise InvalidInputError(
-            said("no-gradients-to-compare", "; ".join([*notes, *reasons]) or "no parameter is there")
+            said("no-gradients-to-compare", "; ".join([*notes, *reasons]) or said("no-parameter-there"))
         )
     result = GradientComparison(ranks, ranked([problem for rank in ranks for problem in rank.problems]))
     result.notes = [*notes, *(f"rank {rank.rank}: {note}" for rank in ranks for note in rank.notes)]

@@ -37,8 +37,8 @@ def lines(text: str, width: int, first: str = "", further: str = "") -> list[str
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """What a line may begin with, and the space before it."""
+    """What a line may begin with, and the spaces before it."""
     end = 0
     for each in _PIECE.finditer(text):
-        yield " " if each.start() > end else "", each[0]
+        yield " " * (each.start() - end), each[0]
         end = each.end()

@@ -71,10 +71,10 @@ def _count(least: int, default: int) -> Any:
 
 def _targets(value: Any, info: ValidationInfo[list[str]]) -> tuple[str, ...]:
     if not isinstance(value, dict):
-        raise wrong(f"must be an object whose keys are names of modules or parameters, found {shown(value)}")
+        raise wrong(said("must-map-names", shown(value)))
     for key, inner in value.items():
         if not isinstance(inner, dict):
-            raise wrong(f"[{key!r}] must be an object, found {shown(inner)}")
+            raise wrong(said("entry-must-be-object", key, shown(inner)))
         info.context.extend(
             f"targets[{key!r}].{word} is ignored: a target is a name and {{}}"
             f"{did_you_mean(word, MonitorConfig.__dataclass_fields__)}"
@@ -90,7 +90,7 @@ def _operators(value: Any, info: ValidationInfo[list[str]]) -> tuple[str, ...]:
 def _known_operators(value: Any, warnings: list[str]) -> tuple[str, ...]:
     """The operators, unknown ones left out with a warning; ``norm`` if none is left."""
     if not isinstance(value, list):
-        raise wrong(f"must be a list of {', '.join(OPERATORS)}, found {shown(value)}")
+        raise wrong(said("must-list-operators", ", ".join(OPERATORS), shown(value)))
     for one in value:
         if one not in OPERATORS and one not in ("shape", "dtype"):
             known = ", ".join(OPERATORS)
@@ -105,13 +105,13 @@ def _patterns(lines: tuple[str, ...]) -> tuple[str, ...]:
         try:
             compile_pattern(line, "the pattern")
         except PatternError as problem:
-            raise wrong(f"cannot be used: {problem.message.rstrip('.')}") from None
+            raise wrong(said("pattern-cannot-be-used", problem.message.rstrip("."))) from None
     return lines
 
 
 def _timestamps(value: tuple[str, ...]) -> tuple[str, ...]:
     if len(value) not in (0, 2):
-        raise wrong(f"must be empty, or the first and the last timestamp, found {shown(list(value))}", "range")
+        raise wrong(said("must-be-two-timestamps", shown(list(value))), "range")
     return value
 
 
@@ -147,7 +147,7 @@ class Alerts:
 
 def _alert(value: Any, info: ValidationInfo[list[str]]) -> Alerts:
     if not isinstance(value, dict):
-        raise wrong(f"must be an object with rules, found {shown(value)}")
+        raise wrong(said("must-have-rules", shown(value)))
     known = ("rules", "dump", "record", "ring")
     info.context.extend(
         f"alert.{key} is not known and is ignored; known are {', '.join(known)}{did_you_mean(key, known)}"

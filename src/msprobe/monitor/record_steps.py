@@ -192,7 +192,7 @@ class RecordSteps:
 
     def _say_who_records(self, step: int) -> None:
         log.once(
-            ("monitor", "recorded by the program", id(self)),
+            ("monitor", "program records", id(self)),
             "info",
             said("step-recorded-by-program", step),
         )

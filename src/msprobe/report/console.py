@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +12,7 @@ from typing import Literal
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.foreign.console import harmless, say
 from msprobe.messages import said, translated
+from msprobe.messages.lines import columns, lines
 from msprobe.report import phrases
 from msprobe.report.blocks import Block, Field, Table, finding_blocks
 from msprobe.report.counts import counts
@@ -158,9 +157,9 @@ def labelled(label: str, text: str, width: int) -> Iterator[Line]:
     """A word at the left and a text beside it."""
     indent = " " * (_LABEL + 2)
     text = translated(text)
-    lines = textwrap.wrap(text, max(width - len(indent), 20), break_long_words=False, break_on_hyphens=False) or [""]
-    yield Line(f"  {padded(translated(label), _LABEL)}{lines[0]}".rstrip())
-    for line in lines[1:]:
+    found = lines(text, max(width - len(indent), 20)) or [""]
+    yield Line(f"  {padded(translated(label), _LABEL)}{found[0]}".rstrip())
+    for line in found[1:]:
         yield Line(f"{indent}{line}")
 
 
@@ -172,10 +171,7 @@ def code_lines(code: str, width: int) -> Iterator[Line]:
 
 def wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Line]:
     """A text in lines of at most ``width``."""
-    for line in textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent + hang,
-        break_long_words=False, break_on_hyphens=False,
-    ):  # fmt: skip
+    for line in lines(text, width, indent, indent + hang):
         yield Line(line)
 
 
@@ -193,9 +189,9 @@ def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
                 yield from wrapped(f"{side}  {text}", "    ", width)
 
 
-def padded(text: str, columns: int) -> str:
+def padded(text: str, width: int) -> str:
     """A text with spaces behind it, up to so many columns; letters of Chinese take two."""
-    return text + " " * (columns - sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text))
+    return text + " " * (width - columns(text))
 
 
 def print_lines(render: Callable[[int], Iterable[Line]]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from msprobe.compare.entry_names import read_name
+from msprobe.messages import said
 from msprobe.report.phrases import clean
 from msprobe.results.notebook import more_rows, table_html
 from msprobe.results.tables import same_values
@@ -113,7 +114,7 @@ class Record:
     def __getitem__(self, slot: str) -> Tensor:
         found = self.tensors
         if slot not in found:
-            raise KeyError(f"{self.name} has no tensor {slot!r}; it has {', '.join(found) or 'none'}")
+            raise KeyError(said("tensor-not-in-record", self.name, slot, ", ".join(found) or said("none-of-them")))
         return found[slot]
 
     def __eq__(self, other: object) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.nearest import near_words
+from msprobe.messages import Wording, said
 from msprobe.report.phrases import clean
 from msprobe.results.columns import STEPS, TENSORS
 from msprobe.results.notebook import more_rows, table_html
@@ -84,7 +85,14 @@ class Part(Tabular, Mapping[str, Record]):
     def __getitem__(self, name: str) -> Record:
         if name not in self._part:
             near = near_words(str(name), self._part.names(), 1)
-            raise KeyError(f"no record {name!r} in {self!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            raise KeyError(
+                said(
+                    "record-not-in-part",
+                    name,
+                    repr(self),
+                    Wording("; {}", said("did-you-mean", near[0])) if near else "",
+                )
+            )
         return Record(name, self._part.record(name), self._part)
 
     def __contains__(self, name: object) -> bool:
@@ -157,7 +165,7 @@ class Run:
     def __getitem__(self, place: int | tuple[int | None, int | str]) -> Part:
         step, rank = place if isinstance(place, tuple) and len(place) == 2 else (place, None)
         if isinstance(step, tuple):
-            raise KeyError(f"{place!r} is no place; give a step, or a step and a rank")
+            raise KeyError(said("no-place-of-run", place))
         try:
             return self.part(step, rank)
         except InvalidInputError as problem:

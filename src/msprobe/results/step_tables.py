@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.compare.entry_names import read_name
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.report import phrases
 from msprobe.results.columns import CALLS, STEP_PAIRS, TENSOR_PAIRS
 from msprobe.results.tables import Table, rank_column
@@ -34,7 +35,7 @@ def place_of(source: Dumps, verdict: Verdict, step: int | None, rank: int | str 
     InvalidInputError if there is none.
     """
     if step is not None and not isinstance(step, int):
-        raise InvalidInputError(f"step must be a whole number, found {step!r} ({type(step).__name__}).")
+        raise InvalidInputError(said("step-no-whole-number", step, type(step).__name__))
     both = [number for number, place in enumerate(source.places) if place.side == 0]
     named = [number for number in both if _is_at(source, number, step, rank)]
     if step is None or rank is None:
@@ -45,10 +46,11 @@ def place_of(source: Dumps, verdict: Verdict, step: int | None, rank: int | str 
     if named:
         return named[0]
     if not both:
-        raise InvalidInputError("no step and rank of one run answers to one of the other, so that no calls are pairs.")
+        raise InvalidInputError(said("no-step-and-rank-in-common"))
     there = "; ".join(_in_words(source.places[number].step, source.places[number].rank) for number in both[:8])
-    more = f"; and {len(both) - 8} more" if len(both) > 8 else ""
-    raise InvalidInputError(f"the two runs have no {_in_words(step, rank)} in common; they have {there}{more}.")
+    if len(both) > 8:
+        there = said("and-more-places", there, len(both) - 8)
+    raise InvalidInputError(said("place-not-in-common", _in_words(step, rank), there))
 
 
 def call_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Table:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.messages import said
 from msprobe.results.notebook import shown, table_html
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Table:
         self.meanings = dict(meanings or {})
         self.leading = tuple(leading)
         if len(set(map(len, self._columns.values()))) > 1:
-            raise ValueError("the columns of a table have one length")
+            raise ValueError(said("columns-of-different-lengths"))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,9 +60,7 @@ class Table:
         """
         unknown = [name for name in wanted if name not in self._columns]
         if unknown:
-            raise InvalidInputError(
-                f"this table has no column {', '.join(map(repr, unknown))}; it has {', '.join(self._columns)}."
-            )
+            raise InvalidInputError(said("column-unknown", ", ".join(map(repr, unknown)), ", ".join(self._columns)))
         kept = list(range(len(self)))
         for name, value in wanted.items():
             column = self._columns[name]
@@ -81,7 +80,7 @@ class Table:
 
     def __getitem__(self, name: str) -> tuple[Any, ...]:
         if name not in self._columns:
-            raise KeyError(f"no column {name!r} in this table; it has {', '.join(self._columns)}")
+            raise KeyError(said("column-not-in-table", name, ", ".join(self._columns)))
         return self._columns[name]
 
     def __len__(self) -> int:
@@ -193,6 +192,4 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as problem:
-        raise NotAvailableError(
-            f"this table needs {name}, which is not installed: pip install {name}. Without it, .rows gives plain dicts."
-        ) from problem
+        raise NotAvailableError(said("table-needs-package", name)) from problem

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.diagnose import findings as diagnosed
 from msprobe.diagnose.check.run import CheckResult
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.report import check_text, console, phrases
 from msprobe.results.columns import FINDINGS
 from msprobe.results.notebook import result_html
@@ -259,15 +260,15 @@ def check(
 
     for word, names in (("only", only), ("skip", skip)):
         if isinstance(names, str) or not isinstance(names, Collection):
-            raise InvalidInputError(f"{word} must be a list of names of checks, found {names!r}.")
+            raise InvalidInputError(said("checks-must-be-a-list", word, names))
     unknown = [name for name in (*only, *skip) if name not in {one.name for one in CHECKS}]
     if unknown:
         raise InvalidInputError(
-            f"no check {', '.join(map(repr, unknown))}; the checks are {', '.join(one.name for one in CHECKS)}."
+            said("checks-unknown", ", ".join(map(repr, unknown)), ", ".join(one.name for one in CHECKS))
         )
     chosen = [one for one in CHECKS if (not only or one.name in only) and one.name not in skip]
     if not chosen:
-        raise InvalidInputError("only and skip leave no check to make; name others.")
+        raise InvalidInputError(said("checks-all-skipped"))
     return CheckedRun(**_values(check_run(dump, chosen, progress)))
 
 

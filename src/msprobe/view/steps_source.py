@@ -161,7 +161,7 @@ class StepsSource(ABC):
         columns = self._columns_of(index)
         with self._judged(index) as step:
             if not 0 <= row < len(step.rows):
-                raise NoSuchThingError(f"there is no row {row}; this place has {len(step.rows)}.")
+                raise NoSuchThingError(said("row-not-there", row, len(step.rows)))
             found = details_of(step, step.rows[row], columns, self.is_single)
             found["partners"] = self._partners_of(self._place(index), step.rows[row])
         found["findings"] = [one["finding"] for one in columns["culprits"] if one["row"] == row]
@@ -179,17 +179,17 @@ class StepsSource(ABC):
         self._columns_of(index)
         with self._judged(index) as step:
             if not 0 <= row < len(step.rows):
-                raise NoSuchThingError(f"there is no row {row}; this place has {len(step.rows)}.")
+                raise NoSuchThingError(said("row-not-there", row, len(step.rows)))
             for name, _, left, right in slots_of(step, step.rows[row]):
                 if name == slot:
                     return picture_of(*_values(step, left, right))
-        raise NoSuchThingError(f"this row has no tensor {clean(slot)!r}.")
+        raise NoSuchThingError(said("row-without-tensor", clean(slot)))
 
     def ranks(self, step: int | None) -> Json:
         """Layers beside ranks, of all ranks of a step."""
         numbers = [number for number, place in enumerate(self.places) if place.step == step]
         if not numbers:
-            raise NoSuchThingError(f"there is no step {step}.")
+            raise NoSuchThingError(said("step-not-there", step))
         found: list[dict[str, int] | None] = []
         for number in numbers:
             try:
@@ -237,7 +237,7 @@ class StepsSource(ABC):
 
     def _place(self, index: int) -> Place:
         if not 0 <= index < len(self.places):
-            raise NoSuchThingError(f"there is no place {index}; there are {len(self.places)}.")
+            raise NoSuchThingError(said("place-not-there", index, len(self.places)))
         return self.places[index]
 
     @contextmanager
@@ -312,9 +312,9 @@ def _values(step: JudgedStep, *leaves: Any) -> Sequence[Any]:
     for leaf, timeline in zip(leaves, (step.candidate, step.reference), strict=True):
         name = leaf.get("data_name") if isinstance(leaf, dict) else None
         if timeline is None or not isinstance(name, str) or name == "-1":
-            raise NoSuchThingError('the values were not recorded on both sides: record with "task": "tensor".')
+            raise NoSuchThingError(said("values-not-on-both-sides"))
         array = timeline.part.array(name)
         if array is None:
-            raise NoSuchThingError(f"the file {clean(name)} cannot be read: it is missing or broken.")
+            raise NoSuchThingError(said("tensor-file-missing", clean(name)))
         found.append(array)
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe.cli import answers
 from msprobe.foreign.console import say
-from msprobe.messages import both
+from msprobe.messages import both, translated
 
 
 def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
@@ -72,5 +72,5 @@ def execute(args: argparse.Namespace) -> int:
         else f"None of {of} parameters differs; see {folder}"
     )
     if not found.coverage.is_complete:
-        say(found.coverage.sentence())
+        say(translated(found.coverage.sentence()))
     return found.coverage.status(found.apart > 0)

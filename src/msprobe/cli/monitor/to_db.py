@@ -7,7 +7,7 @@ import argparse
 from msprobe.cli import answers
 from msprobe.cli.common import add_jobs, add_output
 from msprobe.foreign.console import say
-from msprobe.messages import both
+from msprobe.messages import both, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -73,5 +73,5 @@ def execute(args: argparse.Namespace) -> int:
     answers.note(rows=written.rows, steps=written.steps, ranks=written.ranks)
     say(f"database: {written.path} ({written.rows} rows, {written.steps} steps, {written.ranks} ranks)")
     if not written.coverage.is_complete:
-        say(written.coverage.sentence("converted"))
+        say(translated(written.coverage.sentence("converted")))
     return written.coverage.status(found=False)

@@ -7,7 +7,7 @@ import argparse
 from msprobe.cli import answers
 from msprobe.cli.common import add_jobs, add_output
 from msprobe.foreign.console import say
-from msprobe.messages import both
+from msprobe.messages import both, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,5 +61,5 @@ def execute(args: argparse.Namespace) -> int:
     answers.wrote([path])
     say(f"event files: {path}")
     if not covered.is_complete:
-        say(covered.sentence("converted"))
+        say(translated(covered.sentence("converted")))
     return covered.status(found=False)

@@ -51,7 +51,10 @@ def execute(args: argparse.Namespace) -> int:
     every = _EVERY if args.every is None else args.every
     if not every >= 0.1:
         raise UsageError(said("watch-every-too-short", every))
-    refuse_unused({"--every": args.once and args.every is not None}, "--once looks a single time")
+    refuse_unused(
+        {"--every": args.once and args.every is not None},
+        both("--once shows the state a single time", "--once 只显示一次"),
+    )
     if args.json and not args.once:
         raise UsageError(said("watch-json-needs-once"))
     if args.top < 1:

@@ -93,4 +93,4 @@ class _Loss:
                 loss = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
                 self._training.note_loss(loss, 1.0 if is_whole else self._share)
         except Exception as problem:
-            log.once("loss of a trainer", "warning", said("loss-not-noted", problem))
+            log.once("trainer's loss", "warning", said("loss-not-noted", problem))
