@@ -8,18 +8,15 @@ import re
 from msprobe.messages import Wording, said
 
 #: Its sentences, and the message of each, which takes the groups as its values.
-_SENTENCES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.DOTALL), name)
-    for pattern, name in (
-        (r"the following arguments are required: (.*)", "arguments-required"),
-        (r"one of the arguments (.*) is required", "one-argument-required"),
-        (r"expected one argument", "one-value-expected"),
-        (r"expected at most one argument", "one-value-at-most"),
-        (r"expected at least one argument", "one-value-at-least"),
-        (r"expected (\d+) arguments?", "values-expected"),
-        (r"not allowed with argument (.*)", "option-excluded-by"),
-        (r"ignored explicit argument (.*)", "option-takes-no-value"),
-    )
+_SENTENCES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile("the following arguments are required: (.*)"), "arguments-required"),
+    (re.compile("one of the arguments (.*) is required"), "one-argument-required"),
+    (re.compile("expected one argument"), "one-value-expected"),
+    (re.compile("expected at most one argument"), "one-value-at-most"),
+    (re.compile("expected at least one argument"), "one-value-at-least"),
+    (re.compile("expected ([0-9]+) arguments?"), "values-expected"),
+    (re.compile("not allowed with argument (.*)"), "option-excluded-by"),
+    (re.compile("ignored explicit argument (.*)"), "option-takes-no-value"),
 )
 
 

@@ -28,6 +28,7 @@ from msprobe.messages import (
     mistakes_of_fields,
     notes_of_commands,
     notes_of_reports,
+    pages,
     pieces,
     runs,
     topics_of_checks,
@@ -71,6 +72,7 @@ MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lam
 TOPICS: dict[str, Topic] = {**topics_of_runs.TOPICS, **topics_of_checks.TOPICS, **topics_of_errors.TOPICS}
 _PIECES: tuple[Piece, ...] = (
     *pieces.PIECES,
+    *pages.PIECES,
     *errors_of_dumps.PIECES,
     *errors_of_sheets.PIECES,
     *errors_of_graphs.PIECES,
