@@ -345,6 +345,7 @@ _ROOMS = {
     "K1": ("Errors: lockstep and confirm", "错误：lockstep 与 confirm"),
     "L1": ("Notes of lockstep", "lockstep 的说明"),
     "M1": ("The monitor", "监控"),
+    "M3": ("What the monitor finds", "监控的发现"),
     "M2": ("Gradients (grad_probe)", "梯度（grad_probe）"),
     "N1": ("Notes on a comparison", "比对的说明"),
     "N2": ("Notes on a check", "检查的说明"),

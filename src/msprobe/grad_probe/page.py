@@ -14,7 +14,7 @@ from msprobe.messages.pages import GRADIENTS
 _STYLE = """
 :root { --curve: light-dark(#8a94a6, #7d8799); --all: light-dark(#1558b0, #7ab2ff); }
 .controls { display: flex; gap: 12px; margin: 14px 0; align-items: center; flex-wrap: wrap; }
-input, select { font: inherit; padding: 3px 6px; } input { width: 22em; max-width: 60vw; }
+input, select { font: inherit; padding: 3px 6px; } input[type=search] { width: 22em; max-width: 60vw; }
 main { display: grid; grid-template-columns: minmax(0, 4fr) minmax(0, 3fr); gap: 16px; align-items: start; }
 @media (max-width: 900px) { main { grid-template-columns: minmax(0, 1fr); } }
 svg { width: 100%; height: auto; border: 1px solid var(--edge); border-radius: 4px; }

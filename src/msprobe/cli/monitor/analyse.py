@@ -8,7 +8,7 @@ import os
 from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
-from msprobe.messages import both
+from msprobe.messages import both, said, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -72,21 +72,21 @@ def execute(args: argparse.Namespace) -> int:
             path = write_first_alerts(first, args.out_path or (below if os.path.isdir(below) else args.folder))
             number = len(first_alerts(found.records, max(1, len(found.records)), steps))
             answers.wrote([path])
-            lines += [headline(found, steps), f"anomaly_analyse.json: {path}"]
-            lines.append(f"The first {len(first)} of {number} alerts:")
+            lines += [translated(headline(found, steps)), f"anomaly_analyse.json: {path}"]
+            lines.append(translated(said("first-alerts-of", len(first), number)))
             texts = [record.get("text") or record.get("message", key) for key, record in first.items()]
             lines += [f"{at}: {text}" for at, text in enumerate(texts)]
         elif found.read:
-            of_steps = f" of steps {steps}" if steps else ""
-            lines.append(f"No alerts{of_steps} in what was read:")
+            of_steps = said("of-steps", steps) if steps else ""
+            lines.append(translated(said("no-alerts-found", of_steps)))
         else:
-            lines.append("Whether there were alerts is not known: nothing was read.")
+            lines.append(translated(said("alerts-unknown")))
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
     lines += [f"  {one}" for one in found.read] if not first else []
     lines += ["Not read:", *(f"  {one}" for one in found.unread)] if found.unread else []
     answers.note(alerts=list(first), apart=[str(one) for one in apart], not_read=[str(one) for one in found.unread])
-    say("\n".join([*lines, *map(str, apart)]))
+    say("\n".join([*lines, *(translated(one.message) for one in apart)]))
     if first or apart:
         return 1
     return 0 if found.is_whole else 2

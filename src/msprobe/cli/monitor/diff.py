@@ -11,7 +11,7 @@ from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, two_runs
 from msprobe.errors import MsprobeError
 from msprobe.foreign.console import say
-from msprobe.messages import both
+from msprobe.messages import both, said, translated
 
 if TYPE_CHECKING:
     from msprobe.monitor.diff import Difference
@@ -51,21 +51,24 @@ def execute(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
     answers.whole(json.dumps(_as_json(result), indent=1))
-    compared = f"{result.steps} steps of {result.ranks} rank{'s' if result.ranks > 1 else ''}"
+    one_rank = result.ranks == 1
+    compared = (
+        said("steps-of-one-rank", result.steps) if one_rank else said("steps-of-ranks", result.steps, result.ranks)
+    )
     if result.found is None:
-        alone = "" if not result.unread else " in what was compared"
-        say(f"no bad step{alone}: in {compared}, the candidate does what the reference does, up to rounding")
+        alone = "" if not result.unread else said("in-what-was-compared")
+        say(translated(said("no-bad-step", alone, compared)))
         _say_unread(result, args.top)
         return _status(result)
-    run = f" of the run {result.run}" if result.run else ""
-    say(f"first bad step: {result.found.step} (rank {result.rank}{run}; compared {compared})")
+    run = said("of-the-run", result.run) if result.run else ""
+    say(translated(said("first-bad-step", result.found.step, result.rank, run, compared)))
     for reason in result.found.what[: args.top]:
-        say(f"  {reason}")
+        say(f"  {translated(reason)}")
     more = len(result.found.what) - args.top
     if more > 0:
-        say(f"  and {more} more")
+        say(f"  {translated(said('and-so-many-more', more))}")
     if not result.by_sketches:
-        say("  read from csv files; sketches show smaller differences")
+        say(f"  {translated(said('read-from-csv'))}")
     _say_unread(result, args.top)
     return _status(result)
 
@@ -97,8 +100,8 @@ def _say_unread(result: Difference, top: int) -> None:
     """Name what was not compared."""
     if result.ends:
         ours, theirs = result.ends
-        say(f"the reference ends at step {ours}, the candidate at step {theirs}; what both have is compared")
+        say(translated(said("runs-end-at-different-steps", ours, theirs)))
     for one in result.unread[:top]:
-        say(f"not compared: {one}")
+        say(translated(said("not-compared-because", one)))
     if len(result.unread) > top:
-        say(f"not compared: {len(result.unread) - top} more")
+        say(translated(said("not-compared-because", said("and-so-many-more", len(result.unread) - top))))

@@ -86,7 +86,7 @@ def _run(run: Monitored, name: str, columns: int) -> dict[str, Any]:
         "further_ranks": max(0, len(run.ranks) - len(run.tables)),
         "alerts": [_alert(record) for record in list(run.alerts.values())[:_MOST_ALERTS]],
         "further_alerts": max(0, len(run.alerts) - _MOST_ALERTS),
-        "divergences": [in_both(str(one)) for one in divergences(run.ranks)],
+        "divergences": [in_both(one.message) for one in divergences(run.ranks)],
     }
 
 
