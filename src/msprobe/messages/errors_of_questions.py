@@ -78,7 +78,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "V215", "question-too-slow", "error:page", "seconds",
-        "the question has not come within {seconds:g} seconds.",
+        "the request was not received within {seconds:g} seconds.",
         "请求在 {seconds:g} 秒内没有到达。", severity="error",
     ),
     Message(

@@ -408,7 +408,7 @@ def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
     if not math.isfinite(found) and not ("candidate" in evidence or "reference" in evidence):
         return []  # nothing was measured: it is led back from a call that comes later
     if not math.isfinite(found):
-        return ["the difference cannot be measured: NaN or infinities at other places, or different shapes"]
+        return ["the difference cannot be measured: NaN or infinities at different places, or different shapes"]
     if found == 0.0:
         return ["all statistics are equal, but the values differ"] if explained is None else []
     text = said("result-differs-by", short(found)) if result is not None else ""
