@@ -44,7 +44,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Row:
+class KernelRow:
     """One tensor of both sides. Numbers are None where they cannot be had; ``message`` says why."""
 
     candidate: str | None
@@ -168,7 +168,7 @@ def _names_in(value: Any) -> Iterator[str]:
         yield from _names_in(one)
 
 
-def compare_folders(candidate: StrPath, reference: StrPath) -> Iterator[Row]:
+def compare_folders(candidate: StrPath, reference: StrPath) -> Iterator[KernelRow]:
     """A row for each tensor, in the candidate's order, then those that the reference alone has.
 
     Raises InvalidInputError if both are one folder, PathError if one has no tensors.
@@ -178,24 +178,24 @@ def compare_folders(candidate: StrPath, reference: StrPath) -> Iterator[Row]:
     ours, theirs = items_of(candidate), items_of(reference)
     for key, item in ours.items():
         other = theirs.get(key)
-        yield compare_items(item, other) if other else Row(item.name, None, message="the other side has none")
+        yield compare_items(item, other) if other else KernelRow(item.name, None, message="the other side has none")
     for key, item in theirs.items():
         if key not in ours:
-            yield Row(None, item.name, message="the other side has none")
+            yield KernelRow(None, item.name, message="the other side has none")
 
 
-def compare_items(candidate: Item, reference: Item) -> Row:
+def compare_items(candidate: Item, reference: Item) -> KernelRow:
     """Read and compare two tensors; what is wrong with them is told in the row."""
     try:
         ours, theirs = candidate.load(), reference.load()
     except MsprobeError as problem:
-        return Row(candidate.name, reference.name, message=problem.message)
+        return KernelRow(candidate.name, reference.name, message=problem.message)
     means = {"mean": mean(ours), "reference_mean": mean(theirs)}
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         apart = f"{ours.dtype}{list(ours.shape)} and {theirs.dtype}{list(theirs.shape)} do not fit"
-        return Row(candidate.name, reference.name, **means, message=apart)
+        return KernelRow(candidate.name, reference.name, **means, message=apart)
     measured = {**means, "same_crc": crc(ours) == crc(theirs)}
-    return Row(candidate.name, reference.name, **measured, **_measures(ours, theirs))
+    return KernelRow(candidate.name, reference.name, **measured, **_measures(ours, theirs))
 
 
 def mean(array: Array) -> Any:

@@ -81,7 +81,7 @@ class RankResult:
 
 
 @dataclass
-class Table:
+class MergedSheet:
     """What is needed of one sheet: names, and a column for each metric, of the chosen rows."""
 
     names: list[str] = field(default_factory=list)
@@ -176,7 +176,7 @@ def merge_results(config: MergeConfig, results: Sequence[RankResult]) -> list[Me
     Rows are in order of first appearance. Raises MergeError if results are of different modes, have no metrics
     (md5), or not the ones that are asked for, or if no API is found; InvalidInputError for files that are no sheets.
     """
-    tables: list[tuple[str, Table]] = []
+    tables: list[tuple[str, MergedSheet]] = []
     chosen: tuple[str, ...] = ()
     first: tuple[str, Path] | None = None
     for result in results:
@@ -236,14 +236,14 @@ def _chosen(config: MergeConfig, mode: str, header: Sequence[str], path: Path) -
 
 def _table(
     header: Sequence[str], rows: Iterable[Sequence[Cell]], metrics: Sequence[str], config: MergeConfig, path: Path
-) -> Table:
+) -> MergedSheet:
     place = {word: number for number, word in enumerate(header)}
     name_at = next((place[word] for word in NAMES if word in place), None)
     missing = [metric for metric in metrics if metric not in place]
     if name_at is None or missing:
         raise MergeError(said("result-lacks-column", path, ", ".join(missing) or NAME))
     here, there = place.get(_CANDIDATE_VALUE), place.get(_REFERENCE_VALUE)
-    table = Table(columns={metric: [] for metric in metrics})
+    table = MergedSheet(columns={metric: [] for metric in metrics})
     for row in rows:
         name = _plain(str(row[name_at])) if len(row) > name_at else ""
         if config.place(name) is None:
@@ -257,7 +257,7 @@ def _table(
     return table
 
 
-def _merged(metric: str, tables: Sequence[tuple[str, Table]], config: MergeConfig) -> MergedMetric:
+def _merged(metric: str, tables: Sequence[tuple[str, MergedSheet]], config: MergeConfig) -> MergedMetric:
     # A name may stand several times in a sheet: the first answers to the first.
     places: dict[tuple[str, int], int] = {}
     columns: list[dict[int, Cell]] = []

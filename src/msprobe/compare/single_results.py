@@ -25,7 +25,7 @@ _MICRO_STEP = re.compile(r"micro_step(\d+)")
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class SavedPlace:
     """Where an array was saved. ``id`` is its index in a list (0 for a single tensor), or its key in a dict."""
 
     step: int
@@ -56,7 +56,7 @@ class SingleMeasures:
     share_within_hundredth: float
 
 
-def saved_arrays(folder: StrPath) -> dict[str, dict[Place, Path]]:
+def saved_arrays(folder: StrPath) -> dict[str, dict[SavedPlace, Path]]:
     """Key -> place -> file of all arrays below a folder that ``SingleSave`` wrote to (or its ``data``).
 
     Raises PathError if there is no such folder.
@@ -65,7 +65,7 @@ def saved_arrays(folder: StrPath) -> dict[str, dict[Place, Path]]:
     if not given.is_dir():
         raise PathError(said("single-save-missing", folder))
     data = given / "data" if (given / "data").is_dir() else given
-    found: dict[str, dict[Place, Path]] = {}
+    found: dict[str, dict[SavedPlace, Path]] = {}
     try:
         for key in sorted(path for path in data.iterdir() if path.is_dir()):
             arrays = {place: path for path in key.rglob("*.npy") if (place := _place(key, path)) is not None}
@@ -76,7 +76,7 @@ def saved_arrays(folder: StrPath) -> dict[str, dict[Place, Path]]:
     return found
 
 
-def _place(key: Path, path: Path) -> Place | None:
+def _place(key: Path, path: Path) -> SavedPlace | None:
     """The place that a file stands for; None for a file of another name."""
     parts = path.relative_to(key).parts[:-1]
     patterns = (_STEP, _RANK, _MICRO_STEP)[: len(parts)]
@@ -92,12 +92,12 @@ def _place(key: Path, path: Path) -> Place | None:
         item = int(word) if word.isascii() and word.isdigit() else word
     else:
         return None
-    return Place(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else 0, item)
+    return SavedPlace(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else 0, item)
 
 
 def common_places(
-    first: Mapping[str, Mapping[Place, Path]], second: Mapping[str, Mapping[Place, Path]]
-) -> dict[str, list[Place]]:
+    first: Mapping[str, Mapping[SavedPlace, Path]], second: Mapping[str, Mapping[SavedPlace, Path]]
+) -> dict[str, list[SavedPlace]]:
     """Key -> places that both have, in order; what only one side has is told in one line for each side.
 
     Raises InvalidInputError if they have nothing in common.
@@ -164,8 +164,8 @@ def _percent(mask: Array) -> float:
 
 
 def measured(
-    first: Mapping[Place, Path], second: Mapping[Place, Path], places: list[Place]
-) -> Iterator[tuple[Place, SingleMeasures]]:
+    first: Mapping[SavedPlace, Path], second: Mapping[SavedPlace, Path], places: list[SavedPlace]
+) -> Iterator[tuple[SavedPlace, SingleMeasures]]:
     """Place and measures of all pairs of one key; a file that cannot be read is told and left out."""
     for place in places:
         try:

@@ -30,7 +30,7 @@ _ABSENT = "None"
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class SheetTable:
     """``header`` and the cells. ``blocks`` gives the columns of some thousand rows at a time."""
 
     header: tuple[str, ...]
@@ -62,7 +62,7 @@ def header_of(mode: str, form: Form, with_stack: bool) -> tuple[str, ...]:
     return tuple(names)
 
 
-def table_of(comparison: Comparison, form: Form = "8.1.1", stacks: StackOf | None = None) -> Table:
+def table_of(comparison: Comparison, form: Form = "8.1.1", stacks: StackOf | None = None) -> SheetTable:
     """The table of a comparison; ``stacks`` adds the call stack on the first row of each API."""
     if form == "26.2":
         from msprobe.compare.table_newer import newer_columns
@@ -80,7 +80,7 @@ def table_of(comparison: Comparison, form: Form = "8.1.1", stacks: StackOf | Non
         return [*make(start, stop), *further.columns(start, stop)]
 
     header = (*header_of(comparison.mode, form, stacks is not None), *further.header)
-    return Table(header, len(comparison), make_all if further.header else make)
+    return SheetTable(header, len(comparison), make_all if further.header else make)
 
 
 def _columns(cells: Cells, start: int, stop: int) -> list[Column]:

@@ -66,7 +66,7 @@ _ORDER = {"input": 0, "parameters": 1, "output": 2}
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)(?:\.|$)")
 
 
-class Place(NamedTuple):
+class TensorPlace(NamedTuple):
     """What pairs tensors: the call, the slot, the layer's number (-1 outside of layers) and the engine's name."""
 
     call: int
@@ -125,11 +125,11 @@ def _alone(ours: tuple[Piece, ...], theirs: tuple[Piece, ...], message: str) -> 
     return PlacePair(ours, theirs, all_six(UNSUPPORTED), WARNING, (f"{WARNING}: {message}",))
 
 
-def collect(part: DumpPart, names: Mapping[str, str], is_engine: bool = False) -> dict[Place, tuple[Piece, ...]]:
+def collect(part: DumpPart, names: Mapping[str, str], is_engine: bool = False) -> dict[TensorPlace, tuple[Piece, ...]]:
     """The tensors of all forward calls of modules, by place. Several of one place are joined modules, or a module
     that occurs again (the first of those counts).
     """
-    found: dict[Place, dict[str, Piece]] = {}
+    found: dict[TensorPlace, dict[str, Piece]] = {}
     forward = True
     for entry in part.names():
         name = read_name(entry)
@@ -150,7 +150,7 @@ def collect(part: DumpPart, names: Mapping[str, str], is_engine: bool = False) -
         if is_engine:
             pieces = _as_training_has_them(pieces, module, name.owner)
         for slot, piece in pieces.items():
-            place = Place(name.number, slot, int(layer.group(1)) if layer else -1, names.get(module, module))
+            place = TensorPlace(name.number, slot, int(layer.group(1)) if layer else -1, names.get(module, module))
             found.setdefault(place, {}).setdefault(module, piece)
     return {place: tuple(pieces.values()) for place, pieces in found.items()}
 
@@ -201,13 +201,13 @@ def _piece(entry: str, module: str, slot: str, leaf: dict[str, Any]) -> Piece:
     )
 
 
-def _first_inputs(place: Place, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+def _first_inputs(place: TensorPlace, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     """Modules that are joined read the same input; one of them stands for it."""
     return pieces[:1] if place.slot.startswith("input") else pieces
 
 
 def _compared(
-    place: Place, ours: tuple[Piece, ...], theirs: tuple[Piece, ...], parts: tuple[DumpPart, DumpPart]
+    place: TensorPlace, ours: tuple[Piece, ...], theirs: tuple[Piece, ...], parts: tuple[DumpPart, DumpPart]
 ) -> PlacePair:
     if not theirs:
         return _alone(ours, theirs, NO_PARTNER)
@@ -232,7 +232,7 @@ def _compared(
     return PlacePair(ours, theirs, found, result, notes)
 
 
-def _joined(place: Place, pieces: tuple[Piece, ...], part: DumpPart) -> Array:
+def _joined(place: TensorPlace, pieces: tuple[Piece, ...], part: DumpPart) -> Array:
     """The values of all pieces without dimensions of length 1: parameters below, all else beside each other."""
     arrays = []
     for piece in pieces:

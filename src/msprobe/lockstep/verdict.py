@@ -52,7 +52,7 @@ def judge_and_write(candidate: StrPath, reference: StrPath) -> tuple[Verdict, Pa
 
 
 def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[str], None] | None = None) -> Verdict:
-    """Every guilty call of a candidate that ran in lockstep with ``reference``, in all its steps and ranks.
+    """Every wrong call of a candidate that ran in lockstep with ``reference``, in all its steps and ranks.
 
     Raises PathError or InvalidInputError if one of the dumps cannot be read.
     """

@@ -24,7 +24,7 @@ from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.problems import DamagedDataError, StackMissingError, TaskMismatchError
 from msprobe.compare.sides import RankPair, cut_short, files_of, open_pair, pair_ranks
 from msprobe.compare.stacks import StackOf, read_stacks
-from msprobe.compare.table import Table, table_of
+from msprobe.compare.table import SheetTable, table_of
 from msprobe.coverage import Coverage, NotRead, together, write
 from msprobe.engine import ALONE, Workers, run
 from msprobe.messages import joined, said
@@ -261,7 +261,7 @@ def _write(
     return files
 
 
-def _with_own(table: Table, comparison: Comparison, names: tuple[str, ...]) -> Table:
+def _with_own(table: SheetTable, comparison: Comparison, names: tuple[str, ...]) -> SheetTable:
     """The table with the columns of the user's metrics behind all others; there are none without values."""
     tensors = comparison.tensors
     if tensors is None:
@@ -272,7 +272,7 @@ def _with_own(table: Table, comparison: Comparison, names: tuple[str, ...]) -> T
         rows = [found.own or (UNSUPPORTED,) * len(names) for found in tensors[start:stop]]
         return [*table.make(start, stop), *(list(column) for column in zip(*rows, strict=True))]
 
-    return Table((*table.header, *names), table.rows, make)
+    return SheetTable((*table.header, *names), table.rows, make)
 
 
 def _free_stamp(folder: Path, middle: str) -> str:
@@ -285,7 +285,7 @@ def _free_stamp(folder: Path, middle: str) -> str:
         seconds += 1
 
 
-def sheets_of(comparison: Comparison, table: Table, form: Form) -> Iterator[Sheet]:
+def sheets_of(comparison: Comparison, table: SheetTable, form: Form) -> Iterator[Sheet]:
     """The sheets of a workbook: the table, and the rows that one side alone has, if there are any."""
     colours = comparison.colouring.colour.tolist() if form == "8.1.1" else ()
     yield Sheet("Sheet", table.header, table.blocks(), table.rows, colours)

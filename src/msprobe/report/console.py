@@ -14,9 +14,9 @@ from msprobe.foreign.console import harmless, say
 from msprobe.messages import said, translated
 from msprobe.messages.lines import columns, lines
 from msprobe.report import phrases
-from msprobe.report.blocks import Block, Field, Table, finding_blocks
+from msprobe.report.blocks import Block, EvidenceTable, Field, finding_blocks
 from msprobe.report.counts import counts
-from msprobe.report.phrases import Row, clean
+from msprobe.report.phrases import EvidenceRow, clean
 
 #: What a line is; those who print decide how it looks. The text alone says everything.
 Style = Literal["", "bad", "good", "heading", "strong", "dim"]
@@ -91,7 +91,7 @@ def finding_in_lines(message: str, blocks: Sequence[Sequence[Block]], width: int
                 yield from labelled(block.label, block.text, width)
                 if block.code:
                     yield from code_lines(block.code, width)
-            elif isinstance(block, Table):
+            elif isinstance(block, EvidenceTable):
                 yield from _table(block.rows, width)
             else:
                 yield from wrapped(translated(block.text), "  ", width)
@@ -175,7 +175,7 @@ def wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Li
         yield Line(line)
 
 
-def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
+def _table(rows: Sequence[EvidenceRow], width: int) -> Iterator[Line]:
     label = min(max(len(row.label) for row in rows), 24) + 2
     cell = max(_CELL, (width - 2 - label) // 2 - 2)
     sides = translated("candidate"), translated("reference")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.compare.kernel_arrays import Row, cosine
+from msprobe.compare.kernel_arrays import KernelRow, cosine
 from msprobe.foreign import csv_cells
 from msprobe.paths import write_atomically
 from msprobe.report.phrases import clean
@@ -25,7 +25,7 @@ _IN_A_ROW = 8
 _MOST_ROWS = 16
 
 
-def comparison_csv(rows: Iterable[Row]) -> bytes:
+def comparison_csv(rows: Iterable[KernelRow]) -> bytes:
     """The table of a comparison: the columns of 8.1.1 and ours behind them, as CSV with a byte-order mark."""
     text = io.StringIO()
     writer = csv_cells.writer(text, lineterminator="\n")

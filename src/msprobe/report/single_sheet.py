@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from msprobe import log
-from msprobe.compare.single_results import Place, SingleMeasures, common_places, measured, saved_arrays
+from msprobe.compare.single_results import SavedPlace, SingleMeasures, common_places, measured, saved_arrays
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, make_folder
@@ -53,13 +53,13 @@ class SingleComparator:
         return written
 
 
-def _sheet(rows: Sequence[tuple[Place, SingleMeasures]]) -> Sheet:
+def _sheet(rows: Sequence[tuple[SavedPlace, SingleMeasures]]) -> Sheet:
     cells = [_cells(place, measures) for place, measures in rows]
     columns: list[Sequence[Cell]] = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in COLUMNS]
     return Sheet("Sheet1", COLUMNS, [columns], len(cells))
 
 
-def _cells(place: Place, found: SingleMeasures) -> tuple[Cell, ...]:
+def _cells(place: SavedPlace, found: SingleMeasures) -> tuple[Cell, ...]:
     return (
         place.step,
         place.rank,

@@ -28,7 +28,7 @@ _DIRECTIONS = (".forward", ".backward")
 
 
 @dataclass(frozen=True)
-class Place:
+class PlaceOfSide:
     """A step of a rank of one side; ``step`` is None where the dump has no steps, ``rank`` a word where it has none."""
 
     step: Step
@@ -41,8 +41,8 @@ class Doubtful:
     the order of execution of the candidate. ``level``: of their recording.
     """
 
-    candidate: Place
-    reference: Place
+    candidate: PlaceOfSide
+    reference: PlaceOfSide
     calls: tuple[tuple[str, str], ...]
     level: str
 
@@ -60,7 +60,7 @@ def doubtful_calls(
     named = verdict.findings[0] if verdict.findings else None
     step = next((step for step in steps if named is not None and step.candidate == named.step), steps[0])
     rank, twin = next((pair for pair in step.ranks if named is not None and pair[0] == named.rank), step.ranks[0])
-    places = Place(step.candidate, rank), Place(step.reference, twin)
+    places = PlaceOfSide(step.candidate, rank), PlaceOfSide(step.reference, twin)
     parts = one.only(places[0].step, rank).part(), other.only(places[1].step, twin).part()
     timelines: list[Timeline] = []
     try:

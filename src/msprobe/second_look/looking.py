@@ -14,7 +14,7 @@ from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.precheck.pool import Pool
 from msprobe.second_look.checking import Checked, check_calls, workers
-from msprobe.second_look.doubtful import Doubtful, Place, call_of, doubtful_calls, write_configurations
+from msprobe.second_look.doubtful import Doubtful, PlaceOfSide, call_of, doubtful_calls, write_configurations
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
 
@@ -104,7 +104,7 @@ def settle(doubtful: Doubtful, folder: Path, pool: Pool) -> list[Settled]:
     return found
 
 
-def _part(folder: Path, place: Place) -> DumpPart:
+def _part(folder: Path, place: PlaceOfSide) -> DumpPart:
     """The recording of a step of a rank. Raises InvalidInputError if it is not there."""
     dump = open_dump(folder)
     if place.step is None and len([*dump.parts()]) == 1:
@@ -126,7 +126,7 @@ def _answer(mine: Checked, other: Checked) -> str:
     return "unsure" if "unsure" in (mine.answered, other.answered) else "right"
 
 
-def with_settled(verdict: Verdict, settled: list[Settled], place: Place) -> Verdict:
+def with_settled(verdict: Verdict, settled: list[Settled], place: PlaceOfSide) -> Verdict:
     """The verdict with what a second look settled. The first call that is wrong on one side alone is named first,
     unless the call that was named comes before it: rows compare two kernels, which is sharper than the tolerance here.
     """
@@ -155,7 +155,7 @@ def with_settled(verdict: Verdict, settled: list[Settled], place: Place) -> Verd
     return replace(verdict, status="diverged", findings=(_finding(named, place, same), *rest))
 
 
-def _finding(wrong: Settled, place: Place, same: Finding | None) -> Finding:
+def _finding(wrong: Settled, place: PlaceOfSide, same: Finding | None) -> Finding:
     side, checked = ("candidate", wrong.candidate) if wrong.answer == "wrong" else ("reference", wrong.reference)
     message = said("kernel-wrong-on-one-side", wrong.entry, side, checked.why)
     fact = Because("wrong_alone")

@@ -23,9 +23,9 @@ from msprobe.view.details import details_of, slots_of, tensors_of
 from msprobe.view.grid import grid_of, layers_of
 from msprobe.view.judged import JudgedStep
 from msprobe.view.matches import Matches
-from msprobe.view.places import Place
+from msprobe.view.places import StepAndRank
 from msprobe.view.remembered import Remembered
-from msprobe.view.rows import BOTH, REFERENCE_ONLY, Row
+from msprobe.view.rows import BOTH, REFERENCE_ONLY, TreeRow
 from msprobe.view.source import Json, NoSuchThingError
 from msprobe.view.source_lines import lines_of
 from msprobe.view.unchanged import OpenedFiles
@@ -42,7 +42,7 @@ class StepsSource(ABC):
 
     def __init__(
         self,
-        places: list[Place],
+        places: list[StepAndRank],
         sides: list[Json],
         verdict: Json | None,
         files: Sequence[Path],
@@ -67,11 +67,11 @@ class StepsSource(ABC):
         self._versions: dict[int, int] = {}
 
     @abstractmethod
-    def _judge(self, index: int, place: Place) -> JudgedStep:
+    def _judge(self, index: int, place: StepAndRank) -> JudgedStep:
         """Read and judge a place."""
 
     @abstractmethod
-    def _files_of(self, place: Place) -> list[Path]:
+    def _files_of(self, place: StepAndRank) -> list[Path]:
         """The files that a place is read from."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class StepsSource(ABC):
         """Where the pairs made by hand of a place are kept."""
 
     @abstractmethod
-    def _status_of(self, place: Place) -> str:
+    def _status_of(self, place: StepAndRank) -> str:
         """What came of a place, in a word."""
 
     def _curves(self) -> list[Json]:
@@ -89,11 +89,11 @@ class StepsSource(ABC):
     def _is_curve_complete(self) -> bool:
         return True
 
-    def _partners_of(self, place: Place, row: Row) -> list[Json]:
+    def _partners_of(self, place: StepAndRank, row: TreeRow) -> list[Json]:
         """The calls of other ranks that a row exchanged data with."""
         return []
 
-    def _known_layers(self, place: Place, named: Sequence[str | None]) -> dict[str, int] | None:
+    def _known_layers(self, place: StepAndRank, named: Sequence[str | None]) -> dict[str, int] | None:
         """The worst of each layer of a place, where findings name these records of the candidate, and pairs made by
         hand aside; None where it is not known yet.
         """
@@ -115,7 +115,7 @@ class StepsSource(ABC):
                 self._layers.setdefault(key, layers_of(columns))
         return self._layers[key]
 
-    def _judge_now(self, index: int, place: Place) -> JudgedStep:
+    def _judge_now(self, index: int, place: StepAndRank) -> JudgedStep:
         self._files.add(self._files_of(place))
         with no_collection():
             return self._judge(index, place)
@@ -235,7 +235,7 @@ class StepsSource(ABC):
         self._steps.close()
         self._columns.close()
 
-    def _place(self, index: int) -> Place:
+    def _place(self, index: int) -> StepAndRank:
         if not 0 <= index < len(self.places):
             raise NoSuchThingError(said("place-not-there", index, len(self.places)))
         return self.places[index]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from msprobe.compare.single_results import Place, compare_arrays, saved_arrays
+from msprobe.compare.single_results import SavedPlace, compare_arrays, saved_arrays
 from msprobe.core import SingleComparator
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.messages import said
@@ -72,7 +72,7 @@ def test_files_are_found_with_and_without_micro_step(tmp_path: Path) -> None:
     (tmp_path / "data" / "a.b" / "junk").mkdir()
     (tmp_path / "data" / "a.b" / "junk" / "a.b.npy").touch()
     found = saved_arrays(tmp_path)
-    assert set(found["a.b"]) == {Place(0, 0, 0, 0), Place(2, 3, 4, 10), Place(0, 0, 0, "x.1")}
+    assert set(found["a.b"]) == {SavedPlace(0, 0, 0, 0), SavedPlace(2, 3, 4, 10), SavedPlace(0, 0, 0, "x.1")}
     assert saved_arrays(tmp_path / "data") == found
 
 

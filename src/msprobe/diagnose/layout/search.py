@@ -36,7 +36,7 @@ class Search(FindingsSoFar):
         self.first = first
         # How far weights were apart after the step before.
         self.drifted = drifted
-        self.counts = {"pairs": 0, "same": 0, "rounding": 0, "victim": 0, "guilty": 0}
+        self.counts = {"pairs": 0, "same": 0, "rounding": 0, "explained": 0, "unexplained": 0}
         #: By direction, path and pass: how far what went in and what came out are apart.
         self.known: dict[tuple[str, str, int], tuple[float, float]] = {}
         self._inside: dict[tuple[str, str], float] = {}
@@ -103,9 +103,9 @@ class Search(FindingsSoFar):
             for one in pair.outputs:
                 allowed = self.of_gradient(one, arrived)
                 weight = layouts.counts(one.rms, largest)
-                state = "guilty" if one.apart * weight > allowed else "rounding" if one.apart else "same"
-                worst = max(worst, state, key=("same", "rounding", "guilty").index)
-                if state == "guilty" and one.fit is not None and not self.tainted:
+                state = "unexplained" if one.apart * weight > allowed else "rounding" if one.apart else "same"
+                worst = max(worst, state, key=("same", "rounding", "unexplained").index)
+                if state == "unexplained" and one.fit is not None and not self.tainted:
                     ranks = statements.at_fault(one, allowed)
                     words = statements.how(one.fit.left, one.fit.right, one.apart)
                     self.say(
@@ -234,15 +234,15 @@ class Search(FindingsSoFar):
         state = "same" if not pair.left and not pair.arrived else "rounding"
         torn = next((one for one in pair.outputs if one.copies and not one.is_sum), None)
         if torn is not None and not any(one.copies for one in (*pair.inputs, *pair.parameters)) and not self.tainted:
-            state = "guilty"
+            state = "unexplained"
             self._say_torn(pair, torn, allowed)
         elif pair.left > layouts.after_finding(allowed, self.tainted):
-            state = "guilty"
+            state = "unexplained"
             if not self._quiet:
                 self._say_result(pair, allowed, arrived)
         elif pair.left > limit_of(pair.outputs):
-            state = "victim"
-        if state == "guilty" or (state == "victim" and not self.tainted and self.findings):
+            state = "explained"
+        if state == "unexplained" or (state == "explained" and not self.tainted and self.findings):
             self.tainted = True
         # From here on much differs: how tensors lie is no longer to be seen by what agrees.
         self.pairs.guesses.settled = self.tainted

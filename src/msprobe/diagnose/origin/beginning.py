@@ -49,7 +49,7 @@ def _is_cause(scene: Scene, suspect: Suspect) -> bool:
     if judged is None or _is_measured_noise(scene, judged, difference):
         return False
     if kind in _MEASURED:
-        return judged.status == "guilty" and not judged.changed_inputs
+        return judged.status == "unexplained" and not judged.changed_inputs
     if kind == "dtype":
         return True
     if kind == "argument" and suspect.finding.fact(OtherArguments) is not None:
