@@ -150,7 +150,7 @@ def _group(group: str, text: str, place: int) -> str:
     language, (reads, writes, also) = _LANGUAGES[place], _FACTS[place]
     text = in_language(text, language)
     lines = [f"\n## {text[0].upper()}{text[1:]}\n"]
-    for one in commands.of_group(group):
+    for one in commands.commands_of_group(group):
         parser = commands.parser_of(one)
         parser_usage = textwrap.dedent(str(parser.usage).replace("       ", ""))
         lines += [f"### {one.name}\n", in_language(one.sentence, language), "", f"```\n{parser_usage}\n```", ""]

@@ -204,7 +204,7 @@ def top_help(every_name: bool = False) -> str:
     lines: list[str] = []
     for group, text in commands.GROUPS.items():
         lines += [Wording("{}: {}", group, text)]
-        lines += [Wording("  {}  {}", f"{one.name:<{width}}", one.purpose) for one in commands.of_group(group)]
+        lines += [Wording("  {}  {}", f"{one.name:<{width}}", one.purpose) for one in commands.commands_of_group(group)]
         lines += [""]
     if every_name:
         lines += [both("further names, as mindstudio-probe has them:", "mindstudio-probe 的其他名称：")]

@@ -47,7 +47,7 @@ def named(word: str) -> str:
     return word if word in known_names() else word.replace("-", "_")
 
 
-def of_group(group: str) -> Sequence[Command]:
+def commands_of_group(group: str) -> Sequence[Command]:
     """The commands of a group."""
     return [one for one in DECLARED if one.group == group]
 

@@ -28,11 +28,11 @@ HELP_OF_HELP = both("show this help message and exit", "显示本帮助并退出
 _USAGE = both("usage: ", "用法：")
 
 
-def of_today(names: Iterable[str]) -> list[str]:
+def modern_spellings(names: Iterable[str]) -> list[str]:
     """What an option of these names is also called: with hyphens in place of underscores, and with two dashes where it
     has no name with two.
 
-    >>> of_today(["-o", "--output_path"]), of_today(["-save_error_data"])
+    >>> modern_spellings(["-o", "--output_path"]), modern_spellings(["-save_error_data"])
     (['--output-path'], ['--save-error-data'])
     """
     given = list(names)
@@ -70,7 +70,7 @@ def settle(parser: argparse.ArgumentParser) -> None:
     known = parser._option_string_actions
     for action in parser._actions:
         if action.option_strings:
-            new = [name for name in of_today(action.option_strings) if name not in known]
+            new = [name for name in modern_spellings(action.option_strings) if name not in known]
             action.option_strings = [*action.option_strings, *new]
             known.update(dict.fromkeys(new, action))
 

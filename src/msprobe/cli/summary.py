@@ -102,7 +102,7 @@ def _told_parts(dump: Dump, tell: Callable[[str], None]) -> tuple[list[PartSumma
 
 
 def _covered(dump: Dump, parts: Sequence[PartSummary], unread: Sequence[str]) -> Coverage:
-    from msprobe.diagnose.covered import of_dump
+    from msprobe.diagnose.covered import dump_coverage
     from msprobe.store.damage import place_in_words
 
     numbers = {"parts": len(parts), "records": sum(part.records for part in parts)}
@@ -111,7 +111,7 @@ def _covered(dump: Dump, parts: Sequence[PartSummary], unread: Sequence[str]) ->
         if not part.complete:
             why = f"interrupted; {part.lost} records of it cannot be read" if part.lost else "interrupted"
             short.append(f"{place_in_words(part.step, part.rank)}: {why}")
-    return of_dump(numbers, [*unread, *short])
+    return dump_coverage(numbers, [*unread, *short])
 
 
 def _tell_origins(parts: Sequence[PartSummary], tell: Callable[[str], None]) -> None:

@@ -260,7 +260,7 @@ def _is_beyond_its_calls(suspect: Suspect) -> bool:
     if suspect.finding.kind != "structure" or alone is None or difference is None or not suspect.begins:
         return False
     calls = max(1, len(alone.candidate) + len(alone.reference))
-    limit = _OF_ONE_CALL * units.of_pair(difference) * math.sqrt(calls)
+    limit = _OF_ONE_CALL * units.pair_unit(difference) * math.sqrt(calls)
     return math.isfinite(difference.delta) and difference.delta > limit
 
 

@@ -166,7 +166,7 @@ def _slot(
     single: bool,
 ) -> dict[str, Any]:
     value = next((one for one in found if one.what in ("value", "not_finite")), None)
-    unit = units.of_pair(value) if value is not None else 0.0
+    unit = units.pair_unit(value) if value is not None else 0.0
     told: dict[str, Any] = {
         "slot": slot,
         "group": group,
@@ -201,7 +201,7 @@ def _status_of_slot(group: str, left: Any, right: Any, found: list[Difference], 
             return UNEXPLAINED if not value.delta <= judged.allowed or judged.allowed == 0.0 else EXPLAINED
         return ROUNDING if judged.status == "rounding" else EXPLAINED
     if value is not None:
-        return ROUNDING if value.delta <= units.of_pair(value) else EXPLAINED
+        return ROUNDING if value.delta <= units.pair_unit(value) else EXPLAINED
     if kinds & {"argument", "shape"}:
         return UNEXPLAINED
     if "dtype" in kinds:

@@ -98,10 +98,10 @@ def judge_pair(
 
 def judge_pairing(pairing: Pairing, comparer: Comparer, notes: tuple[str, ...] = ()) -> JudgedStep:
     """Judge two timelines whose calls were paired already."""
-    return of_facts(StepFacts(pairing, comparer, first_step=False), notes)
+    return judged_step(StepFacts(pairing, comparer, first_step=False), notes)
 
 
-def of_facts(facts: StepFacts, notes: tuple[str, ...]) -> JudgedStep:
+def judged_step(facts: StepFacts, notes: tuple[str, ...]) -> JudgedStep:
     """What a comparison knows of a step, as the page needs it."""
     pairing = facts.pairing
     found = JudgedStep(pairing.candidate, pairing.reference, notes)
@@ -134,7 +134,7 @@ def _judge_pair(
 ) -> JudgedStep:
     paired = pair_timelines(candidate, reference, mappings, follows)
     notes = (*paired.unseen, *put_in(by_hand, paired.pairing))
-    return of_facts(searched(paired, calibration), notes)
+    return judged_step(searched(paired, calibration), notes)
 
 
 def judge_one(timeline: Timeline, is_reference: bool = False) -> JudgedStep:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Typ
 
 from msprobe.config.declared import Declared, demand, is_filled_object, is_list, is_object, is_whole, wrong
 from msprobe.config.mistakes import shown
-from msprobe.diagnose.layout.placements import Placement, of_text
+from msprobe.diagnose.layout.placements import Placement, parsed_placement
 from msprobe.foreign.patterns import PatternError, compile_pattern
 from msprobe.messages import joined, said
 
@@ -45,7 +45,7 @@ def _stage_axis(name: Any, info: ValidationInfo) -> str:
 
 
 def _placement(word: Any) -> Placement:
-    found = of_text(str(word))
+    found = parsed_placement(str(word))
     if found is None:
         raise wrong(said("placement-unknown", str(word)))
     return found

@@ -68,7 +68,7 @@ class Search(FindingsSoFar):
         """How far the gradient of a parameter, or a state of it, may be apart. ``reached``: how far what arrived at its
         module was.
         """
-        return layouts.of_gradient(self.limit(one), reached, self.rounded.forward, self.rounded.unit)
+        return layouts.gradient_limit(self.limit(one), reached, self.rounded.forward, self.rounded.unit)
 
     def backward(self) -> None:
         """Gradients that arrive and leave."""
@@ -138,10 +138,10 @@ class Search(FindingsSoFar):
                 pair.events, one, AboutParameter("parameter ", one.name), one.name, group="weight", parameter=one.name
             )
             return
-        usual = layouts.of_stored_weight(one.unit) if self.first else self.limit(one)
-        allowed = usual + layouts.of_drift(layouts.drift(self.drifted.get(one.name), self.first))
+        usual = layouts.stored_weight_limit(one.unit) if self.first else self.limit(one)
+        allowed = usual + layouts.drift_limit(layouts.drift(self.drifted.get(one.name), self.first))
         doubled = statements.doubled(one)
-        if one.apart <= (allowed if doubled is None else layouts.of_doubled_weight(allowed, one.unit)):
+        if one.apart <= (allowed if doubled is None else layouts.doubled_weight_limit(allowed, one.unit)):
             return
         kind: Kind = "initial_weights" if self.first else "weights"
         when = "before the first step" if self.first else "at the beginning of this step"
@@ -166,7 +166,7 @@ class Search(FindingsSoFar):
             if one.fit is None or self.tainted:
                 continue
             calls = self.rounded.before(pair.events, pair.partner)
-            allowed = layouts.of_input(self.limit(one), self._farthest, calls, self.rounded.unit)
+            allowed = layouts.input_limit(self.limit(one), self._farthest, calls, self.rounded.unit)
             entry = pair.event.name
             if one.copies and not one.is_sum:
                 self.say_copies(pair.events, one, said("of-call", one.slot, entry), f"{entry}, {one.slot}")
@@ -230,7 +230,7 @@ class Search(FindingsSoFar):
             arrived = max(arrived, self._farthest)
         own, factor = pair.own_noise(pair.unit)
         calls = self.rounded.until(pair.events, pair.partner)
-        allowed = layouts.of_pass(own, factor, arrived, calls, self.rounded.unit)
+        allowed = layouts.pass_limit(own, factor, arrived, calls, self.rounded.unit)
         state = "same" if not pair.left and not pair.arrived else "rounding"
         torn = next((one for one in pair.outputs if one.copies and not one.is_sum), None)
         if torn is not None and not any(one.copies for one in (*pair.inputs, *pair.parameters)) and not self.tainted:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
 from msprobe.diagnose.layout.annotation import Annotation, Split, moved
-from msprobe.diagnose.layout.blocks import Block, Leaf, Rank, arrange, of_leaf
+from msprobe.diagnose.layout.blocks import Block, Leaf, Rank, arrange, block_of_leaf
 from msprobe.diagnose.layout.guess import Held
 from msprobe.diagnose.layout.placements import Placement, holding
 from msprobe.diagnose.steps import optimizer
@@ -135,16 +135,16 @@ class Side:
                 continue
             mesh = holding(leaf)
             if mesh is None:
-                found.append(of_leaf(leaf, self.parts[rank], rank))
+                found.append(block_of_leaf(leaf, self.parts[rank], rank))
                 continue
             ranks, sizes, placements = mesh
             if any(one not in leaves for one in ranks):
                 if len(self.ranks) == 1 and len(ranks) == 1:
-                    found.append(of_leaf(leaf, self.parts[rank], rank))
+                    found.append(block_of_leaf(leaf, self.parts[rank], rank))
                     continue
                 return None
             taken.update(ranks)
-            blocks = [of_leaf(leaves[one], self.parts[one], one) for one in ranks]
+            blocks = [block_of_leaf(leaves[one], self.parts[one], one) for one in ranks]
             whole = arrange(blocks, sizes, placements)
             if whole is None:
                 return None

@@ -56,7 +56,7 @@ def _look_at_factor(search: Search, gradients: Mapping[str, Measured | None], la
     search.say(
         "factor", "parameter_gradient",
         said("gradients-differ-by-one-factor", name, len(others), factor),
-        name, events, [], counting[name], layouts.of_factor(search.rounded.unit), parameter=name,
+        name, events, [], counting[name], layouts.factor_limit(search.rounded.unit), parameter=name,
         parameters=list(ratios)[:_MOST_LISTED],
     )  # fmt: skip
 
@@ -77,7 +77,7 @@ def _look_before(
     if weight is not None and number == 0 and ("weight", name) not in search.said:
         pair = Pair(ModulePlace("optimizer", name), number, events, next(iter(events.values())), parameters=[weight])
         search.look_at_weight(pair, weight)
-    clean &= weight is None or weight.apart <= search.limit(weight) + layouts.of_drift(search.drifted.get(name, 0.0))
+    clean &= weight is None or weight.apart <= search.limit(weight) + layouts.drift_limit(search.drifted.get(name, 0.0))
     missing = _missing_gradient(search, name, number)
     if missing is not None:
         search.tell(
@@ -140,7 +140,7 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
     if weight is None:
         return 0.0
     astray = layouts.astray(_moved(search, name, number))
-    allowed = search.limit(weight) + layouts.of_drift(search.drifted.get(name, 0.0)) + astray
+    allowed = search.limit(weight) + layouts.drift_limit(search.drifted.get(name, 0.0)) + astray
     for field in ("weight", *_fields(search.candidate, name, number, after=True)):
         one = weight if field == "weight" else _measure(search, name, number, field, after=True)
         if one is None or not clean or search.findings:
