@@ -1,7 +1,7 @@
 """What rounding may do where there is no second run: between ranks, passes and steps of one, and in what must be so.
 
 Each question of the checks is a function here, each number stands here once. ``tests/unit/diagnose/tolerance/
-test_of_check.py`` measures what the limits are derived from.
+test_check_limits.py`` measures what the limits are derived from.
 """
 
 from __future__ import annotations
