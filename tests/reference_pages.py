@@ -11,14 +11,15 @@ import dataclasses
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin
 
 from msprobe.cli import commands, common
 from msprobe.cli.parser import Parser
-from msprobe.cli.spellings import others, shown
+from msprobe.cli.spellings import filled, others, shown
+from msprobe.messages import Language, in_language
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 _MADE = "<!-- Written by `python tests/reference_pages.py`; change the code, and run it again. -->\n"
@@ -35,8 +36,11 @@ def _code(text: object) -> str:
 
 # ---------------------------------------------------------------- commands
 
-_BEFORE = """\
+_BEFORE = (
+    """\
 # Command line
+
+[中文](commands.zh.md)
 
 `msprobe COMMAND ...`; `msprobe COMMAND -h` explains a command, `msprobe help --all` has further names of commands.
 
@@ -52,9 +56,8 @@ _BEFORE = """\
   (`verdict.json`, `check.json`, ...), or `version`, `command`, `exit_status`, facts of the command, `files` and
   `text`; of a command that could not do its work `error`. What a script of the user prints goes to stderr then.
   `--json -` is the older form.
-- **Language.** `compare`, `check`, `explain`, and errors and warnings with a code answer in Chinese where
-  `MSPROBE_LANG=zh` or the locale asks for it; `MSPROBE_LANG=en` asks for English. Files and `--json` are in English,
-  with codes.
+- **Language.** Help, answers, errors and warnings are in Chinese if `MSPROBE_LANG=zh` or the locale asks for it;
+  `MSPROBE_LANG=en` asks for English. Files and `--json` are in English, with codes; html pages have both languages.
 - **`--quiet`** prints nothing on stdout but what a script of the user prints; errors and warnings go to stderr.
 - **Completion.** `eval "$(msprobe completion bash)"`; also for `zsh` and `fish`.
 
@@ -72,21 +75,70 @@ too; `--fail-on` asks for 1. Ctrl-C ends with 130, `msprobe run` with the status
 `reproduce` or `op_generate` with 1 where the call is wrong.
 
 {statuses}
-"""
+""",
+    """\
+# 命令行
+
+[English](commands.md)
+
+`msprobe COMMAND ...`；`msprobe COMMAND -h` 说明一个命令，`msprobe help --all` 列出命令的其他名称。
+
+- **写法。** 选项以 `--` 开头，用连字符。来自 mindstudio-probe（8.1.1、26.2.0）的命令同时接受其原有写法：单个字母、
+  `-api_info`、下划线。命令名中连字符可代替下划线。
+- **字母。** `-o` 为输出，`-q` 为安静，`-h` 为帮助，命令之前的 `-f` 为框架。mindstudio-probe 的命令中，字母的含义与
+  原来相同（`compare -f`：`--fuzzy-match`）；帮助在选项说明之后列出它们。
+- **两次运行。** 待比对侧（candidate）在前，标杆侧（reference）在后；或以任意次序写 `--candidate RUN --reference RUN`。
+  `config_check -c` 同 mindstudio-probe，标杆侧在前。
+- **`--json`** 只打印一个 JSON 对象作为结果：命令写成文件的内容（`verdict.json`、`check.json` 等），或 `version`、
+  `command`、`exit_status`、命令的各项结果、`files` 与 `text`；无法完成时为 `error`。用户脚本打印的内容此时写到
+  stderr。`--json -` 是旧写法。
+- **语言。** `MSPROBE_LANG=zh` 或 locale 为中文时，帮助、结果、错误与警告用中文；`MSPROBE_LANG=en` 为英文。文件与
+  `--json` 用英文并带代码；html 页面两种语言都有。
+- **`--quiet`** 除用户脚本打印的内容外，stdout 上不打印任何内容；错误与警告写到 stderr。
+- **补全。** `eval "$(msprobe completion bash)"`；也支持 `zsh` 与 `fish`。
+
+## 所有命令共有的选项
+
+可写在命令名之前或之后。
+
+{common}
+
+<a id="exit-status"></a>
+
+## 退出码
+
+0 表示没有问题，1 表示有发现，2 表示无法完成：用法错误、输入有误，或没有发现但未能全部读取。mindstudio-probe 中无论
+发现什么都返回 0 的命令在此相同；`--fail-on` 可要求返回 1。Ctrl-C 以 130 结束；`msprobe run` 以脚本的退出码结束；
+`reproduce` 或 `op_generate` 写出的脚本在调用有误时以 1 结束。
+
+{statuses}
+""",
+)
+_LANGUAGES: tuple[Language, Language] = ("en", "zh")
+_COLUMNS = (("option", "meaning", "also"), ("选项", "含义", "也可写作"))
+_STATUSES = (
+    ("command", "0", "1", "2, beside wrong usage and bad input"),
+    ("命令", "0", "1", "2（用法错误与输入有误之外）"),
+)
+_FACTS = (("Reads {}.", "Writes {}.", "Also called {}."), ("读取{}。", "写出{}。", "也称 {}。"))
 
 
-def commands_page() -> str:
-    """All commands: what they are called with, and what they answer."""
+def commands_page(place: int = 0) -> str:
+    """All commands: what they are called with, and what they answer; in English (0) or in Chinese (1)."""
     only = Parser(add_help=False)
     common.add_common(only)
-    head = _BEFORE.format(common="\n".join(_options(only)), statuses="\n".join(_statuses()))
-    return f"{_MADE}{head}" + "".join(_group(*group) for group in commands.GROUPS.items())
+    head = _BEFORE[place].format(common="\n".join(_options(only, place)), statuses="\n".join(_statuses(place)))
+    return f"{_MADE}{head}" + "".join(_group(*group, place) for group in commands.GROUPS.items())
 
 
-def _statuses() -> Iterator[str]:
-    yield "| command | 0 | 1 | 2, beside wrong usage and bad input |\n|---|---|---|---|"
+def _head(columns: Sequence[str]) -> str:
+    return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
+
+
+def _statuses(place: int) -> Iterator[str]:
+    yield _head(_STATUSES[place])
     for one in commands.COMMANDS.values():
-        said = " | ".join(map(_cell, (one.clean, one.found, one.could_not)))
+        said = " | ".join(_cell(in_language(text, _LANGUAGES[place])) for text in (one.clean, one.found, one.could_not))
         yield f"| [`{one.name}`](#{_anchor(one.name)}) | {said} |"
 
 
@@ -94,32 +146,34 @@ def _anchor(name: str) -> str:
     return re.sub(r"[^\w-]", "", name.replace(" ", "-")).lower()
 
 
-def _group(group: str, text: str) -> str:
+def _group(group: str, text: str, place: int) -> str:
+    language, (reads, writes, also) = _LANGUAGES[place], _FACTS[place]
+    text = in_language(text, language)
     lines = [f"\n## {text[0].upper()}{text[1:]}\n"]
-    for one in commands.of_group(group):
+    for one in commands.commands_of_group(group):
         parser = commands.parser_of(one)
         parser_usage = textwrap.dedent(str(parser.usage).replace("       ", ""))
-        lines += [f"### {one.name}\n", one.sentence, "", f"```\n{parser_usage}\n```", ""]
+        lines += [f"### {one.name}\n", in_language(one.sentence, language), "", f"```\n{parser_usage}\n```", ""]
         if one.aliases:
-            lines += [f"Also called {', '.join(map(_code, one.aliases))}.", ""]
-        facts = [f"Reads {one.reads}."] if one.reads != "nothing" else []
-        facts += [f"Writes {one.writes}."] if one.writes else []
-        lines += [" ".join(facts), ""] if facts else []
-        lines += [*_options(parser, {"json", "quiet", "debug", "limit", "follow_links", "help"}), ""]
+            lines += [also.format(", ".join(map(_code, one.aliases))), ""]
+        facts = [reads.format(in_language(one.reads, language))] if one.reads != "nothing" else []
+        facts += [writes.format(in_language(one.writes, language))] if one.writes else []
+        lines += [(" " if language == "en" else "").join(facts), ""] if facts else []
+        lines += [*_options(parser, place, {"json", "quiet", "debug", "limit", "follow_links", "help"}), ""]
         if parser.epilog:
-            lines += ["```", parser.epilog.strip("\n"), "```", ""]
+            lines += ["```", filled(in_language(parser.epilog, language), 118), "```", ""]
     return "\n".join(lines)
 
 
-def _options(parser: argparse.ArgumentParser, without: set[str] = frozenset()) -> Iterator[str]:  # type: ignore[assignment]
+def _options(parser: argparse.ArgumentParser, place: int, without: Collection[str] = ()) -> Iterator[str]:
     actions = [one for one in parser._actions if one.dest not in without and one.help != argparse.SUPPRESS]
     if actions:
-        yield "| option | meaning | also |\n|---|---|---|"
+        yield _head(_COLUMNS[place])
     for one in actions:
         names = ", ".join(shown(one.option_strings)) or str(one.metavar or one.dest)
         value = "" if one.nargs == 0 or not one.option_strings else f" {_value(one)}"
         also = ", ".join(map(_code, others(one.option_strings)))
-        yield f"| {_code(names + value)} | {_cell(one.help)} | {also} |"
+        yield f"| {_code(names + value)} | {_cell(in_language(one.help or '', _LANGUAGES[place]))} | {also} |"
 
 
 def _value(action: argparse.Action) -> str:
@@ -295,6 +349,7 @@ _ROOMS = {
     "K1": ("Errors: lockstep and confirm", "错误：lockstep 与 confirm"),
     "L1": ("Notes of lockstep", "lockstep 的说明"),
     "M1": ("The monitor", "监控"),
+    "M3": ("What the monitor finds", "监控的发现"),
     "M2": ("Gradients (grad_probe)", "梯度（grad_probe）"),
     "N1": ("Notes on a comparison", "比对的说明"),
     "N2": ("Notes on a check", "检查的说明"),
@@ -307,6 +362,11 @@ _ROOMS = {
     "S1": ("Errors: dumps", "错误：dump"),
     "S2": ("Dumps: writing and reading", "dump 的读写"),
     "U1": ("Errors: command lines", "错误：命令行"),
+    "U3": ("Errors: options of the command line", "错误：命令行选项"),
+    "U4": ("Notes of commands", "命令的说明"),
+    "A4": ("Notes of comparisons and sheets", "比对与结果表的说明"),
+    "T1": ("Errors: Python and notebooks", "错误：Python 与 notebook"),
+    "V2": ("Errors: questions of the page", "错误：页面的请求"),
     "U2": ("Weights of adapters and Megatron-core", "adapter 与 Megatron-core 的权重"),
     "V1": ("Errors: the page", "错误：页面"),
 }
@@ -358,6 +418,7 @@ def codes_page(place: int = 0) -> str:
 
 PAGES = {
     "commands.md": commands_page,
+    "commands.zh.md": lambda: commands_page(1),
     "settings.md": settings_page,
     "python-api.md": python_page,
     "codes.md": codes_page,

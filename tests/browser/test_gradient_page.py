@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +52,14 @@ def test_names_are_texts_and_can_be_looked_for(page: Any) -> None:
     page.locator("#rows tr").first.click()
     assert eventually(page, lambda: page.locator("#chart path.chosen").count() == 1)
     assert page.locator("#chart > text").last.text_content() == "<b>second<b>"
+
+
+def test_the_page_is_in_the_language_that_is_chosen(page: Any) -> None:
+    chinese = re.compile("[\u4e00-\u9fff]")
+    assert not chinese.search(page.inner_text("h1, thead"))
+    page.get_by_text("中文").click()
+    assert eventually(page, lambda: chinese.search(page.inner_text("#line")) is not None)
+    assert all(chinese.search(title) for title in page.locator("thead th").all_inner_texts())
+    assert page.get_attribute("html", "lang") == "zh"
+    page.get_by_text("English").click()
+    assert eventually(page, lambda: not chinese.search(page.inner_text("#line")))

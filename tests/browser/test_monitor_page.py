@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from browser.conftest import Visit
 from browser.waiting import eventually
 from command_line import call
 from unit.monitor.test_report import made
+
+from msprobe.messages import said
 
 pytestmark = pytest.mark.browser
 
@@ -24,10 +27,8 @@ def page(tmp_path: Path, visit: Visit) -> Any:
 
 def test_what_stands_out_is_said_first(page: Any) -> None:
     findings = page.inner_text("#findings")
-    assert findings.startswith("First bad step: 37.")
-    assert (
-        "The candidate leaves the band of the reference at that step, first in grad_reduced fc1.bias (norm)" in findings
-    )
+    assert "37" in findings.splitlines()[0]
+    assert str(said("monitor-band-left-there", "grad_reduced", "fc1.bias", "norm")) in findings
     assert eventually(page, lambda: page.locator("#curves .chart").count() == 3)
     assert "grad_reduced: norm of fc1.bias" in page.inner_text("#tensor")
 
@@ -62,3 +63,14 @@ def test_the_pointer_reads_a_value(page: Any) -> None:
     page.mouse.move(box["x"] + left + 37.5 * step, box["y"] + 18 + 14 + 7)
     told = page.inner_text("#tip")
     assert told.startswith("fc1.bias\nstep 37: ")
+
+
+def test_all_that_the_page_says_is_in_the_language_that_is_chosen(page: Any) -> None:
+    page.get_by_text("中文").click()
+    assert eventually(page, lambda: page.get_attribute("html", "lang") == "zh")
+    chinese = re.compile("[\u4e00-\u9fff]")
+    for place in ("#findings b", "h2:visible", "#legend > span >> nth=1"):
+        assert all(chinese.search(text) for text in page.locator(place).all_inner_texts()), place
+    assert page.locator("#curves .chart").count() == 3
+    english = re.findall(r"[a-z]{2,} [a-z]{2,} [a-z]{2,}", page.inner_text("#findings b >> nth=0"))
+    assert english == []

@@ -14,13 +14,14 @@ from typing import NoReturn
 
 from msprobe import __version__
 from msprobe.cli import answers, commands, common
+from msprobe.cli.command import Module
 from msprobe.cli.parser import Parser, did_you_mean
 from msprobe.cli.statuses import COULD_NOT, INTERRUPTED
 from msprobe.errors import MsprobeError, PathError
 from msprobe.foreign.budget import factor, multiplied
 from msprobe.foreign.console import clean_errors, say
 from msprobe.foreign.links import followed
-from msprobe.messages import code_of, translated
+from msprobe.messages import Wording, both, code_of, said, translated
 
 # Of a message: names and numbers in it may come from a file.
 _MOST_LETTERS = 4000
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     name = commands.named(words[position])
     if name not in commands.known_names():
-        return _say(f"there is no command {words[position]!r}; {_nearest(name)}")
+        return _say(said("command-unknown", words[position], _nearest(name)))
     position += 1
     family = commands.family(name)
     if family:
@@ -52,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 0
             raise SystemExit(0)
         if part not in family:
-            known = did_you_mean(part, family, 0.5) or f"these are {', '.join(family)}."
-            return _say(f"{name}: there is no command {part!r}; {known}")
+            known = did_you_mean(part, family, 0.5) or said("these-are", ", ".join(family))
+            return _say(Wording("{}: {}", name, said("command-unknown", part, known)))
         position += 1
         name = f"{name} {part}"
     declared = commands.COMMANDS[commands.ALIASES.get(name, name)]
@@ -79,12 +80,10 @@ def _refuse_urls(args: argparse.Namespace) -> None:
     for value in vars(args).values():
         for one in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(one, str) and one.startswith(_OBJECT_STORAGE) and value is not args.foreign:
-                raise PathError(
-                    f'"{one}" is no folder of this machine: copy it with `msprobe collect {one} -o DIR`, or mount it.'
-                )
+                raise PathError(said("path-in-object-storage", one))
 
 
-def _execute(command: commands.Module, args: argparse.Namespace) -> int:
+def _execute(command: Module, args: argparse.Namespace) -> int:
     from msprobe import distribution
     from msprobe.children import places
 
@@ -125,12 +124,12 @@ def _execute(command: commands.Module, args: argparse.Namespace) -> int:
 def _of_input(problem: Exception) -> str:
     """What an error says that only an input can cause which no reader has refused."""
     if isinstance(problem, MemoryError):
-        what = "it does not fit into the memory of this process"
+        what = said("not-in-memory")
     elif isinstance(problem, RecursionError):
-        what = "it is nested too deeply"
+        what = said("nested-too-deeply")
     else:
-        what = f"it has a number or a text that nothing here can hold ({ascii(str(problem))[1:-1]:.120})"
-    return f"an input cannot be read: {what}. Leave it out, or show with --debug where it was met."
+        what = said("number-or-text-too-large", ascii(str(problem))[1:-1][:120])
+    return said("input-cannot-be-read", what)
 
 
 def top_parser() -> Parser:
@@ -138,21 +137,30 @@ def top_parser() -> Parser:
     parser = Parser(
         prog="msprobe",
         usage="msprobe [OPTION ...] [-f {pytorch,mindspore}] COMMAND ...",
-        description="Names the first call in which two neural-network trainings differ, and why.",
+        description=both(
+            "Names the first call in which two neural-network trainings differ, and why.",
+            "指出两次神经网络训练首个不同的调用，以及原因。",
+        ),
         add_help=False,
     )
-    parser.add_argument("-h", "--help", action=_ShowHelp, nargs=0, help="show this help and end")
+    parser.add_argument(
+        "-h",
+        "--help",
+        action=_ShowHelp,
+        nargs=0,
+        help=both("show this help and end", "显示本帮助并退出"),
+    )
     parser.add_argument(
         "--version",
         action=_ShowVersion,
         nargs=0,
-        help="say which version this is, and whether the C extension is in use",
+        help=both("show the version, and whether the C extension is in use", "显示版本，以及是否使用了 C 扩展"),
     )
     parser.add_argument(
         "-f",
         "--framework",
         choices=FRAMEWORKS,
-        help="accepted for old command lines; dumps name their framework",
+        help=both("accepted for old command lines; dumps name their framework", "为旧命令行保留；dump 中已写明框架"),
     )
     common.add_common(parser)
     return parser
@@ -193,34 +201,49 @@ def top_help(every_name: bool = False) -> str:
     """The help of all: commands by what one does with them. ``every_name``: further names of commands, too."""
     parser = top_parser()
     width = max(len(name) for name in commands.COMMANDS)
-    lines = []
+    lines: list[str] = []
     for group, text in commands.GROUPS.items():
-        lines += [f"{group}: {text}"]
-        lines += [f"  {one.name:<{width}}  {one.purpose}" for one in commands.of_group(group)]
+        lines += [Wording("{}: {}", group, text)]
+        lines += [Wording("  {}  {}", f"{one.name:<{width}}", one.purpose) for one in commands.commands_of_group(group)]
         lines += [""]
     if every_name:
-        lines += ["further names, as mindstudio-probe has them:"]
-        lines += [f"  {alias:<{width}}  the same as {name}" for alias, name in commands.ALIASES.items()]
+        lines += [both("further names, as mindstudio-probe has them:", "mindstudio-probe 的其他名称：")]
+        lines += [
+            both("  {}  the same as {}", "  {}  同 {}", f"{alias:<{width}}", name)
+            for alias, name in commands.ALIASES.items()
+        ]
         lines += [""]
-    ending = "`msprobe COMMAND -h` explains a command, `msprobe help --all` has further names of commands."
+    ending = both(
+        "`msprobe COMMAND -h` explains a command, `msprobe help --all` has further names of commands.",
+        "`msprobe 命令 -h` 说明一个命令，`msprobe help --all` 列出命令的其他名称。",
+    )
     usage, _, rest = parser.format_help().partition("\n\n")
     about, _, options = rest.partition("\n\n")
-    return "\n".join([usage, "", about, "", *lines, options.rstrip("\n"), "", ending, ""])
+    return "\n".join([usage, "", about, "", *map(translated, lines), options.rstrip("\n"), "", translated(ending), ""])
 
 
 def family_help(name: str) -> str:
     """The help of a command of several."""
     family = commands.family(name)
     width = max(map(len, family))
-    lines = [f"usage: msprobe {name} COMMAND ...", "", "commands:"]
-    lines += [f"  {part:<{width}}  {one.purpose}" for part, one in family.items()]
-    common_options = "--json, --quiet, --debug, --limit and --follow-links"
-    return "\n".join([*lines, "", f"`msprobe {name} COMMAND -h` explains a command; each knows {common_options}."])
+    found = [
+        both("usage: msprobe {} COMMAND ...", "用法：msprobe {} COMMAND ...", name),
+        "",
+        both("commands:", "命令："),
+        *(Wording("  {}  {}", f"{part:<{width}}", one.purpose) for part, one in family.items()),
+        "",
+        both(
+            "`msprobe {} COMMAND -h` explains a command; each has --json, --quiet, --debug, --limit, --follow-links.",
+            "`msprobe {} 命令 -h` 说明一个命令；每个都有 --json、--quiet、--debug、--limit 和 --follow-links。",
+            name,
+        ),
+    ]
+    return "\n".join(map(translated, found))
 
 
 def _nearest(name: str) -> str:
     names = commands.known_names()
-    return did_you_mean(name, names, 0.5) or f"the commands are {', '.join(names)}."
+    return did_you_mean(name, names, 0.5) or said("the-commands-are", ", ".join(names))
 
 
 def _say(message: str) -> int:

@@ -10,28 +10,61 @@ from msprobe.cli.parser import UsageError, add_fail_on
 from msprobe.cli.run_ut import STANDARDS
 from msprobe.cli.statuses import CLEAN, FOUND
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    what = "accuracy_checking_details_*.csv of the device"
     parser.add_argument(
-        "-npu", "--npu_csv_path", "--candidate", required=True, metavar="FILE", help=f"{what} under suspicion"
+        "-npu",
+        "--npu_csv_path",
+        "--candidate",
+        required=True,
+        metavar="FILE",
+        help=both(
+            "accuracy_checking_details_*.csv of the device that is doubted",
+            "待比对设备的 accuracy_checking_details_*.csv",
+        ),
     )
     parser.add_argument(
-        "-gpu", "--gpu_csv_path", "--reference", required=True, metavar="FILE", help=f"{what} that is trusted"
+        "-gpu",
+        "--gpu_csv_path",
+        "--reference",
+        required=True,
+        metavar="FILE",
+        help=both(
+            "accuracy_checking_details_*.csv of the trusted device", "标杆设备的 accuracy_checking_details_*.csv"
+        ),
     )
-    add_output(parser, "folder of the results", "--out_path", default="./")
+    add_output(
+        parser,
+        both("folder of the results", "结果文件夹"),
+        "--out_path",
+        default="./",
+    )
     parser.add_argument(
         "--standard",
         choices=[name for name in STANDARDS if name != "assert_close"],
         default="strict",
-        help="strict (default) counts errors of the trusted device from a few units of rounding on; 8.1.1 and 26.2 "
-        "count none below 2**-14 in fp32; compiler goes by the root mean square error, of files made with it",
+        help=both(
+            "strict (default) counts errors of the trusted device from a few units of rounding on; 8.1.1 and "
+            "26.2 count none below 2**-14 in fp32; compiler judges by the root mean square error, for files "
+            "made with that standard",
+            "strict（默认）从几个舍入单位起就计入标杆设备的误差；8.1.1 与 26.2 在 fp32 下不计小于 2**-14 的误"
+            "差；compiler 按均方根误差判定，用于以该标准生成的文件",
+        ),
     )
-    add_fail_on(parser, "an error")
-    parser.add_argument("--top", type=int, default=10, metavar="K", help="results with errors that are shown (10)")
+    add_fail_on(
+        parser,
+        both("an error", "错误"),
+    )
+    parser.add_argument(
+        "--top",
+        type=int,
+        default=10,
+        metavar="K",
+        help=both("results with errors that are shown (10)", "显示多少个有误差的结果（10）"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -50,7 +83,7 @@ def execute(args: argparse.Namespace) -> int:
     for line in lines(rows, args.top):
         say(clean(line))
     if not covered.is_complete:
-        say(clean(covered.sentence()))
+        say(clean(translated(covered.sentence())))
     in_json = paths[0].with_name(paths[0].name.replace("_result_", "_coverage_")).with_suffix(".json")
     written = (*paths, coverage.write(covered, in_json))
     answers.wrote(written)

@@ -10,28 +10,55 @@ from msprobe.cli.common import add_output, add_workers
 from msprobe.cli.parser import did_you_mean, refuse_unused
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 from msprobe.report import formats
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check import Check, CheckResult
 
-_EPILOG = """\
-Reads a dump (its root, or the folder of a step or rank) and looks for faults that show without a second run. Prints
-the first one in full; with -o DIR it also writes {files}.
-"""
+_EPILOG = (
+    (
+        "Reads a dump (its root, or the folder of a step or rank) and looks for faults that show without "
+        "a second run. Prints the first one in full; with -o DIR it also writes {}."
+    ),
+    (
+        "读取一份 dump（根目录，或某个 step、rank 的文件夹），查找无需第二次运行即可发现的问题。完整打印"
+        "第一个问题；给出 -o DIR 时还会写出 {}。"
+    ),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     names = [row.file for row in formats.always("check")]
-    parser.epilog = _EPILOG.format(files=", ".join(f"DIR/{name}" for name in names))
-    parser.add_argument("dump", nargs="?", help="folder of a dump, of a step or of a rank, or a dump.json")
-    add_output(parser, f"write {', '.join(names)} there", "--output_path")
-    parser.add_argument("--only", metavar="NAMES", help="run these checks alone, with commas between")
-    parser.add_argument("--skip", metavar="NAMES", help="leave these checks out")
-    add_workers(parser, "ranks that are checked at once")
-    parser.add_argument("--list", action="store_true", help="list the checks and end")
+    parser.epilog = both(*_EPILOG, ", ".join(f"DIR/{name}" for name in names))
+    parser.add_argument(
+        "dump",
+        nargs="?",
+        help=both(
+            "folder of a dump, of a step or of a rank, or a dump.json", "dump、step 或 rank 的文件夹，或 dump.json"
+        ),
+    )
+    add_output(parser, both("write {} there", "在此写出 {}", ", ".join(names)), "--output_path")
+    parser.add_argument(
+        "--only",
+        metavar="NAMES",
+        help=both("run these checks alone, with commas between", "只运行这些检查项，以逗号分隔"),
+    )
+    parser.add_argument(
+        "--skip",
+        metavar="NAMES",
+        help=both("leave these checks out", "略过这些检查项"),
+    )
+    add_workers(
+        parser,
+        both("ranks that are checked at once", "同时检查多少个 rank"),
+    )
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help=both("list the checks and end", "列出检查项并退出"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -47,7 +74,7 @@ def _execute(args: argparse.Namespace) -> int:
 
     if args.list:
         given = {"DUMP": args.dump, "-o": args.output_path, "--only": args.only, "--skip": args.skip}
-        refuse_unused(given, "--list names the checks and ends")
+        refuse_unused(given, both("--list shows the checks and ends", "--list 列出检查项后即退出"))
         width = max(len(check.name) for check in CHECKS)
         answers.note(checks={check.name: check.text for check in CHECKS})
         for check in CHECKS:
@@ -83,7 +110,7 @@ def _chosen(checks: tuple[Check, ...], only: str | None, skip: str | None) -> li
                 "check-unknown",
                 ", ".join(map(repr, unknown)),
                 meant,
-                " The" if meant else "the",
+                both(" The" if meant else "the", ""),
                 ", ".join(sorted(known)),
             )
         )

@@ -9,17 +9,25 @@ import argparse
 from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
+from msprobe.messages import both, translated
 
 #: Its paths may be URLs.
 TAKES_URLS = True
-_EPILOG = """\
-For dumps that were written to local disks: each FOLDER has the ranks of one machine. DIR becomes a dump of symbolic
-links to all of them, which every command takes. Exit status 2 if ranks are missing that other steps have, or below the
-largest. Folders that were copied to one place need no such links if ranks do
-not overlap: copy them into one folder (rsync -a node1/dump/ node2/dump/ all/).
-A URL of object storage (s3://bucket/run, or another that fsspec knows) is copied into DIR, what is a dump of it and if
-the disk has room: pip install 'msprobe-debugger[objects]' brings fsspec and s3fs.
-"""
+_EPILOG = both(
+    "For dumps that were written to local disks: each FOLDER has the ranks of one machine. DIR "
+    "becomes a dump of symbolic links to all of them, which every command takes. The exit status is "
+    "2 if a step lacks ranks that other steps have, or if a rank below the largest is missing.\n\n"
+    "Folders that were copied to one place need no links if their ranks do not overlap: copy them "
+    "into one folder (rsync -a node1/dump/ node2/dump/ all/).\n\nFrom a URL of object storage "
+    "(s3://bucket/run, or any other that fsspec knows), the files of the dump are copied into DIR if "
+    "the disk has room; pip install 'msprobe-debugger[objects]' installs fsspec and s3fs.",
+    "用于写在各机器本地磁盘上的 dump：每个 FOLDER 含有一台机器的各 rank。DIR 成为由指向它们的符号链接"
+    "组成的 dump，所有命令都可使用。如果某个 step 缺少其他 step 有的 rank，或缺少小于最大编号的 rank"
+    "，退出码为 2。\n\n已经复制到一处、且 rank 不重叠的文件夹不需要链接：复制到同一文件夹即可（rsync "
+    "-a node1/dump/ node2/dump/ all/）。\n\n对象存储的 URL（s3://bucket/run，或 fsspec 支持的其他协议）"
+    "：磁盘空间足够时，其中属于 dump 的文件会复制到 DIR；pip install 'msprobe-debugger[objects]' 会安"
+    "装 fsspec 与 s3fs。",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +37,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "folders",
         nargs="+",
         metavar="FOLDER",
-        help="folder of a dump, or of one step of it; or its URL (s3://bucket/run)",
+        help=both(
+            "folder of a dump, or of one step of it; or its URL (s3://bucket/run)",
+            "dump 的文件夹，或其中一个 step 的文件夹；或其 URL（s3://bucket/run）",
+        ),
     )
-    add_output(parser, "folder of the collected dump, new or empty", "--output_path", required=True)
+    add_output(
+        parser,
+        both("folder of the collected dump, new or empty", "汇总后 dump 的文件夹，新建或为空"),
+        "--output_path",
+        required=True,
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -53,5 +69,5 @@ def execute(args: argparse.Namespace) -> int:
         missing.append(NotRead(f"{where}rank {ranks_in_words(ranks)}", "not recorded, or its folder was not given"))
     covered = Coverage({"parts": done.parts, "steps": len(done.steps)}, tuple(missing))
     if missing:
-        say(printable(covered.sentence("collected")))
+        say(printable(translated(covered.sentence("collected"))))
     return covered.status(found=False)

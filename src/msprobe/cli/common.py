@@ -12,7 +12,7 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import factor_of
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 #: Of these a value is the next word.
 VALUED = ("--limit",)
@@ -20,20 +20,39 @@ VALUED = ("--limit",)
 
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Add them."""
-    group = parser.add_argument_group("options of every command")
-    group.add_argument("--json", action="store_true", help="print the result as one JSON object, and nothing else")
-    group.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors; the exit status says it")
-    group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    group = parser.add_argument_group(both("options of every command", "所有命令共有的选项"))
+    group.add_argument(
+        "--json",
+        action="store_true",
+        help=both("print the result as one JSON object, and nothing else", "只打印一个 JSON 对象作为结果"),
+    )
+    group.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help=both("print nothing but errors; the exit status has the answer", "只打印错误；结果看退出码"),
+    )
+    group.add_argument(
+        "--debug",
+        action="store_true",
+        help=both("show the traceback of an error", "显示错误的调用栈"),
+    )
     group.add_argument(
         "--limit",
         metavar="FACTOR",
         type=_limit,
-        help="multiply what reading one input may cost in bytes, values and seconds (1; or the variable MSPROBE_LIMIT)",
+        help=both(
+            "multiply the limits on bytes, values and seconds for reading one input (1; or the variable MSPROBE_LIMIT)",
+            "把读取一个输入的字节数、数值个数与秒数上限乘以该倍数（1；或用变量 MSPROBE_LIMIT）",
+        ),
     )
     group.add_argument(
         "--follow-links",
         action="store_true",
-        help="follow symbolic links that lead out of a dump (or the variable MSPROBE_FOLLOW_LINKS)",
+        help=both(
+            "follow symbolic links that lead out of a dump (or the variable MSPROBE_FOLLOW_LINKS)",
+            "跟随指向 dump 之外的符号链接（或用变量 MSPROBE_FOLLOW_LINKS）",
+        ),
     )
 
 
@@ -76,13 +95,16 @@ def add_workers(
     parser: argparse._ActionsContainer, what: str, *older: str, default: int | None = None, most: int | None = None
 ) -> None:
     """Add ``--jobs`` and ``--engine``, for processes that may be those of a Ray cluster."""
-    otherwise = "" if default else "1; all CPUs of a Ray cluster"
+    otherwise = "" if default else both("1; all CPUs of a Ray cluster", "1；Ray 集群则为全部 CPU")
     add_jobs(parser, what, *older, default=default, otherwise=otherwise, most=most)
     parser.add_argument(
         "--engine",
         choices=("local", "ray"),
         default="local",
-        help="where: processes here, or a Ray cluster whose nodes have the inputs at the same paths (local)",
+        help=both(
+            "where: processes here, or a Ray cluster whose nodes have the inputs at the same paths (local)",
+            "在哪里运行：本机进程（local），或 Ray 集群（ray），其各节点须在相同路径下有这些输入（local）",
+        ),
     )
 
 
@@ -107,7 +129,7 @@ def _limit(text: str) -> str:
 
 
 def _with_default(what: str, default: str | None) -> str:
-    return f"{what} ({default})" if default else what
+    return both("{} ({})", "{}（{}）", what, default) if default else what
 
 
 def _number_up_to(most: int | None) -> Callable[[str], int]:

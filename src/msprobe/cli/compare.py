@@ -15,7 +15,7 @@ from msprobe.cli.common import add_output, add_workers
 from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.cli.statuses import COULD_NOT
-from msprobe.messages import said
+from msprobe.messages import both, said
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from msprobe.report.comparing import Outcome, Request
 
 DEFAULT_OUTPUT = "./output"
-_NOTHING_GIVEN = (
-    "give the two dumps to compare: `msprobe compare CANDIDATE REFERENCE` (or -i compare.json, or -tp and -gp; "
-    "`msprobe compare -h` explains)."
-)
 # Of the form with -tp and -gp: what takes the place of its sheet, and the options that each of these knows.
 _TOOLS = {
     "--consistent_check": ("--consistent_check", "--backend", "--xlsx", "--csv"),
@@ -44,46 +40,146 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "       msprobe -f {pytorch,mindspore} compare -i compare.json [-o DIR] [-s] [-c] [-f] ...\n"
         "       msprobe compare -tp TARGET -gp GOLDEN [-o DIR] [--xlsx] ..."
     )
-    add_runs(parser, "dumps", "candidate and reference: any two folders of dumps", "DUMP")
-    otherwise = f"sheets: {DEFAULT_OUTPUT}"
-    add_output(parser, "folder of the results", "--output_path", otherwise=otherwise, nargs="?", const=DEFAULT_OUTPUT)
+    add_runs(
+        parser,
+        "dumps",
+        both("candidate and reference: any two folders of dumps", "待比对侧与标杆侧：任意两个 dump 文件夹"),
+        "DUMP",
+    )
+    otherwise = both(f"sheets: {DEFAULT_OUTPUT}", f"结果表：{DEFAULT_OUTPUT}")
+    add_output(
+        parser,
+        both("folder of the results", "结果文件夹"),
+        "--output_path",
+        otherwise=otherwise,
+        nargs="?",
+        const=DEFAULT_OUTPUT,
+    )
     for row in formats.with_flag("-i", "-tp"):
         parser.add_argument(row.flag, action="store_true", help=row.help)
-    add_workers(parser, "ranks that are compared at once, and threads that read tensors")
-    parser.add_argument("--metric", action="append", metavar="FILE", help="alg_NAME.py with a metric of your own")
-    _add_mappings(parser)
-    old = parser.add_argument_group("sheet, as mindstudio-probe 8.1.1")
-    old.add_argument("-i", "--input_path", metavar="FILE", help="compare.json with npu_path and bench_path")
-    old.add_argument("-s", "--stack_mode", action="store_true", help="show the stacks of stack_path")
-    old.add_argument("-c", "--compare_only", action="store_true", help="no advisor")
-    newer = parser.add_argument_group("sheet, as mindstudio-probe 26.2")
-    newer.add_argument("-tp", "--target_path", metavar="PATH", help="dump.json, debug.json or step folder")
-    newer.add_argument("-gp", "--golden_path", metavar="PATH", help="the same of the trusted run")
-    newer.add_argument("-m", "--mode", metavar="MODE", default="auto", help="auto, which is the only one here")
-    newer.add_argument("-tensor_log", "--is_print_compare_log", action="store_true", help="a log line for each tensor")
-    newer.add_argument(
-        "-da", "--diff_analyze", action="store_true", help="the first result that is off by more than half, as JSON"
+    add_workers(
+        parser,
+        both(
+            "ranks that are compared at once, and threads that read tensors",
+            "同时比对多少个 rank，以及读取张量的线程数",
+        ),
     )
-    newer.add_argument("--config", metavar="YAML", help="matrices that tensors are multiplied by before")
-    newer.add_argument("--consistent_check", action="store_true", help="a training against its inference engine")
-    newer.add_argument("--backend", metavar="NAME", help="what that training runs on: fsdp or megatron")
-    newer.add_argument("--rank", metavar="N,N", help="ranks of a comparison of MindSpore kernels")
-    newer.add_argument("--step", metavar="N,N", help="steps of a comparison of MindSpore kernels")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="FILE",
+        help=both("alg_NAME.py with a metric of your own", "含自定义指标的 alg_NAME.py"),
+    )
+    _add_mappings(parser)
+    old = parser.add_argument_group(both("sheet, as mindstudio-probe 8.1.1", "结果表，同 mindstudio-probe 8.1.1"))
+    old.add_argument(
+        "-i",
+        "--input_path",
+        metavar="FILE",
+        help=both("compare.json with npu_path and bench_path", "含 npu_path 与 bench_path 的 compare.json"),
+    )
+    old.add_argument(
+        "-s",
+        "--stack_mode",
+        action="store_true",
+        help=both("show the stacks of stack_path", "显示 stack_path 中的调用栈"),
+    )
+    old.add_argument(
+        "-c",
+        "--compare_only",
+        action="store_true",
+        help=both("no advisor", "不给出专家建议"),
+    )
+    newer = parser.add_argument_group(both("sheet, as mindstudio-probe 26.2", "结果表，同 mindstudio-probe 26.2"))
+    newer.add_argument(
+        "-tp",
+        "--target_path",
+        metavar="PATH",
+        help=both("dump.json, debug.json or step folder", "dump.json、debug.json 或 step 文件夹"),
+    )
+    newer.add_argument(
+        "-gp",
+        "--golden_path",
+        metavar="PATH",
+        help=both("the same of the trusted run", "标杆侧的对应文件或文件夹"),
+    )
+    newer.add_argument(
+        "-m",
+        "--mode",
+        metavar="MODE",
+        default="auto",
+        help=both("auto, which is the only one here", "auto，此处只有这一种"),
+    )
+    newer.add_argument(
+        "-tensor_log",
+        "--is_print_compare_log",
+        action="store_true",
+        help=both("a log line for each tensor", "每个张量打印一行日志"),
+    )
+    newer.add_argument(
+        "-da",
+        "--diff_analyze",
+        action="store_true",
+        help=both("the first result that differs by more than half, as JSON", "首个相差超过一半的结果，以 JSON 写出"),
+    )
+    newer.add_argument(
+        "--config",
+        metavar="YAML",
+        help=both(
+            "YAML file with matrices by which tensors are multiplied before they are compared",
+            "YAML 文件：比对之前与张量相乘的矩阵",
+        ),
+    )
+    newer.add_argument(
+        "--consistent_check",
+        action="store_true",
+        help=both("a training against its inference engine", "比对训练与其推理引擎"),
+    )
+    newer.add_argument(
+        "--backend",
+        metavar="NAME",
+        help=both("the backend of that training: fsdp or megatron", "该训练的后端：fsdp 或 megatron"),
+    )
+    newer.add_argument(
+        "--rank",
+        metavar="N,N",
+        help=both("ranks of a comparison of MindSpore kernels", "比对 MindSpore kernel 时的 rank"),
+    )
+    newer.add_argument(
+        "--step",
+        metavar="N,N",
+        help=both("steps of a comparison of MindSpore kernels", "比对 MindSpore kernel 时的 step"),
+    )
     compare_short.add_arguments(parser)
 
 
 def _add_mappings(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("names that differ")
+    group = parser.add_argument_group(both("names that differ", "名称不同时"))
     group.add_argument(
-        *("-f", "-fm", "--fuzzy_match"), dest="fuzzy_match", action="store_true", help="pair calls of other numbers"
+        *("-f", "-fm", "--fuzzy_match"),
+        dest="fuzzy_match",
+        action="store_true",
+        help=both("pair calls whose numbers differ", "匹配编号不同的调用"),
     )
     for short, name, what in (
-        ("-cm", "--cell_mapping", "modules"),
-        ("-am", "--api_mapping", "functions"),
-        ("-lm", "--layer_mapping", "layers"),
+        ("-cm", "--cell_mapping", both("modules", "模块")),
+        ("-am", "--api_mapping", both("functions", "函数")),
+        ("-lm", "--layer_mapping", both("layers", "层")),
     ):
-        group.add_argument(short, name, nargs="?", const=True, metavar="YAML", help=f"how {what} are called")
-    group.add_argument("-dm", "--data_mapping", metavar="YAML", help="which tensor answers to which")
+        group.add_argument(
+            short,
+            name,
+            nargs="?",
+            const=True,
+            metavar="YAML",
+            help=both("names of {} that differ", "名称不同的{}", what),
+        )
+    group.add_argument(
+        "-dm",
+        "--data_mapping",
+        metavar="YAML",
+        help=both("which tensor corresponds to which", "张量的对应关系"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -96,9 +192,9 @@ def execute(args: argparse.Namespace) -> int:
     }
     asked = [form for form, given in forms.items() if given]
     if not asked and args.framework is None:
-        raise UsageError(_NOTHING_GIVEN)
+        raise UsageError(said("nothing-to-compare"))
     if len(asked) != 1:
-        found = f"found {' and '.join(asked)}" if asked else "found none of them"
+        found = said("found-these", ", ".join(asked)) if asked else said("found-none-of-them")
         raise UsageError(said("compare-form-unclear", found))
     if args.dumps:
         return _short_form(args)
@@ -150,7 +246,10 @@ def _by_file(args: argparse.Namespace, sheet: str) -> int:
     from msprobe.compare.compare_file import load_compare_file
 
     newer = ("-m", "-tensor_log", "-da", "--config", "--consistent_check", "--backend", "--rank", "--step")
-    refuse_unused({flag: _given(args)[flag] for flag in newer}, "the form with -tp and -gp has that, -i has not")
+    refuse_unused(
+        {flag: _given(args)[flag] for flag in newer},
+        both("only the form with -tp and -gp has it, not -i", "只有 -tp 与 -gp 的形式有它，-i 没有"),
+    )
     asked = load_compare_file(args.input_path)
     _warn_of_idle_fields(asked, str(args.input_path))
     if asked.rank_id is not None or asked.common:
@@ -175,14 +274,17 @@ def _by_paths(args: argparse.Namespace, sheet: str) -> int:
     if args.target_path is None or args.golden_path is None:
         raise UsageError(said("target-without-golden"))
     if args.mode != "auto":
-        raise InvalidArgumentError(f"-m {args.mode} is not available in this version; leave it out.")
+        raise InvalidArgumentError(said("mode-not-available", args.mode))
     for flag, given in (("-i's -s", args.stack_mode), ("-i's -c", args.compare_only)):
         if given:
-            raise InvalidArgumentError(f"{flag} has no meaning with -tp and -gp; leave it out.")
+            raise InvalidArgumentError(said("option-of-input-form", flag))
     for tool, known in _TOOLS.items():
         given = _given(args)
         if any(given[flag] for flag in known[:2]):
-            refuse_unused({flag: given[flag] for flag in given if flag not in known}, f"does nothing beside {tool}")
+            refuse_unused(
+                {flag: given[flag] for flag in given if flag not in known},
+                both("has no effect beside {}", "与 {} 同用不起作用", tool),
+            )
     if args.consistent_check or args.backend is not None:
         return _consistent(args, sheet)
     if args.rank is not None or args.step is not None:
@@ -229,7 +331,7 @@ def _request(args: argparse.Namespace, **more: Any) -> Request:
     if args.fuzzy_match and more["mappings"]:
         from msprobe import log
 
-        log.warning("fuzzy matching does nothing beside a mapping.")
+        log.warning(said("fuzzy-beside-mapping"))
     if args.metric:
         from msprobe.compare.own_metrics import load_own_metrics
         from msprobe.compare.table import header_of
@@ -264,7 +366,7 @@ def _status(outcomes: list[Outcome], covered: Coverage) -> int:
 
     compared = [outcome for outcome in outcomes if outcome.files]
     if compared and all(outcome.nothing_matches for outcome in compared):
-        log.error("no row of the target has a partner in the bench: these are dumps of different programs.")
+        log.error(said("no-row-has-partner"))
         return COULD_NOT
     return covered.status(found=False)
 
@@ -291,10 +393,7 @@ def _mappings(args: argparse.Namespace, framework: str, newer: bool) -> Mappings
         only = {"-cm": args.cell_mapping and not newer, "-am": args.api_mapping, "-lm": args.layer_mapping}
         wrong = [flag for flag, given in only.items() if given]
         if wrong:
-            raise TaskMismatchError(
-                f"{' and '.join(wrong)} compare{'s' if len(wrong) == 1 else ''} MindSpore with PyTorch only; "
-                "for two PyTorch dumps use -dm."
-            )
+            raise TaskMismatchError(said("mappings-between-frameworks", ", ".join(wrong)))
     return load_mappings(data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping)
 
 
@@ -305,14 +404,20 @@ def _warn_of_idle_fields(asked: CompareFile, name: str) -> None:
     kernels = asked.rank_id is not None
     points = asked.common and not kernels
     idle = {
-        "common": (asked.common and kernels, "where rank_id chooses the comparison of kernels"),
-        "step_id": (asked.step_id is not None and not kernels, "without rank_id"),
-        "map_dict": (asked.map_dict is not None and not points, "without common true"),
-        "stack_path": (asked.stack_path is not None and (kernels or points), "for kernels and points of graphs"),
+        "common": (
+            asked.common and kernels,
+            both("beside rank_id, which asks for kernels", "在给出 rank_id（比对 kernel）时"),
+        ),
+        "step_id": (asked.step_id is not None and not kernels, both("without rank_id", "在没有 rank_id 时")),
+        "map_dict": (asked.map_dict is not None and not points, both("without common true", "在 common 不为 true 时")),
+        "stack_path": (
+            asked.stack_path is not None and (kernels or points),
+            both("for kernels and points of graphs", "对图的 kernel 与点"),
+        ),
     }
     for field, (is_idle, where) in idle.items():
         if is_idle:
-            log.warning(f'compare file "{name}": {field} changes nothing {where}.')
+            log.warning(said("compare-field-without-effect", name, field, where))
 
 
 def _mindspore_tools(args: argparse.Namespace, asked: CompareFile) -> int:
@@ -321,10 +426,15 @@ def _mindspore_tools(args: argparse.Namespace, asked: CompareFile) -> int:
 
     if args.framework != "mindspore":
         field = "rank_id" if asked.rank_id is not None else "common"
-        raise InvalidArgumentError(
-            f'{args.input_path}: field "{field}" compares MindSpore graphs only; use `msprobe -f mindspore compare`.'
-        )
-    refuse_unused(_given(args), f"does nothing where {args.input_path} compares kernels or points of MindSpore graphs")
+        raise InvalidArgumentError(said("field-of-mindspore-graphs", args.input_path, field))
+    refuse_unused(
+        _given(args),
+        both(
+            "has no effect if {} compares kernels or points of MindSpore graphs",
+            "{} 比对 MindSpore 图的 kernel 或点时不起作用",
+            args.input_path,
+        ),
+    )
     if asked.rank_id is not None:
         return _kernels(asked.npu_path, asked.bench_path, args, asked.rank_id, asked.step_id or ())
     from msprobe.report.graph_sheets import compare_points

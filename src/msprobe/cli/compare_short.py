@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from msprobe.cli import answers
 from msprobe.cli.parser import did_you_mean
 from msprobe.cli.statuses import COULD_NOT
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import both, said
 from msprobe.report import formats
 
 if TYPE_CHECKING:
@@ -33,48 +32,73 @@ DEFAULT_OUTPUT = "./output"
 _OUTCOMES = ("diverged", "harmless", "interrupted", "never")
 _MOST_NAMED = 10
 
-_WIDTH = 118
 _WRITES = (
-    "Two dumps: prints the first call that differs. With -o DIR it also writes {always} and what is asked for "
-    "({flags}); without -o nothing is written, unless a file is asked for, which then goes to ./output."
+    (
+        "Two dumps: prints the first call that differs. With -o DIR it also writes {} and what is asked "
+        "for ({}); without "
+        "-o nothing is written, unless a file is asked for, which then goes to ./output."
+    ),
+    (
+        "两份 dump：打印首个不同的调用。给出 -o DIR 时还写出 {}，以及要求的文件（{}）；不给 -o 时不写文件，"
+        "除非要求了某种文件，此时写到 ./output。"
+    ),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that only the form with two dumps has."""
-    names = " and ".join(f"DIR/{row.file}" for row in formats.always("verdict"))
-    writes = _WRITES.format(always=names, flags=formats.flags(formats.with_flag("two dumps")))
-    parser.epilog = textwrap.fill(writes, _WIDTH, break_on_hyphens=False)
-    short = parser.add_argument_group("two dumps")
+    names = ", ".join(f"DIR/{row.file}" for row in formats.always("verdict"))
+    parser.epilog = both(*_WRITES, names, formats.flags(formats.with_flag("two dumps")))
+    short = parser.add_argument_group(both("two dumps", "两份 dump"))
     for row in formats.with_flag("two dumps"):
         if row.forms == ("two dumps",):
             short.add_argument(row.flag, action="store_true", help=row.help)
     short.add_argument(
         "--all-steps",
         action="store_true",
-        help=f"tables ({_table_flags()}) of all steps, not only of those that differ beyond rounding",
+        help=both(
+            "tables ({}) of all steps, not only of those that differ beyond rounding",
+            "所有 step 的结果表（{}），而不只是差异超出舍入误差的 step",
+            _table_flags(),
+        ),
     )
     short.add_argument(
         "--noise",
         metavar="DUMP",
-        help="a second healthy run: what it differs by from the reference, the candidate may differ by",
+        help=both(
+            "a second healthy run; the candidate may differ from the reference by as much as this run does",
+            "另一次正常的运行；它与标杆侧相差多少，待比对侧就可以相差多少",
+        ),
     )
     short.add_argument(
         "--second-look",
         metavar="DIR",
-        help="prove it: writes configurations to DIR that record the doubtful calls once more, with their tensors; "
-        "given again with these recordings in DIR, each call is computed from its own inputs in double precision",
+        help=both(
+            "prove it: writes configurations to DIR that record the suspicious calls again, with their "
+            "tensors; with these recordings in DIR, a second call of this command recomputes each call from "
+            "its own inputs in double precision",
+            "二次确认：向 DIR 写出配置，以张量重新采集可疑的调用；DIR 中有了这些采集结果后再次运行，会用每个"
+            "调用自身的输入以双精度重新计算",
+        ),
     )
     short.add_argument(
         "--layout",
         metavar="FILE",
-        help="how runs of other parallel layouts lie on their ranks (YAML or JSON), where the dumps do not say it",
+        help=both(
+            "how each run is split over its ranks, for runs of different parallel layouts (YAML or JSON), if "
+            "the dumps do not have it",
+            "并行布局不同时，各运行如何切分到各 rank（YAML 或 JSON）；dump 中没有时给出",
+        ),
     )
     short.add_argument(
         "--fail-on",
         metavar="WHAT",
-        help="when to exit with 1: kinds of findings with commas, or diverged (default), harmless, never; interrupted: "
-        "also if they agree as far as an interrupted dump goes",
+        help=both(
+            "when to exit with 1: kinds of findings with commas, or diverged (default), harmless, never; "
+            "interrupted: also if they agree and one of the dumps was interrupted",
+            "何时退出码为 1：问题项种类，以逗号分隔；或 diverged（默认）、harmless、never；interrupted：两侧"
+            "一致、但有一份 dump 中断时也是",
+        ),
     )
 
 
@@ -213,7 +237,7 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
                 ", ".join(map(repr, unknown)),
                 ", ".join(_OUTCOMES),
                 meant,
-                " The" if meant else "the",
+                both(" The" if meant else "the", ""),
                 ", ".join(KINDS),
             )
         )

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Iterator
 
 from msprobe.foreign.console import say
+from msprobe.messages import both, translated
 
 FRAMEWORKS = ("pytorch", "mindspore")
 SHELLS = ("bash", "zsh", "fish")
-_EPILOG = """\
-bash: eval "$(msprobe completion bash)" in ~/.bashrc
-zsh:  eval "$(msprobe completion zsh)" in ~/.zshrc, behind compinit
-fish: msprobe completion fish > ~/.config/fish/completions/msprobe.fish
-"""
+_EPILOG = both(
+    'bash: eval "$(msprobe completion bash)" in ~/.bashrc\n'
+    'zsh:  eval "$(msprobe completion zsh)" in ~/.zshrc, behind compinit\n'
+    "fish: msprobe completion fish > ~/.config/fish/completions/msprobe.fish",
+    'bash：在 ~/.bashrc 中写 eval "$(msprobe completion bash)"\n'
+    'zsh： 在 ~/.zshrc 的 compinit 之后写 eval "$(msprobe completion zsh)"\n'
+    "fish：msprobe completion fish > ~/.config/fish/completions/msprobe.fish",
+)
 # The words behind `msprobe` decide: options that no command stands behind yet, a command, its second word, its options.
 _BASH = """\
 _msprobe() {{
@@ -64,7 +69,11 @@ compdef _msprobe msprobe
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument("shell", choices=SHELLS, help="for which shell")
+    parser.add_argument(
+        "shell",
+        choices=SHELLS,
+        help=both("for which shell", "用于哪种 shell"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -132,12 +141,16 @@ def _fish() -> Iterator[str]:
     first = "not __fish_seen_subcommand_from " + " ".join(commands.known_names())
     yield "complete -c msprobe -f"
     for word in dict.fromkeys(name.split()[0] for name in commands.COMMANDS):
-        about = commands.COMMANDS[word].purpose if word in commands.COMMANDS else "watch, report and convert"
-        yield f"complete -c msprobe -n '{first}' -a {word} -d {_quoted(about)}"
+        about = (
+            commands.COMMANDS[word].purpose
+            if word in commands.COMMANDS
+            else both("watch, report and convert", "监控、报告与转换")
+        )
+        yield f"complete -c msprobe -n '{first}' -a {word} -d {_quoted(translated(about))}"
     within = " ".join(_family("monitor"))
     for part, one in commands.family("monitor").items():
         when = f"__fish_seen_subcommand_from monitor; and not __fish_seen_subcommand_from {within}"
-        yield f"complete -c msprobe -n '{when}' -a {part} -d {_quoted(one.purpose)}"
+        yield f"complete -c msprobe -n '{when}' -a {part} -d {_quoted(translated(one.purpose))}"
     for action in top_parser()._actions:
         yield from _fish_option(first, action)
     for name, actions in _all():
@@ -157,7 +170,7 @@ def _fish_option(when: str, action: argparse.Action) -> Iterator[str]:
         takes = "" if action.nargs == 0 else " -r"
         if action.choices is not None:
             takes = f" -x -a {_quoted(' '.join(map(str, action.choices)))}"
-        about = (action.help or "").partition(";")[0].partition(" (")[0]
+        about = re.split(r"[;；（]| \(", translated(action.help or ""))[0]
         yield f"complete -c msprobe -n '{when}' {' '.join(names)}{takes} -d {_quoted(about)}"
 
 

@@ -13,7 +13,7 @@ from msprobe.cli.parser import finding_numbers
 from msprobe.cli.statuses import CLEAN, COULD_NOT, FOUND
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,27 +23,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "msprobe confirm VERDICT [--finding N[,N]] [--every-call] [-o DIR] [--config FILE] -- SCRIPT [ARGUMENT ...]"
     )
-    parser.epilog = (
-        "Runs SCRIPT as `msprobe run` does, and replaces what the named call returns, and its gradients, by what the "
-        "reference of the verdict has; all else is the script's own. Then both trainings are compared."
+    parser.epilog = both(
+        "Runs SCRIPT as `msprobe run` does, and replaces the results of the named call, and its "
+        "gradients, by those of the reference; everything else is computed by the script. Then both "
+        "trainings are compared.",
+        "与 `msprobe run` 一样运行 SCRIPT，并把所指调用的结果及其梯度替换为标杆侧的值；其余都由脚本自己计"
+        "算。然后比对两次训练。",
     )
-    parser.add_argument("verdict", metavar="VERDICT", help="verdict.json of `msprobe compare` or `msprobe lockstep`")
+    parser.add_argument(
+        "verdict",
+        metavar="VERDICT",
+        help=both(
+            "verdict.json of `msprobe compare` or `msprobe lockstep`",
+            "`msprobe compare` 或 `msprobe lockstep` 的 verdict.json",
+        ),
+    )
     parser.add_argument(
         "--finding",
         type=finding_numbers,
         default=[1],
         metavar="N[,N]",
-        help="which of its findings, from 1; of several the calls are put right together (1)",
+        help=both(
+            "number of the finding, from 1; with several, all their calls are replaced at once (1)",
+            "第几个问题项，从 1 开始；给出多个时同时替换它们的调用（1）",
+        ),
     )
     parser.add_argument(
         "--every-call",
         action="store_true",
-        help="put all calls of the named API right: a kernel that is wrong is wrong wherever it is called",
+        help=both(
+            "replace the results of all calls of the named API: a faulty kernel is faulty wherever it is called",
+            "替换该 API 的所有调用：有问题的 kernel 在每次调用时都有问题",
+        ),
     )
-    add_output(parser, "where the training is recorded", "--output_path", default="./confirm")
-    parser.add_argument("--config", metavar="FILE", help="the config.json that the reference was recorded with")
+    add_output(
+        parser,
+        both("where the training is recorded", "训练采集到哪里"),
+        "--output_path",
+        default="./confirm",
+    )
     parser.add_argument(
-        "--first-step", "--first_step", type=step_number, metavar="N", help="the number of the first step (0)"
+        "--config",
+        metavar="FILE",
+        help=both("the config.json that the reference was recorded with", "采集标杆侧时使用的 config.json"),
+    )
+    parser.add_argument(
+        "--first-step",
+        "--first_step",
+        type=step_number,
+        metavar="N",
+        help=both("the number of the first step (0)", "第一个 step 的编号（0）"),
     )
     add_step_on(parser)
 

@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = (
-        "Checks other packages of our name, our files and command, the C extension, versions of PyTorch, MindSpore and "
-        "numpy, device plug-ins and write access."
+    parser.epilog = both(
+        "Checks for other packages of the name msprobe, and checks the installed files and the command, "
+        "the C extension, the versions of PyTorch, MindSpore and numpy, device plug-ins and write access.",
+        "检查是否有同名的其他软件包，以及已安装的文件与命令、C 扩展、PyTorch、MindSpore 与 numpy 的版本、"
+        "设备插件和写权限。",
     )
-    add_output(parser, "the folder that dumps are to go to", default=".")
+    add_output(
+        parser,
+        both("the folder to which dumps will be written", "将要写入 dump 的文件夹"),
+        default=".",
+    )
 
 
 def execute(args: argparse.Namespace) -> int:

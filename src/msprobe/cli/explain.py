@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from typing import TYPE_CHECKING
 
 from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, did_you_mean
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
+from msprobe.messages.lines import columns, lines
 
 if TYPE_CHECKING:
     from msprobe.messages import Language, Message
@@ -20,10 +20,23 @@ _WIDTH = 88
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
-        "code", nargs="*", metavar="CODE", help="the code of a message (D204), or its name (argument-differs)"
+        "code",
+        nargs="*",
+        metavar="CODE",
+        help=both(
+            "the code of a message (D204), or its name (argument-differs)",
+            "消息的代码（D204）或名称（argument-differs）",
+        ),
     )
-    parser.add_argument("--list", action="store_true", help="list all codes")
-    parser.epilog = "The language is that of the locale; MSPROBE_LANG=zh or en asks for another."
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help=both("list all codes", "列出全部代码"),
+    )
+    parser.epilog = both(
+        "The language is that of the locale; MSPROBE_LANG=zh or MSPROBE_LANG=en overrides it.",
+        "语言随 locale；也可用 MSPROBE_LANG=zh 或 MSPROBE_LANG=en 指定。",
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -42,7 +55,7 @@ def execute(args: argparse.Namespace) -> int:
     unknown = [code for code, message in zip(args.code, found, strict=True) if message is None]
     if unknown:
         known = [*MESSAGES, *(message.name for message in MESSAGES.values())]
-        meant = did_you_mean(unknown[0], known) or "`msprobe explain --list` lists all."
+        meant = did_you_mean(unknown[0], known) or said("explain-lists-codes")
         raise UsageError(said("message-unknown", ", ".join(map(repr, unknown)), meant))
     messages = [message for message in found if message is not None]
     answers.note(messages=[_facts(message, asked) for message in messages])
@@ -79,18 +92,11 @@ def _lines(message: Message, language: Language) -> list[str]:
         "usual cause": topic["cause"],
         "to do": topic["advice"],
     }
-    lines = [f"{message.code} {message.name} ({in_language(message.severity, language)})"]
+    found = [f"{message.code} {message.name} ({in_language(message.severity, language)})"]
     for label, text in rows.items():
-        lines += _row(in_language(label, language), text, language)
-    return lines
-
-
-def _row(label: str, text: str, language: Language) -> list[str]:
-    if language == "zh":  # A terminal breaks lines without spaces by itself.
-        return [f"  {label}：{text}"]
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=f"  {label:<13}", subsequent_indent=" " * 15, break_on_hyphens=False
-    )
+        first = f"  {in_language(label, language)}"
+        found += lines(text, _WIDTH, f"{first}{' ' * (15 - columns(first))}", " " * 15)
+    return found
 
 
 def _shortened(text: str) -> str:

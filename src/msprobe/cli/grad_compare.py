@@ -9,33 +9,71 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.cli.runs import add_runs, two_runs
 from msprobe.foreign.console import say
+from msprobe.messages import both
 
 _FURTHER = 9
-_EPILOG = """\
-Give the dump_path of both runs, or a folder rank{N} of each. Writes gradients.html (all curves), verdict.csv (what is
-suspicious, in the order in which to look at it) and, for each rank, similarities.csv and pictures (with matplotlib).
-A gradient is suspicious where fewer than 97 in 100 of its elements point the same way in the first step, or 3 in 100
-more than a step before do not.
-"""
+_EPILOG = both(
+    "Give the dump_path of both runs, or a folder rank{N} of each. Writes gradients.html (all "
+    "curves), verdict.csv (suspicious gradients, in the order in which to look at them) and, for "
+    "each rank, similarities.csv and pictures (with matplotlib).\n\nA gradient is suspicious if fewer "
+    "than 97 % of its elements have the same sign in the first step, or if this share falls by more "
+    "than 3 percentage points in one step.",
+    "请给出两次运行的 dump_path，或各自的一个 rank{N} 文件夹。写出 gradients.html（全部曲线）、"
+    "verdict.csv（可疑的梯度，按查看次序）；每个 rank 还有 similarities.csv 与图片（需 matplotlib）。"
+    "\n\n第一个 step 中符号相同的元素不足 97%，或该比例在一个 step 内下降超过 3 个百分点的梯度视为可疑"
+    "。",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EPILOG
     parser.usage = "msprobe grad_compare CANDIDATE REFERENCE -o DIR [OPTION ...]"
-    add_runs(parser, "runs", "candidate and reference: dump_path of each run, or a folder rank{N} in it")
-    add_output(parser, "folder for the results", "--output_path", required=True)
+    add_runs(
+        parser,
+        "runs",
+        both(
+            "candidate and reference: dump_path of each run, or a folder rank{N} in it",
+            "待比对侧与标杆侧：各自的 dump_path，或其中的 rank{N} 文件夹",
+        ),
+    )
+    add_output(
+        parser,
+        both("folder for the results", "结果文件夹"),
+        "--output_path",
+        required=True,
+    )
     parser.add_argument(
         "--plot",
         choices=("all", "summary", "none"),
-        help="pictures of each parameter, of all together, or none; default: all up to 50 parameters, else summary",
+        help=both(
+            "pictures of each parameter, of all together, or none; default: all up to 50 parameters, else summary",
+            "每个参数一张图（all）、只有汇总图（summary）或不画（none）；默认：参数不超过 50 个时为 all，否则 summary",
+        ),
     )
-    parser.add_argument("--least", type=_share, default=None, metavar="S", help="in the first step; default: 0.97")
-    parser.add_argument("--drop", type=_share, default=None, metavar="S", help="most lost in a step; default: 0.03")
+    parser.add_argument(
+        "--least",
+        type=_share,
+        default=None,
+        metavar="S",
+        help=both(
+            "least share of equal signs in the first step; default: 0.97", "第一个 step 中符号相同的最低比例；默认 0.97"
+        ),
+    )
+    parser.add_argument(
+        "--drop",
+        type=_share,
+        default=None,
+        metavar="S",
+        help=both("largest loss of that share in one step; default: 0.03", "该比例在一个 step 内的最大降幅；默认 0.03"),
+    )
     parser.add_argument(
         "--mapping",
         metavar="FILE",
-        help='JSON file {"name in the candidate": "name in the reference"}; regular expressions, too',
+        help=both(
+            'JSON file {"name in the candidate": "name in the reference"}; regular expressions, too',
+            'JSON 文件 {"待比对侧的名称": "标杆侧的名称"}；也可用正则表达式',
+        ),
     )
 
 

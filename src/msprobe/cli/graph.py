@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from msprobe.cli.common import add_jobs, add_output
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping_files import LayerMapping
@@ -21,50 +21,81 @@ def configure(parser: argparse.ArgumentParser) -> None:
         *("-i", "--input_path"),
         required=True,
         metavar="FILE",
-        help="JSON file: npu_path is the dump, bench_path the trusted one to compare with (left out: no comparison); "
-        "parallel_merge merges ranks (docs/graph.md)",
+        help=both(
+            "JSON file: npu_path is the dump, bench_path the trusted one to compare with (left out: no "
+            "comparison); parallel_merge merges ranks (docs/graph.md)",
+            "JSON 文件：npu_path 为 dump，bench_path 为用来比对的标杆侧（省略则不比对）；parallel_merge 合并 "
+            "rank（docs/graph.md）",
+        ),
     )
     add_common(parser, "-f")
     parser.add_argument(
-        "-cs", "--complete_stack", action="store_true", help="keep whole call stacks, not only the line that calls"
+        "-cs",
+        "--complete_stack",
+        action="store_true",
+        help=both("keep whole call stacks, not only the line that calls", "保留完整调用栈，而不只是发起调用的那一行"),
     )
     parser.add_argument(
         "--strict-reference-values",
         action="store_true",
-        help="write exactly the numbers of mindstudio-probe 8.1.1; its viewer's filters miss nodes with an index of 1",
+        help=both(
+            "write exactly the numbers of mindstudio-probe 8.1.1, whose viewer's filters miss nodes with an index of 1",
+            "写出与 mindstudio-probe 8.1.1 完全相同的数值；其查看器的筛选会漏掉指数为 1 的节点",
+        ),
     )
 
 
 def add_common(parser: argparse.ArgumentParser, short: str) -> None:
     """Add the arguments that both graph commands have. ``short``: the old name of ``-fm``."""
-    add_output(parser, "folder of the results; made if missing", "--output_path", required=True)
+    add_output(
+        parser,
+        both("folder of the results; made if missing", "结果文件夹；没有时新建"),
+        "--output_path",
+        required=True,
+    )
     parser.add_argument(
         *("-lm", "--layer_mapping"),
         nargs="?",
         const=True,
         metavar="YAML",
-        help="pair nodes by their place in the model; YAML says which layers have other names (docs/mappings.md)",
+        help=both(
+            "pair nodes by their place in the model; the YAML file maps names of layers that differ (docs/mappings.md)",
+            "按模型中的位置匹配节点；YAML 文件给出名称不同的层的对应关系（docs/mappings.md）",
+        ),
     )
     parser.add_argument(
         "-oc",
         "--overflow_check",
         action="store_true",
-        help="mark nodes with NaN, infinities or results 100 times as large as its inputs",
+        help=both(
+            "mark nodes with NaN or infinities, and nodes whose results are 100 times as large as their inputs",
+            "标记含 NaN、无穷，或结果为输入 100 倍的节点",
+        ),
     )
     names = dict.fromkeys((short, "-fm", "--fuzzy_match"))
     parser.add_argument(
         *names,
         dest="fuzzy_match",
         action="store_true",
-        help="pair modules by name and shapes, and the calls in a module by their order",
+        help=both(
+            "pair modules by name and shapes, and the calls in a module by their order",
+            "按名称与 shape 匹配模块，模块内的调用按次序匹配",
+        ),
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="pair only nodes of the same name, place, types and shapes, as mindstudio-probe 8.1.1; by default calls "
-        "are aligned, so that one more or less shifts nothing",
+        help=both(
+            "pair only nodes of the same name, place, types and shapes, as mindstudio-probe 8.1.1; by "
+            "default calls are aligned, so that an extra call does not shift the pairs after it",
+            "只匹配名称、位置、类型与 shape 都相同的节点，同 mindstudio-probe 8.1.1；默认会对齐调用，多一个调"
+            "用不会使其后的匹配错位",
+        ),
     )
-    add_jobs(parser, "steps and ranks that are done at once")
+    add_jobs(
+        parser,
+        both("steps and ranks that are done at once", "同时处理多少个 step 与 rank"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -127,7 +158,7 @@ def carry_out(request: Request, jobs: int | None) -> int:
     answers.wrote(graphs.files)
     answers.note(coverage=graphs.coverage.as_json())
     for file in graphs.files:
-        log.info(f'The graph is in "{file}".')
+        log.info(said("graph-written", file))
     if not graphs.coverage.is_complete:
         log.warning(graphs.coverage.sentence())
     return graphs.coverage.status(found=False)

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 
 from msprobe.cli.graph import add_common, carry_out, mapping_of, match_of
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 if TYPE_CHECKING:
     from msprobe.graph.merge.layout import Layout
     from msprobe.graph.request import Request
 
 _SIZES = {
-    "rank_size": "number of ranks; needs --tp and --pp",
-    "tp": "size of the tensor parallel groups",
-    "pp": "stages of the pipeline",
-    "vpp": "virtual stages of each rank (1)",
-    "order": "how ranks are numbered, what varies fastest first (tp-cp-ep-dp-pp)",
+    "rank_size": both("number of ranks; needs --tp and --pp", "rank 数；需要 --tp 与 --pp"),
+    "tp": both("size of the tensor parallel groups", "张量并行组的大小"),
+    "pp": both("stages of the pipeline", "流水线的 stage 数"),
+    "vpp": both("virtual stages of each rank (1)", "每个 rank 的虚拟 stage 数（1）"),
+    "order": both(
+        "how ranks are numbered, what varies fastest first (tp-cp-ep-dp-pp)",
+        "rank 的编号次序，变化最快的在前（tp-cp-ep-dp-pp）",
+    ),
 }
 
 
@@ -28,27 +31,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
         *("-tp", "--target_path", "--candidate"),
         required=True,
         metavar="DIR",
-        help="the dump: a folder with dump.json, with rank<N> folders, or with step<N> folders",
+        help=both(
+            "the dump: a folder with dump.json, with rank<N> folders, or with step<N> folders",
+            "dump：含 dump.json、rank<N> 文件夹或 step<N> 文件夹的文件夹",
+        ),
     )
     parser.add_argument(
-        "-gp", "--golden_path", "--reference", metavar="DIR", help="the dump of the trusted run, to compare with"
+        "-gp",
+        "--golden_path",
+        "--reference",
+        metavar="DIR",
+        help=both("the dump of the trusted run, to compare with", "用来比对的标杆侧 dump"),
     )
     add_common(parser, "-f")
     parser.add_argument(
         "-tensor_log",
         "--is_print_compare_log",
         action="store_true",
-        help="of old command lines; does nothing, and says so",
+        help=both(
+            "accepted for old command lines; has no effect, and warns of that", "为旧命令行保留；不起作用，并会提示"
+        ),
     )
     parser.add_argument(
         "-progress_log",
         "--is_print_progress_log",
         action="store_true",
-        help="print lines PROGRESS: {...} at the beginning and the end, for viewers",
+        help=both(
+            "print lines PROGRESS: {...} at the beginning and the end, for viewers",
+            "在开始与结束时打印 PROGRESS: {...} 行，供查看器使用",
+        ),
     )
     merging = parser.add_argument_group(
-        "merge the ranks of each copy of the model to one graph",
-        "One value each; with -gp two: of the dump, then of the trusted one. Statistics only.",
+        both("merge the ranks of each copy of the model to one graph", "把模型每个副本的各 rank 合并为一张图"),
+        both(
+            "One value each; with -gp two: of the dump, then of the trusted one. Statistics only.",
+            "各给一个值；与 -gp 同用时给两个：先是 dump 的，再是标杆侧的。仅用于统计量。",
+        ),
     )
     for name, text in _SIZES.items():
         if name == "order":
@@ -59,7 +77,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--file_type",
         choices=("db", "json"),
         default="db",
-        help="json: write the merged ranks as a dump, step<S>/rank<R>; only with --rank_size, without -gp",
+        help=both(
+            "json: write the merged ranks as a dump, step<S>/rank<R>; only with --rank_size, without -gp",
+            "json：把合并后的 rank 写成 dump，step<S>/rank<R>；仅与 --rank_size 同用，且没有 -gp",
+        ),
     )
 
 
@@ -70,13 +91,13 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.graph.request import Request
 
     if args.is_print_compare_log:
-        log.warning("-tensor_log does nothing: a graph has no log of its tensors.")
+        log.warning(said("tensor-log-without-effect"))
     layouts = _layouts(args)
     if args.file_type == "json":
         if args.golden_path is not None:
             raise UsageError(said("merged-json-not-compared"))
         if not layouts:
-            log.warning("--file_type json is only there with --rank_size; a database is written.")
+            log.warning(said("json-needs-rank-size"))
     request = Request(
         candidate=args.target_path,
         reference=args.golden_path,

@@ -6,13 +6,22 @@ import argparse
 
 from msprobe.cli.parser import UsageError, did_you_mean, refuse_unused
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("command", nargs="*", metavar="COMMAND", help="the command to explain, as `compare`")
-    parser.add_argument("--all", action="store_true", help="list further names of commands, too")
+    parser.add_argument(
+        "command",
+        nargs="*",
+        metavar="COMMAND",
+        help=both("the command to explain, as `compare`", "要说明的命令，如 `compare`"),
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help=both("list further names of commands, too", "同时列出命令的其他名称"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -23,7 +32,7 @@ def execute(args: argparse.Namespace) -> int:
         say(top_help(args.all), end="")
         answers.note(commands={name: one.purpose for name, one in commands.COMMANDS.items()})
         return 0
-    refuse_unused({"--all": args.all}, "it is for the list of all commands")
+    refuse_unused({"--all": args.all}, both("it is for the list of all commands", "它用于列出全部命令"))
     name = " ".join([commands.named(args.command[0]), *args.command[1:]])
     if commands.family(name):
         say(family_help(name))
@@ -31,6 +40,6 @@ def execute(args: argparse.Namespace) -> int:
     found = commands.ALIASES.get(name, name)
     if found not in commands.COMMANDS:
         meant = did_you_mean(name, [*commands.COMMANDS, *commands.ALIASES])
-        raise UsageError(said("command-unknown", name, meant or "`msprobe help` lists them."))
+        raise UsageError(said("command-unknown", name, meant or said("help-lists-commands")))
     say(commands.parser_of(commands.COMMANDS[found], name).format_help(), end="")
     return 0

@@ -13,7 +13,7 @@ from msprobe.cli.statuses import COULD_NOT
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,16 +23,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "msprobe lockstep REFERENCE -o DIR [--config FILE] [--first-step N] [--step-on WHAT] -- SCRIPT [ARGUMENT ...]"
     )
-    parser.epilog = (
-        "SCRIPT runs as `msprobe run` runs it; each call of it gets the inputs that REFERENCE has, a dump of task "
-        "tensor at level L1 or mix, as every result and every gradient is replaced by the recorded one once the dump "
-        "in DIR has its own. DIR/verdict.json is in the form of `msprobe compare`."
+    parser.epilog = both(
+        "SCRIPT runs as with `msprobe run`. REFERENCE is a dump of task tensor at level L1 or mix: after "
+        "each call of SCRIPT is recorded in DIR, its results and gradients are replaced by those of "
+        "REFERENCE, so that every call gets the inputs of the reference. DIR/verdict.json has the form "
+        "of `msprobe compare`.",
+        "SCRIPT 与 `msprobe run` 一样运行。REFERENCE 是 task 为 tensor、level 为 L1 或 mix 的 dump："
+        "SCRIPT 的每个调用采集到 DIR 之后，其结果与梯度替换为 REFERENCE 的值，因此每个调用都得到标杆侧的"
+        "输入。DIR/verdict.json 的格式与 `msprobe compare` 相同。",
     )
-    parser.add_argument("reference", metavar="REFERENCE", help="the dump of the trusted run")
-    add_output(parser, "where the candidate's dump and the verdict go", "--output_path", required=True)
-    parser.add_argument("--config", metavar="FILE", help="the config.json that the reference was recorded with")
     parser.add_argument(
-        "--first-step", "--first_step", type=step_number, metavar="N", help="the number of the first step (0)"
+        "reference",
+        metavar="REFERENCE",
+        help=both("the dump of the trusted run", "标杆侧的 dump"),
+    )
+    add_output(
+        parser,
+        both("where the candidate's dump and the verdict go", "待比对侧的 dump 与比对结论写到哪里"),
+        "--output_path",
+        required=True,
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help=both("the config.json that the reference was recorded with", "采集标杆侧时使用的 config.json"),
+    )
+    parser.add_argument(
+        "--first-step",
+        "--first_step",
+        type=step_number,
+        metavar="N",
+        help=both("the number of the first step (0)", "第一个 step 的编号（0）"),
     )
     add_step_on(parser)
 

@@ -10,18 +10,22 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output, add_workers
 from msprobe.cli.parser import UsageError, add_fail_on
 from msprobe.cli.statuses import CLEAN
-from msprobe.messages import joined
+from msprobe.messages import both, joined
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from msprobe.diagnose.check.first_overflow import Asked, OverflowAnswer
 
-_EPILOG = """\
-Reads the dump of a step with all its ranks (or the root of a dump, whose steps are searched in order), and follows NaN
-and infinities through calls, collectives and messages to the call that made the first one. Prints it with its evidence
-and how it spread; writes OUT/anomaly_analyze_{time}.json if there is one. `msprobe view` shows that file with the dump.
-"""
+_EPILOG = both(
+    "Reads the dump of a step with all its ranks (or the root of a dump, whose steps are searched in "
+    "order), and follows NaN\nand infinities through calls, collectives and messages to the call that "
+    "made the first one. Prints it with its evidence\nand how it spread; writes "
+    "OUT/anomaly_analyze_{time}.json if there is one. `msprobe view` shows that file with the dump.",
+    "读取一个 step 所有 rank 的 dump（或 dump 的根目录，按次序搜索各 step），沿着调用、集合通信与消息"
+    "追踪 NaN 与无穷，直到产生第一个的调用。打印该调用、证据与传播过程；如有则写出 "
+    "OUT/anomaly_analyze_{time}.json。`msprobe view` 可将该文件与 dump 一起显示。",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,25 +35,60 @@ def configure(parser: argparse.ArgumentParser) -> None:
         *("-i", "--input_path"),
         required=True,
         metavar="DIR",
-        help="folder of a step (with rank0, rank1, ...) or of a dump",
+        help=both(
+            "folder of a step (with rank0, rank1, ...) or of a dump",
+            "step 的文件夹（含 rank0、rank1 等）或 dump 的文件夹",
+        ),
     )
-    add_output(parser, "folder of the result", "--output_path", otherwise="./output")
-    parser.add_argument("--all-steps", action="store_true", help="search all steps, not only up to the first bad one")
+    add_output(
+        parser,
+        both("folder of the result", "结果文件夹"),
+        "--output_path",
+        otherwise="./output",
+    )
     parser.add_argument(
-        "--partial", action="store_true", help="leave out ranks that cannot be read, and use what is whole of cut files"
+        "--all-steps",
+        action="store_true",
+        help=both("search all steps, not only up to the first bad one", "搜索所有 step，而不是到第一个异常 step 为止"),
+    )
+    parser.add_argument(
+        "--partial",
+        action="store_true",
+        help=both(
+            "leave out ranks that cannot be read, and use the intact records of truncated files",
+            "略过无法读取的 rank，并使用截断文件中完整的内容",
+        ),
     )
     parser.add_argument(
         "--treat-neg-inf",
         choices=("mask", "bad"),
         default="mask",
-        help="mask (default): infinities that are masked away again do not count; bad: every infinity counts",
+        help=both(
+            "mask (default): infinities that a mask removes later do not count; bad: every infinity counts",
+            "mask（默认）：随后被掩码去掉的无穷不计；bad：所有无穷都计入",
+        ),
     )
-    parser.add_argument("--threshold", metavar="X", help="take numbers of a size above X for bad values, too")
     parser.add_argument(
-        "--growth", metavar="K", help="take a result for bad whose norm is more than K times its inputs'"
+        "--threshold",
+        metavar="X",
+        help=both("numbers above X in magnitude count as bad values, too", "绝对值大于 X 的数也视为异常值"),
     )
-    add_workers(parser, "ranks that are read at once")
-    add_fail_on(parser, "one")
+    parser.add_argument(
+        "--growth",
+        metavar="K",
+        help=both(
+            "a result whose norm is more than K times that of its inputs counts as bad",
+            "范数超过输入 K 倍的结果也视为异常",
+        ),
+    )
+    add_workers(
+        parser,
+        both("ranks that are read at once", "同时读取多少个 rank"),
+    )
+    add_fail_on(
+        parser,
+        both("a NaN or an infinity", "NaN 或无穷"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -9,29 +9,88 @@ from msprobe.cli.common import add_jobs, add_output
 from msprobe.cli.parser import UsageError, seconds
 from msprobe.cli.run_ut import STANDARDS, demand_control
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--ops", default="", metavar="A,B", help="names of operators: matmul,softmax (all)")
     parser.add_argument(
-        "--candidate", default="auto", metavar="WHO", help="who is checked; `msprobe run_ut -h` lists them"
+        "--ops",
+        default="",
+        metavar="A,B",
+        help=both("names of operators: matmul,softmax (all)", "算子名称：matmul,softmax（全部）"),
+    )
+    parser.add_argument(
+        "--candidate",
+        default="auto",
+        metavar="WHO",
+        help=both(
+            "the device that is checked; `msprobe run_ut -h` lists what can be given",
+            "要检查的设备；可给出的值见 `msprobe run_ut -h`",
+        ),
     )
     parser.add_argument(
         "--control",
         default="",
         metavar="WHO",
-        help="who plays the trusted device: its errors are allowed; or the details file of such a check there",
+        help=both(
+            "the trusted device, whose errors are allowed; or the details file of a check made there",
+            "标杆设备，其误差视为允许；或在该设备上检查得到的 details 文件",
+        ),
     )
-    parser.add_argument("--dtypes", default="fp32", metavar="A,B", help="types of the samples: fp32,bf16,fp16 (fp32)")
-    parser.add_argument("--samples", type=int, default=3, metavar="N", help="samples of each operator and type (3)")
-    add_output(parser, "folder of the results", "--out_path", default="./")
-    add_jobs(parser, "worker processes, 1 to 64", "--num_splits", "-n", default=1, most=64)
-    parser.add_argument("--standard", choices=STANDARDS, default="strict", help="by what results are judged (strict)")
-    parser.add_argument("--seed", type=int, default=1234, help="of the samples (1234)")
-    parser.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one sample (600)")
-    parser.add_argument("--top", type=int, default=10, metavar="K", help="failed samples that are shown (10)")
+    parser.add_argument(
+        "--dtypes",
+        default="fp32",
+        metavar="A,B",
+        help=both("types of the samples: fp32,bf16,fp16 (fp32)", "样本的类型：fp32,bf16,fp16（fp32）"),
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=3,
+        metavar="N",
+        help=both("samples of each operator and type (3)", "每个算子与类型的样本数（3）"),
+    )
+    add_output(
+        parser,
+        both("folder of the results", "结果文件夹"),
+        "--out_path",
+        default="./",
+    )
+    add_jobs(
+        parser,
+        both("worker processes, 1 to 64", "工作进程数，1 至 64"),
+        "--num_splits",
+        "-n",
+        default=1,
+        most=64,
+    )
+    parser.add_argument(
+        "--standard",
+        choices=STANDARDS,
+        default="strict",
+        help=both("the standard by which results are judged (strict)", "判定结果的标准（strict）"),
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1234,
+        help=both("random seed of the samples (1234)", "样本的随机种子（1234）"),
+    )
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help=both("seconds for one sample (600)", "一个样本的最长秒数（600）"),
+    )
+    parser.add_argument(
+        "--top",
+        type=int,
+        default=10,
+        metavar="K",
+        help=both("failed samples that are shown (10)", "显示多少个失败的样本（10）"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:

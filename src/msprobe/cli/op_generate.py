@@ -20,31 +20,63 @@ from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.run_ut import loaded
 from msprobe.cli.statuses import CLEAN, COULD_NOT
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said, translated
 
 if TYPE_CHECKING:
     from msprobe.precheck.executors import ScriptWords
 
 _SEED = 1234
 _MINDSPORE_DEVICE = re.compile(r"(?:(?:cpu|cuda|npu)(?::\d+)?)?")
-_EPILOG = """\
-The script runs the call on a device and in double precision on the CPU, prints what differs and a verdict; its exit
-status is 1 if that is an error, 2 if it cannot be run. Large values are written beside it. `python SCRIPT --minimize`
-looks for a smaller call that still fails, and writes it beside the script.
-"""
+_EPILOG = both(
+    "The script runs the call on a device and in double precision on the CPU, and prints the "
+    "differences and a verdict; its exit status is 1 if that is an error, 2 if it cannot be run. "
+    "Large values are written beside it. `python SCRIPT --minimize` looks for a smaller call that "
+    "still fails, and writes it beside the script.",
+    "脚本在设备上、并在 CPU 上以双精度运行该调用，打印差异与结论；结论为错误时退出码为 1，无法运行时"
+    "为 2。较大的数值写在其旁。`python SCRIPT --minimize` 寻找仍然失败的更小的调用，并写在脚本旁。",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument("-i", "--config_input", metavar="FILE", help="config_op.json: which call of which dump")
-    add_output(parser, "folder for the script", "--api_output_path", required=True)
-    parser.add_argument("--dump", metavar="FILE", help="dump.json, in place of -i")
     parser.add_argument(
-        "--api", metavar="NAME", help="the call, as Functional.softmax.0, or its record (...0.backward)"
+        "-i",
+        "--config_input",
+        metavar="FILE",
+        help=both("config_op.json: which call of which dump", "config_op.json：哪份 dump 的哪个调用"),
     )
-    parser.add_argument("--propagation", choices=("forward", "backward"), help="forward (default)")
-    parser.add_argument("--seed", type=int, help="of values that the dump does not have (1234)")
+    add_output(
+        parser,
+        both("folder for the script", "脚本的文件夹"),
+        "--api_output_path",
+        required=True,
+    )
+    parser.add_argument(
+        "--dump",
+        metavar="FILE",
+        help=both("dump.json, in place of -i", "dump.json，代替 -i"),
+    )
+    parser.add_argument(
+        "--api",
+        metavar="NAME",
+        help=both(
+            "the call, as Functional.softmax.0, or its record (...0.backward)",
+            "调用，如 Functional.softmax.0，或其记录（...0.backward）",
+        ),
+    )
+    parser.add_argument(
+        "--propagation",
+        choices=("forward", "backward"),
+        help=both("forward (default)", "forward（默认）"),
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        help=both(
+            "random seed of values that the dump does not have (1234)", "dump 中没有的数值所用的随机种子（1234）"
+        ),
+    )
     add_script_options(parser)
 
 
@@ -54,24 +86,45 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
         "--device",
         default="",
         metavar="WHO",
-        help="default of the script's own --device: cpu, cuda:0, cpu+threads=1, as run_ut --candidate",
+        help=both(
+            "default of the script's own --device: cpu, cuda:0, cpu+threads=1, as run_ut --candidate",
+            "脚本自身 --device 的默认值：cpu、cuda:0、cpu+threads=1，同 run_ut --candidate",
+        ),
     )
     parser.add_argument(
         "--load",
         default="",
         metavar="WHAT",
-        help="default of the script's own --load: what registers the kernels, a .py, a .so or a module",
+        help=both(
+            "default of the script's own --load: what registers the kernels, a .py, a .so or a module",
+            "脚本自身 --load 的默认值：注册 kernel 的 .py、.so 或模块",
+        ),
     )
     parser.add_argument(
         "--reference",
         default="",
         metavar="FILE.py:FUNCTION",
-        help="default of the script's own --reference: computes the same in double precision, where the call cannot",
+        help=both(
+            "default of the script's own --reference: a function that computes the same in double precision, "
+            "if the call itself cannot",
+            "脚本自身 --reference 的默认值：调用本身不支持双精度时，以双精度计算同样结果的函数",
+        ),
     )
-    parser.add_argument("--control", default="", metavar="WHO", help="a trusted device, whose errors are allowed")
-    parser.add_argument("--data-in-files", action="store_true", help="write all values beside the script")
     parser.add_argument(
-        "--minimize", action="store_true", help="run the script, and look for a smaller call that fails"
+        "--control",
+        default="",
+        metavar="WHO",
+        help=both("a trusted device, whose errors are allowed", "标杆设备，其误差视为允许"),
+    )
+    parser.add_argument(
+        "--data-in-files",
+        action="store_true",
+        help=both("write all values beside the script", "把全部数值写在脚本旁"),
+    )
+    parser.add_argument(
+        "--minimize",
+        action="store_true",
+        help=both("run the script, and look for a smaller call that fails", "运行脚本，并寻找仍然失败的更小的调用"),
     )
 
 
@@ -85,7 +138,10 @@ def execute(args: argparse.Namespace) -> int:
     if args.config_input is not None:
         of_dump = ("api", "propagation", "seed", "device", "load", "reference", "control", "data_in_files")
         given = {f"--{name.replace('_', '-')}": getattr(args, name) not in (None, "", False) for name in of_dump}
-        refuse_unused(given, "for --dump; of -i the file says what its script is")
+        refuse_unused(
+            given,
+            both("only for --dump; with -i, the file describes the script", "只用于 --dump；使用 -i 时由文件说明脚本"),
+        )
         from msprobe.precheck.scripts.writing import generate, load_op_config
 
         return run_script(generate(load_op_config(args.config_input), folder), args.minimize)
@@ -145,7 +201,7 @@ def write_and_run(
     if not requests.has_values:
         say("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
     if not written.coverage.is_complete:
-        say(clean(written.coverage.sentence("reproduced")))
+        say(clean(translated(written.coverage.sentence("reproduced"))))
     status = run_script(written.path, args.minimize, hint, requests.framework != "mindspore")
     return status or written.coverage.status(found=False)
 

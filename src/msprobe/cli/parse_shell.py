@@ -17,7 +17,7 @@ from msprobe.cli.statuses import COULD_NOT
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.console import say
-from msprobe.messages import joined, said
+from msprobe.messages import both, joined, said, translated
 from msprobe.paths import make_folder, write_atomically
 from msprobe.report.letters import printable
 from msprobe.store.kernel_files.convert import FileType
@@ -52,10 +52,10 @@ def convert(
     arrays = [file for file in files if file.suffix in _ARRAYS]
     files = [file for file in files if file.suffix not in _ARRAYS]
     if arrays:
-        told = f'"{path}" has {len(arrays)} files .pt or .npy, which need no converting: pt prints, vc compares them'
+        told = said("arrays-need-no-converting", path, len(arrays))
         if not files:
-            raise InvalidInputError(said("shell-command-wrong", told))
-        log.info(f"{told}.")
+            raise InvalidInputError(told)
+        log.info(told)
     if not files:
         raise PathError(said("kernel-dump-empty", path))
     failed: dict[Path, str] = {}
@@ -63,7 +63,7 @@ def convert(
     for file in files:
         where = folder if place is None else place(file)
         if where is None:
-            log.warning(f'"{file.name}" has not the name of a dump file and is left out.')
+            log.warning(said("not-named-as-dump-file", file.name))
             continue
         try:
             written, remarks = convert_file(file, where, target, file_type, shape)
@@ -77,10 +77,10 @@ def convert(
     if failed:
         listed = "".join(f"{file}\n" for file in failed).encode("utf-8", "backslashreplace")
         write_atomically(make_folder(folder) / FAILED_FILE, listed)
-    log.info(f"{count} files of {len(files) - len(failed)} dump files are in {folder}; {len(failed)} failed.")
+    log.info(said("dump-files-converted", count, len(files) - len(failed), folder, len(failed)))
     if failed:
         missing = tuple(NotRead(file.name, why) for file, why in failed.items())
-        say(printable(Coverage({"files": len(files) - len(failed)}, missing).sentence("converted")))
+        say(printable(translated(Coverage({"files": len(files) - len(failed)}, missing).sentence("converted"))))
     return not failed
 
 
@@ -108,7 +108,7 @@ class Shell:
             try:
                 words = shlex.split(line)
             except ValueError as problem:
-                self._fail(f"the line cannot be taken apart: {str(problem).lower()}.")
+                self._fail(said("line-without-closing-quote", str(problem).lower()))
                 continue
             if words and words[0] in ("quit", "exit"):
                 break
@@ -131,7 +131,7 @@ class Shell:
         except MsprobeError as problem:
             log.error(problem.message)
         except MemoryError:
-            log.error("there is not enough memory for it.")
+            log.error(said("not-enough-memory"))
         except KeyboardInterrupt:
             say()
         return False
@@ -155,14 +155,37 @@ def _now() -> str:
 
 
 def _configure_convert(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", required=True, metavar="PATH", help="dump file or folder")
     parser.add_argument(
-        "-f", default="auto", metavar="FORMAT", help="auto, raw, NCHW, NHWC, ND, HWCN, FRACTAL_Z, NCDHW"
+        "-n",
+        required=True,
+        metavar="PATH",
+        help=both("dump file or folder", "dump 文件或文件夹"),
     )
-    parser.add_argument("-s", metavar="SHAPE", help="shape before the device padded it, as 1,20,4,4")
-    parser.add_argument("-t", choices=("npy", "pt"), default="npy", help="type of the files")
+    parser.add_argument(
+        "-f",
+        default="auto",
+        metavar="FORMAT",
+        help=both(
+            "auto, raw, NCHW, NHWC, ND, HWCN, FRACTAL_Z, NCDHW", "auto、raw、NCHW、NHWC、ND、HWCN、FRACTAL_Z、NCDHW"
+        ),
+    )
+    parser.add_argument(
+        "-s",
+        metavar="SHAPE",
+        help=both("shape before the device padded it, as 1,20,4,4", "设备补齐之前的 shape，如 1,20,4,4"),
+    )
+    parser.add_argument(
+        "-t",
+        choices=("npy", "pt"),
+        default="npy",
+        help=both("type of the files", "写出文件的类型"),
+    )
     parser.add_argument("-out", default="parse_data/dump_convert", metavar="DIR")
-    parser.add_argument("-cmp_path", metavar="FILE", help="accepted for old command lines; not needed")
+    parser.add_argument(
+        "-cmp_path",
+        metavar="FILE",
+        help=both("accepted for old command lines; not needed", "为旧命令行保留；不需要"),
+    )
 
 
 def _convert(args: argparse.Namespace) -> bool:
@@ -178,9 +201,22 @@ def _convert(args: argparse.Namespace) -> bool:
 
 
 def _configure_sorted(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", required=True, metavar="DIR", help="folder of a device")
-    parser.add_argument("-out", metavar="DIR", help="default: parse_data/batch_dump_convert/TIME")
-    parser.add_argument("-asc", metavar="FILE", help="accepted for old command lines; not needed")
+    parser.add_argument(
+        "-m",
+        required=True,
+        metavar="DIR",
+        help=both("folder of a device", "设备的文件夹"),
+    )
+    parser.add_argument(
+        "-out",
+        metavar="DIR",
+        help=both("default: parse_data/batch_dump_convert/TIME", "默认：parse_data/batch_dump_convert/TIME"),
+    )
+    parser.add_argument(
+        "-asc",
+        metavar="FILE",
+        help=both("accepted for old command lines; not needed", "为旧命令行保留；不需要"),
+    )
 
 
 def _convert_sorted(args: argparse.Namespace) -> bool:
@@ -200,10 +236,24 @@ def _convert_sorted(args: argparse.Namespace) -> bool:
 
 
 def _configure_compare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", required=True, metavar="DIR", help="the dump to be judged")
-    parser.add_argument("-g", required=True, metavar="DIR", help="the dump to be trusted")
+    parser.add_argument(
+        "-m",
+        required=True,
+        metavar="DIR",
+        help=both("the dump that is doubted", "待比对侧的 dump"),
+    )
+    parser.add_argument(
+        "-g",
+        required=True,
+        metavar="DIR",
+        help=both("the trusted dump", "标杆侧的 dump"),
+    )
     parser.add_argument("-out", default="parse_data/batch_compare_result", metavar="DIR")
-    parser.add_argument("-cmp_path", metavar="FILE", help="accepted for old command lines; not needed")
+    parser.add_argument(
+        "-cmp_path",
+        metavar="FILE",
+        help=both("accepted for old command lines; not needed", "为旧命令行保留；不需要"),
+    )
 
 
 def _compare(args: argparse.Namespace) -> bool:
@@ -217,16 +267,25 @@ def _compare(args: argparse.Namespace) -> bool:
     apart = [row for row in rows if not row.same_crc]
     if apart:
         first = apart[0]
-        log.info(f"{len(apart)} of {len(rows)} tensors differ; the first is {first.candidate or first.reference}.")
+        log.info(said("tensors-differ-first", len(apart), len(rows), first.candidate or first.reference))
     else:
-        log.info(f"all {len(rows)} tensors are the same.")
-    log.info(f"The result is in {file}.")
+        log.info(said("tensors-all-same", len(rows)))
+    log.info(said("result-written", file))
     return True
 
 
 def _configure_print(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", required=True, metavar="FILE", help=".npy file (or .pt)")
-    parser.add_argument("-s", action="store_true", help="write FILE.txt")
+    parser.add_argument(
+        "-n",
+        required=True,
+        metavar="FILE",
+        help=both(".npy file (or .pt)", ".npy 文件（或 .pt）"),
+    )
+    parser.add_argument(
+        "-s",
+        action="store_true",
+        help=both("write FILE.txt", "写出 FILE.txt"),
+    )
 
 
 def _print(args: argparse.Namespace) -> bool:
@@ -238,26 +297,55 @@ def _print(args: argparse.Namespace) -> bool:
 
 
 def _configure_pair(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", required=True, metavar="FILE", help="left array")
-    parser.add_argument("-g", required=True, metavar="FILE", help="right array, the trusted one")
-    parser.add_argument("-p", default="20", metavar="N", help="elements that are shown (20)")
-    parser.add_argument("-al", default="0.001", metavar="X", help="absolute limit (0.001)")
-    parser.add_argument("-rl", default="0.001", metavar="X", help="relative limit (0.001)")
-    parser.add_argument("-s", action="store_true", help="write both as text, too")
+    parser.add_argument(
+        "-m",
+        required=True,
+        metavar="FILE",
+        help=both("the doubted array", "待比对的数组"),
+    )
+    parser.add_argument(
+        "-g",
+        required=True,
+        metavar="FILE",
+        help=both("the trusted array", "标杆数组"),
+    )
+    parser.add_argument(
+        "-p",
+        default="20",
+        metavar="N",
+        help=both("elements that are shown (20)", "显示多少个元素（20）"),
+    )
+    parser.add_argument(
+        "-al",
+        default="0.001",
+        metavar="X",
+        help=both("absolute limit (0.001)", "绝对误差上限（0.001）"),
+    )
+    parser.add_argument(
+        "-rl",
+        default="0.001",
+        metavar="X",
+        help=both("relative limit (0.001)", "相对误差上限（0.001）"),
+    )
+    parser.add_argument(
+        "-s",
+        action="store_true",
+        help=both("write both as text, too", "同时把两者写成文本"),
+    )
 
 
 def _pair(args: argparse.Namespace) -> bool:
     from msprobe.report.kernel_tables import pair_lines, write_text
 
     limits = {}
-    problems = [] if args.p.isdecimal() and len(args.p) < 10 else [f"-p: {args.p!r} is no number of elements."]
+    problems = [] if args.p.isdecimal() and len(args.p) < 10 else [said("no-number-of-elements", args.p)]
     for name in ("al", "rl"):
         try:
             limits[name] = float(getattr(args, name))
         except ValueError:
             limits[name] = -1.0
         if not 0 <= limits[name] < float("inf"):
-            problems.append(f"-{name}: {getattr(args, name)!r} is no limit; give 0 or more.")
+            problems.append(said("no-limit", name, getattr(args, name)))
     if problems:
         raise InvalidInputError(joined(" ", problems))
     left, right = _array(args.m), _array(args.g)
@@ -274,7 +362,12 @@ def _array(path: str) -> tuple[Path, Any]:
 
 
 def _configure_header(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", required=True, metavar="FILE", help="dump file of a kernel")
+    parser.add_argument(
+        "-n",
+        required=True,
+        metavar="FILE",
+        help=both("dump file of a kernel", "kernel 的 dump 文件"),
+    )
 
 
 def _header(args: argparse.Namespace) -> bool:
@@ -286,8 +379,18 @@ def _header(args: argparse.Namespace) -> bool:
 
 
 def _configure_statistics(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-f", required=True, metavar="FILE", help="dump.json")
-    parser.add_argument("-n", required=True, metavar="API", help="name of a record, as Functional.conv2d.0.forward")
+    parser.add_argument(
+        "-f",
+        required=True,
+        metavar="FILE",
+        help=both("dump.json", "dump.json"),
+    )
+    parser.add_argument(
+        "-n",
+        required=True,
+        metavar="API",
+        help=both("name of a record, as Functional.conv2d.0.forward", "记录的名称，如 Functional.conv2d.0.forward"),
+    )
 
 
 def _statistics(args: argparse.Namespace) -> bool:
@@ -324,11 +427,30 @@ def _say(lines: Iterable[str]) -> None:
 
 _Command = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], bool]]
 COMMANDS: dict[str, _Command] = {
-    "cad": ("convert the folder of a device, sorted by operator and time", _configure_sorted, _convert_sorted),
-    "vc": ("compare two dumps of kernels or operators, or their converted files", _configure_compare, _compare),
-    "dc": ("convert a dump file, or a folder of them", _configure_convert, _convert),
-    "pk": ("print statistics and stack of an API in a dump.json", _configure_statistics, _statistics),
-    "cn": ("compare two arrays element by element", _configure_pair, _pair),
-    "pt": ("print an array", _configure_print, _print),
-    "ph": ("print what a dump file tells of its tensors", _configure_header, _header),
+    "cad": (
+        both("convert the folder of a device, sorted by operator and time", "转换设备的文件夹，按算子与时间整理"),
+        _configure_sorted,
+        _convert_sorted,
+    ),
+    "vc": (
+        both(
+            "compare two dumps of kernels or operators, or their converted files",
+            "比对两份 kernel 或算子的 dump，或其转换后的文件",
+        ),
+        _configure_compare,
+        _compare,
+    ),
+    "dc": (
+        both("convert a dump file, or a folder of such files", "转换一个 dump 文件或一个文件夹"),
+        _configure_convert,
+        _convert,
+    ),
+    "pk": (
+        both("print statistics and stack of an API in a dump.json", "打印 dump.json 中一个 API 的统计量与调用栈"),
+        _configure_statistics,
+        _statistics,
+    ),
+    "cn": (both("compare two arrays element by element", "逐元素比对两个数组"), _configure_pair, _pair),
+    "pt": (both("print an array", "打印数组"), _configure_print, _print),
+    "ph": (both("print the header of a dump file", "打印 dump 文件头"), _configure_header, _header),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from msprobe.cli.common import add_output
 from msprobe.cli.op_generate import add_script_options, write_and_run
 from msprobe.cli.parser import finding_number
+from msprobe.messages import both
 
 _HINTS = {
     "argument": (
@@ -23,13 +24,43 @@ _HINTS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("verdict", metavar="VERDICT", help="verdict.json, as `msprobe compare A B -o OUT` writes it")
     parser.add_argument(
-        "--finding", type=finding_number, default=1, metavar="N", help="which of its findings, from 1 (1)"
+        "verdict",
+        metavar="VERDICT",
+        help=both(
+            "verdict.json, as `msprobe compare A B -o OUT` writes it",
+            "`msprobe compare A B -o OUT` 写出的 verdict.json",
+        ),
     )
-    parser.add_argument("--dump", metavar="PATH", help="the dump, if it was moved since (the verdict's candidate)")
-    add_output(parser, "folder for the script", "--output_path", default=".")
-    parser.add_argument("--seed", type=int, default=1234, help="of values that the dump does not have (1234)")
+    parser.add_argument(
+        "--finding",
+        type=finding_number,
+        default=1,
+        metavar="N",
+        help=both("number of the finding, from 1 (1)", "第几个问题项，从 1 开始（1）"),
+    )
+    parser.add_argument(
+        "--dump",
+        metavar="PATH",
+        help=both(
+            "the dump, if it was moved since (the verdict's candidate)",
+            "dump，如果之后移动过（默认为结论中的待比对侧）",
+        ),
+    )
+    add_output(
+        parser,
+        both("folder for the script", "脚本的文件夹"),
+        "--output_path",
+        default=".",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1234,
+        help=both(
+            "random seed of values that the dump does not have (1234)", "dump 中没有的数值所用的随机种子（1234）"
+        ),
+    )
     add_script_options(parser)
 
 

@@ -15,44 +15,85 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 from msprobe.paths import make_folder, write_atomically
 
 if TYPE_CHECKING:
     from msprobe.rollout.responses import Responses
 
 FILE = "rollout.json"
-_EPILOG = f"""\
-With --log-probs: .jsonl, .json, .csv or .pt files with token ids and log-probs of the same responses, as verl, slime,
-TRL, NeMo-RL, vLLM and SGLang write them; one file that has both may be given twice. Names what does not hold:
-responses, tokens, masks, weight versions, or what the log-probs mean (temperature, top-k and top-p, a shift, an entry
-of a dictionary).
-
-With ROLL and --trainer: ROLL is a step that msprobe.integrations.vllm recorded with task tensor. Compares the weights
-bit by bit, then runs the trainer's operators on the engine's own inputs and names the first that gives other results.
-
-With -o DIR it writes DIR/{FILE}.
-"""
+_EPILOG = (
+    (
+        "With --log-probs: .jsonl, .json, .csv or .pt files with token ids and log-probs of the same "
+        "responses, as verl, "
+        "slime, TRL, NeMo-RL, vLLM and SGLang write them; one file that has both may be given twice. "
+        "Names what differs: "
+        "responses, tokens, masks, weight versions, or what the log-probs mean (temperature, top-k and "
+        "top-p, a shift, an "
+        "entry of a dictionary).\n\n"
+        "With ROLL and --trainer: ROLL is a step that msprobe.integrations.vllm recorded with task "
+        "tensor. Compares the "
+        "weights bit by bit, then runs the trainer's operators on the engine's own inputs and names the "
+        "first that gives a "
+        "different result.\n\n"
+        "With -o DIR it writes DIR/{}."
+    ),
+    (
+        "给出 --log-probs：同样回复的 token id 与 log-prob，.jsonl、.json、.csv 或 .pt 文件，格式同 verl、slime、TRL、"
+        "NeMo-RL、vLLM 与 SGLang；含有两侧的一个文件可给出两次。指出不同之处：回复、token、掩码、权重版本，"
+        "或 log-prob 的含义（温度、top-k 与 top-p、错位、字典中的条目）。\n\n"
+        "给出 ROLL 与 --trainer：ROLL 是 msprobe.integrations.vllm 以 task tensor 采集的一个 step。逐位比对权重，"
+        "然后用推理引擎自身的输入运行训练侧的算子，指出首个结果不同的算子。\n\n"
+        "给出 -o DIR 时写出 DIR/{}。"
+    ),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = _EPILOG
-    parser.add_argument("roll", nargs="?", metavar="ROLL", help="a recorded step of the engine (with --trainer)")
-    parser.add_argument("--trainer", metavar="MODEL", help="folder of the trainer's model, as transformers saves it")
+    parser.epilog = both(*_EPILOG, FILE)
+    parser.add_argument(
+        "roll",
+        nargs="?",
+        metavar="ROLL",
+        help=both("a recorded step of the engine (with --trainer)", "推理引擎采集的一个 step（与 --trainer 同用）"),
+    )
+    parser.add_argument(
+        "--trainer",
+        metavar="MODEL",
+        help=both(
+            "folder of the trainer's model, as transformers saves it", "训练侧模型的文件夹，transformers 保存的格式"
+        ),
+    )
     parser.add_argument(
         "--log-probs",
         nargs=2,
         metavar=("ENGINE", "TRAINER"),
-        help="log-probs of the engine that generated, and of the trainer for the same tokens",
+        help=both(
+            "log-probs of the engine that generated, and of the trainer for the same tokens",
+            "生成时推理引擎的 log-prob，与训练侧对同样 token 的 log-prob",
+        ),
     )
     parser.add_argument(
-        "--prefill", metavar="FILE", help="the engine's log-probs of the same tokens in one pass (prompt_logprobs)"
+        "--prefill",
+        metavar="FILE",
+        help=both(
+            "the engine's log-probs of the same tokens in one pass (prompt_logprobs)",
+            "推理引擎对同样 token 一次前向算出的 log-prob（prompt_logprobs）",
+        ),
     )
     parser.add_argument(
-        "--operators", action="store_true", help="show for each module the share of equal bits and its rounding"
+        "--operators",
+        action="store_true",
+        help=both(
+            "show for each module the share of equal bits and its rounding", "对每个模块显示逐位相同的比例与舍入"
+        ),
     )
-    add_output(parser, f"write {FILE} there", "--output_path")
+    add_output(
+        parser,
+        both(f"write {FILE} there", f"在此写出 {FILE}"),
+        "--output_path",
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -68,11 +109,11 @@ def _execute(args: argparse.Namespace) -> int:
     if args.log_probs is None:
         if args.roll is None or args.trainer is None:
             raise InvalidInputError(said("rollout-sides-missing"))
-        refuse_unused({"--prefill": args.prefill}, "it goes with --log-probs")
+        refuse_unused({"--prefill": args.prefill}, both("it needs --log-probs", "它需要 --log-probs"))
         shown, tree, status = _operators(args)
     else:
         unused = {"ROLL": args.roll, "--trainer": args.trainer, "--operators": args.operators or None}
-        refuse_unused(unused, "--log-probs compares two files")
+        refuse_unused(unused, both("--log-probs compares two files", "--log-probs 比对两个文件"))
         shown, tree, status = _contract(args)
     text = json.dumps(tree, indent=1, ensure_ascii=False, default=str)
     answers.whole(text)

@@ -11,7 +11,7 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 TASKS = ("statistics", "tensor", "structure", "overflow_check", "nan_check", "lockstep")
 LEVELS = ("L0", "L1", "L2", "mix", "debug")
@@ -29,23 +29,47 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "msprobe run [--config FILE] [--task T] [--level L] [-o DIR] [--first-step N] [--step-on WHAT] [--] "
         "SCRIPT [ARGUMENT ...]"
     )
-    parser.epilog = (
-        "SCRIPT and its arguments are run as `python SCRIPT ARGUMENT ...` would run them; "
-        "`-m MODULE` and commands such as torchrun are possible after `--`, and the ranks that the script starts are "
-        "recorded as well. A step ends where the weights are updated: with each step of the optimizer, or by hand; "
-        "--step-on says it otherwise. The model is found when it is first called. A script that constructs a "
-        "PrecisionDebugger itself is left to it."
+    parser.epilog = both(
+        "SCRIPT and its arguments are run as `python SCRIPT ARGUMENT ...` would run them; `-m MODULE` "
+        "and commands such as torchrun are possible after `--`, and the ranks that the script starts are "
+        "recorded as well. A step ends when the weights are updated, by a step of the optimizer or by "
+        "hand; --step-on names a different event. The model is found when it is first called. A script "
+        "that constructs a PrecisionDebugger itself is recorded by that one.",
+        "SCRIPT 及其参数与 `python SCRIPT ARGUMENT ...` 一样运行；`--` 之后也可以是 `-m MODULE` 或 "
+        "torchrun 等命令，脚本启动的各 rank 同样会被采集。权重更新（优化器的一步，或手动更新）时 step 结"
+        "束；--step-on 可指定其他时机。模型在首次调用时自动找到。自己构造 PrecisionDebugger 的脚本由它自"
+        "己采集。",
     )
-    parser.add_argument("--config", metavar="FILE", help="config.json; without it: statistics at level L1")
-    parser.add_argument("--task", choices=TASKS, help="instead of the one of the configuration")
-    parser.add_argument("--level", choices=LEVELS, help="instead of the one of the configuration")
-    add_output(parser, "where the dump goes, instead of the configured folder", "--dump-path", "--dump_path")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help=both("config.json; without it: statistics at level L1", "config.json；不给则为 L1 级统计量"),
+    )
+    parser.add_argument(
+        "--task",
+        choices=TASKS,
+        help=both("overrides the one of the configuration", "覆盖配置中的值"),
+    )
+    parser.add_argument(
+        "--level",
+        choices=LEVELS,
+        help=both("overrides the one of the configuration", "覆盖配置中的值"),
+    )
+    add_output(
+        parser,
+        both("where the dump goes, instead of the configured folder", "dump 写到哪里，覆盖配置中的文件夹"),
+        "--dump-path",
+        "--dump_path",
+    )
     parser.add_argument(
         "--first-step",
         "--first_step",
         type=step_number,
         metavar="N",
-        help="the number of the first step (0): where a training is resumed, that of the step it goes on with",
+        help=both(
+            "the number of the first step (0); for a resumed training, the step at which it continues",
+            "第一个 step 的编号（0）；续训时为继续的那个 step",
+        ),
     )
     add_step_on(parser)
     # Of task lockstep: what `msprobe lockstep` tells the ranks that its script starts.
@@ -60,17 +84,22 @@ def add_step_on(parser: argparse.ArgumentParser) -> None:
         "--step_on",
         type=step_on,
         metavar="WHAT",
-        help="what ends a step, where it is not the update of the weights: backward (each backward pass),"
-        " optimizer:NAME (a step of that optimizer: its class, a variable of the script, or its place in the order in"
-        " which they are made, from 0), or call:FUNCTION (the return of a function: train_step, Trainer.train_step, or"
-        " package.module.train_step)",
+        help=both(
+            "what ends a step, if it is not the update of the weights: backward (each backward pass), "
+            "optimizer:NAME (a step of that optimizer: its class, a variable of the script, or its number in "
+            "the order of creation, from 0), or call:FUNCTION (the return of a function: train_step, "
+            "Trainer.train_step, or package.module.train_step)",
+            "不以权重更新结束 step 时，以什么结束：backward（每次反向）、optimizer:NAME（该优化器的一步：类名"
+            "、脚本中的变量，或创建次序编号，从 0 开始），或 call:FUNCTION（函数返回：train_step、"
+            "Trainer.train_step 或 package.module.train_step）",
+        ),
     )
 
 
 def step_number(text: str) -> int:
     """A number of a step, from an option."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no step; give a whole number from 0")
+        raise argparse.ArgumentTypeError(said("step-wanted", text))
     return int(text)
 
 

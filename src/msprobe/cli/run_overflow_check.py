@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from msprobe.cli import answers
 from msprobe.cli.parser import UsageError, add_fail_on, seconds
 from msprobe.cli.statuses import CLEAN
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 _SKIPPED = ("Distributed", "MindSpeed", "NPU")
 _MOST_NAMED = 5
@@ -21,13 +21,53 @@ _MOST_NAMED = 5
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("-api_info", "--api_info_file", required=True, metavar="FILE", help="dump.json")
-    parser.add_argument("-j", "--jit_compile", metavar="WORD", help="of old command lines; does nothing, and says so")
-    parser.add_argument("-d", "--device", default="0", metavar="ID", help="number or name of the device (0)")
-    parser.add_argument("--candidate", metavar="WHO", help="in place of -d; `msprobe run_ut -h` lists them")
-    add_fail_on(parser, "a call that overflows on one side only")
-    parser.add_argument("--seed", type=int, default=1234, help="of generated values (1234)")
-    parser.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one call (600)")
+    parser.add_argument(
+        "-api_info",
+        "--api_info_file",
+        required=True,
+        metavar="FILE",
+        help=both("dump.json", "dump.json"),
+    )
+    parser.add_argument(
+        "-j",
+        "--jit_compile",
+        metavar="WORD",
+        help=both(
+            "accepted for old command lines; has no effect, and warns of that", "为旧命令行保留；不起作用，并会提示"
+        ),
+    )
+    parser.add_argument(
+        "-d",
+        "--device",
+        default="0",
+        metavar="ID",
+        help=both("number or name of the device (0)", "设备的编号或名称（0）"),
+    )
+    parser.add_argument(
+        "--candidate",
+        metavar="WHO",
+        help=both(
+            "the device, in place of -d; `msprobe run_ut -h` lists what can be given",
+            "设备，代替 -d；可给出的值见 `msprobe run_ut -h`",
+        ),
+    )
+    add_fail_on(
+        parser,
+        both("a call that overflows on one side only", "只在一侧溢出的调用"),
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1234,
+        help=both("random seed of generated values (1234)", "生成数值的随机种子（1234）"),
+    )
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help=both("seconds for one call (600)", "一个调用的最长秒数（600）"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -50,7 +90,7 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.report.phrases import clean
 
     if args.jit_compile is not None:
-        log.warning("-j does nothing: run_overflow_check runs each call as it is.")
+        log.warning(said("overflow-jit-without-effect"))
     candidate = args.candidate or (f"auto:{args.device}" if args.device.isdigit() else args.device)
     executor_of(candidate)
     requests = open_requests(args.api_info_file)

@@ -12,7 +12,7 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output, add_workers
 from msprobe.cli.parser import UsageError, refuse_unused, seconds
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 if TYPE_CHECKING:
     from msprobe.precheck.check import CheckReport, CheckRequest
@@ -22,22 +22,30 @@ if TYPE_CHECKING:
 REFERENCES = ("fp64", "legacy")
 STANDARDS = ("strict", "assert_close", "compiler", "26.2", "8.1.1")
 MOST_SPLITS = 64
-_EPILOG = """\
-Each call of dump.json is made anew, from recorded values (task tensor) or from values that fit its statistics, and run
-forward and backward on the candidate and in double precision on the CPU. Writes into DIR
-accuracy_checking_result_TIME.csv (a row for each call), accuracy_checking_details_TIME.csv (a row for each output and
-gradient), and a summary that ranks what failed; with --control, the files of api_precision_compare as well, and the
-summary and --fail-on go by these.
-
-candidates: cpu, cuda:0, npu:1, xpu, mps; behind it +threads=1, +mkldnn=off, +deterministic, +dtype=bf16,
-+autocast=bf16, +compile, +inject:scale=1e-3 (also tf32, swap, nan@0, inf@0, drop-tail); plugin:package.module:function,
-called with (function, args, kwargs); python:PATH, the torch of a different environment; recorded, the results in the
-dump themselves (task tensor), for which nothing is run but the reference.
-
-standards: strict judges each element by what rounding explains at its place; assert_close by the tolerances of
-torch.testing.assert_close; compiler, beside a --control, by the root mean square error, as PyTorch tests its compilers;
-8.1.1 and 26.2 judge as mindstudio-probe.
-"""
+_EPILOG = both(
+    "Each call of dump.json is made again, from recorded values (task tensor) or from values that fit its statistics, "
+    "and run forward and backward on the candidate and in double precision on the CPU. Writes into DIR "
+    "accuracy_checking_result_TIME.csv (a row for each call), accuracy_checking_details_TIME.csv (a row for each "
+    "output and gradient), and a summary that ranks what failed; with --control, the files of api_precision_compare as "
+    "well, and the summary and --fail-on go by these.\n\n"
+    "candidates: cpu, cuda:0, npu:1, xpu, mps; behind it +threads=1, +mkldnn=off, +deterministic, +dtype=bf16, "
+    "+autocast=bf16, +compile, +inject:scale=1e-3 (also tf32, swap, nan@0, inf@0, drop-tail); "
+    "plugin:package.module:function, called with (function, args, kwargs); python:PATH, the torch of a different "
+    "environment; recorded, the results in the dump themselves (task tensor), for which only the reference is run.\n\n"
+    "standards: strict judges each element by the rounding error possible at its place; assert_close by the tolerances "
+    "of torch.testing.assert_close; compiler, beside a --control, by the root mean square error, as PyTorch tests its "
+    "compilers; 8.1.1 and 26.2 judge as mindstudio-probe.",
+    "用采集的数值（task 为 tensor）或符合其统计量的数值重新执行 dump.json 的每个调用，在待检查的设备上、"
+    "并在 CPU 上以双精度运行前向与反向。向 DIR 写出 accuracy_checking_result_TIME.csv（每个调用一行）、"
+    "accuracy_checking_details_TIME.csv（每个输出与梯度一行），以及按严重程度排列失败项的汇总；给出 --control 时"
+    "还有 api_precision_compare 的文件，汇总与 --fail-on 以它们为准。\n\n"
+    "candidate 可为：cpu、cuda:0、npu:1、xpu、mps；其后可加 +threads=1、+mkldnn=off、+deterministic、+dtype=bf16、"
+    "+autocast=bf16、+compile、+inject:scale=1e-3（还有 tf32、swap、nan@0、inf@0、drop-tail）；"
+    "plugin:package.module:function，以 (function, args, kwargs) 调用；python:PATH，另一个环境的 torch；"
+    "recorded，即 dump 中的结果本身（task 为 tensor），此时只运行标杆。\n\n"
+    "标准：strict 按每个元素处可能的舍入误差判定；assert_close 按 torch.testing.assert_close 的容差；compiler 与 "
+    "--control 同用，按均方根误差，同 PyTorch 测试其编译器的方式；8.1.1 与 26.2 同 mindstudio-probe。",
+)
 # Of an online check: after so many seconds without a record it ends.
 _IDLE = 600.0
 
@@ -46,83 +54,205 @@ def configure(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """Add the command's arguments; ``several``: those of ``multi_run_ut``."""
     parser.epilog = _EPILOG
     parser.add_argument(
-        "-api_info", "--api_info_file", default="", metavar="FILE", help="dump.json of one step and rank"
+        "-api_info",
+        "--api_info_file",
+        default="",
+        metavar="FILE",
+        help=both("dump.json of one step and rank", "一个 step 与 rank 的 dump.json"),
     )
-    add_output(parser, "folder of the results", "--out_path", default="./")
-    parser.add_argument("-save_error_data", action="store_true", help="save arguments and results of calls that fail")
-    parser.add_argument("-j", "--jit_compile", action="store_true", help="NPU only: compile operators")
+    add_output(
+        parser,
+        both("folder of the results", "结果文件夹"),
+        "--out_path",
+        default="./",
+    )
+    parser.add_argument(
+        "-save_error_data",
+        action="store_true",
+        help=both("save arguments and results of calls that fail", "保存失败调用的参数与结果"),
+    )
+    parser.add_argument(
+        "-j",
+        "--jit_compile",
+        action="store_true",
+        help=both("NPU only: compile operators", "仅 NPU：编译算子"),
+    )
     parser.add_argument(
         "-d",
         "--device",
         nargs="+",
         default=None,
         metavar="ID",
-        help="numbers or names of devices (0): 0 1, cpu, cuda:0",
+        help=both("numbers or names of devices (0): 0 1, cpu, cuda:0", "设备的编号或名称（0）：0 1、cpu、cuda:0"),
     )
     parser.add_argument(
-        "-csv_path", "--result_csv_path", default="", metavar="FILE", help="result file of a check to be continued"
+        "-csv_path",
+        "--result_csv_path",
+        default="",
+        metavar="FILE",
+        help=both("result file of a check to be continued", "要继续的检查的结果文件"),
     )
-    parser.add_argument("-f", "--filter_api", action="store_true", help="check calls that are the same test only once")
-    parser.add_argument("-config", "--config_path", default="", metavar="FILE", help="config.json with section run_ut")
-    ours = parser.add_argument_group("beyond mindstudio-probe")
-    ours.add_argument("--standard", choices=STANDARDS, default="strict", help="by what results are judged (strict)")
+    parser.add_argument(
+        "-f",
+        "--filter_api",
+        action="store_true",
+        help=both("check calls that are the same test only once", "相同的测试只检查一次"),
+    )
+    parser.add_argument(
+        "-config",
+        "--config_path",
+        default="",
+        metavar="FILE",
+        help=both("config.json with section run_ut", "含 run_ut 一节的 config.json"),
+    )
+    ours = parser.add_argument_group(both("beyond mindstudio-probe", "mindstudio-probe 没有的选项"))
+    ours.add_argument(
+        "--standard",
+        choices=STANDARDS,
+        default="strict",
+        help=both("the standard by which results are judged (strict)", "判定结果的标准（strict）"),
+    )
     ours.add_argument(
         "--reference",
         choices=REFERENCES,
         default="",
-        help="what is right: fp64, or legacy, for which halves are computed in fp32 and fp32 in fp64 as by "
-        "mindstudio-probe (fp64; legacy for standards 8.1.1 and 26.2)",
+        help=both(
+            "the precision of the reference: fp64; or legacy, as mindstudio-probe: fp32 for half types, fp64 "
+            "for fp32 (fp64; legacy for standards 8.1.1 and 26.2)",
+            "标杆的精度：fp64；或 legacy，同 mindstudio-probe：半精度类型用 fp32、fp32 用 fp64 计算（fp64；标"
+            "准为 8.1.1 与 26.2 时为 legacy）",
+        ),
     )
-    ours.add_argument("--candidate", metavar="WHO", help="who is checked, see below (the best device there is)")
+    ours.add_argument(
+        "--candidate",
+        metavar="WHO",
+        help=both(
+            "the device that is checked, see below (the best device there is)", "要检查的设备，见下（默认为最好的设备）"
+        ),
+    )
     ours.add_argument(
         "--control",
         default="",
         metavar="WHO",
-        help="who plays the trusted device, whose errors are allowed: a candidate, or the "
-        "accuracy_checking_details_*.csv of a check there",
+        help=both(
+            "the trusted device, whose errors are allowed: as --candidate, or the "
+            "accuracy_checking_details_*.csv of a check made there",
+            "标杆设备，其误差视为允许：写法同 --candidate，或在该设备上检查得到的 accuracy_checking_details_*.csv",
+        ),
     )
-    ours.add_argument("--seed", type=int, default=1234, help="of generated values (1234)")
-    ours.add_argument("--repeat", type=int, default=1, metavar="N", help="run each call N times: is it deterministic?")
-    ours.add_argument("--gradcheck", action="store_true", help="is each backward the derivative of its forward?")
     ours.add_argument(
-        "--modules", action="store_true", help="check leaf modules as well, as Linear and LayerNorm (levels L0 and mix)"
+        "--seed",
+        type=int,
+        default=1234,
+        help=both("random seed of generated values (1234)", "生成数值的随机种子（1234）"),
+    )
+    ours.add_argument(
+        "--repeat",
+        type=int,
+        default=1,
+        metavar="N",
+        help=both("run each call N times, to see whether it is deterministic", "每个调用运行 N 次，检查是否确定性"),
+    )
+    ours.add_argument(
+        "--gradcheck",
+        action="store_true",
+        help=both("check that each backward is the derivative of its forward", "检查每个反向是否为其前向的导数"),
+    )
+    ours.add_argument(
+        "--modules",
+        action="store_true",
+        help=both(
+            "check leaf modules as well, as Linear and LayerNorm (levels L0 and mix)",
+            "也检查叶子模块，如 Linear 与 LayerNorm（level L0 与 mix）",
+        ),
     )
     ours.add_argument(
         "--clean-output",
         default="",
         metavar="FILE.py:NAME",
-        help="function(api_name, output, args, kwargs) that results go through before they are compared",
+        help=both(
+            "function(api_name, output, args, kwargs) that is applied to results before they are compared",
+            "function(api_name, output, args, kwargs)：比对之前对结果做的处理",
+        ),
     )
     ours.add_argument(
-        "--operators", default="", metavar="FILE.yaml", help="functions that compute what operators of your own do"
+        "--operators",
+        default="",
+        metavar="FILE.yaml",
+        help=both(
+            "YAML file with functions that compute what your own operators do", "YAML 文件：与自定义算子等价的函数"
+        ),
     )
     ours.add_argument(
         "--load",
         default="",
         metavar="WHAT",
-        help="what has the kernels and classes of torch.ops.* and autograd Functions: a .py, a .so or a module",
+        help=both(
+            "the file that registers the kernels of torch.ops.* and has the classes of autograd Functions: a "
+            ".py, a .so or a module",
+            "注册 torch.ops.* 的 kernel、含有 autograd Function 类的 .py、.so 或模块",
+        ),
     )
     ours.add_argument(
         "--ms-atol",
         type=_atol,
         metavar="X",
-        help="for MindSpore dumps: largest absolute difference below which a result passes (0.001)",
+        help=both(
+            "for MindSpore dumps: a result passes below this absolute difference (0.001)",
+            "用于 MindSpore dump：绝对误差小于该值的结果通过（0.001）",
+        ),
     )
-    ours.add_argument("--timeout", type=seconds, default=600.0, metavar="S", help="seconds for one call (600)")
-    ours.add_argument("--top", type=int, default=10, metavar="K", help="failed calls that are shown (10)")
-    ours.add_argument("--fail-on", choices=("error", "warning", "never"), default="never", help="exit with 1 on these")
-    online = parser.add_argument_group("online check (is_online in config.json)")
-    online.add_argument("--ranks", type=int, metavar="N", help="end when so many ranks have ended (1)")
-    online.add_argument("--idle", type=seconds, metavar="S", help="or when nothing came for S seconds (600)")
+    ours.add_argument(
+        "--timeout",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help=both("seconds for one call (600)", "一个调用的最长秒数（600）"),
+    )
+    ours.add_argument(
+        "--top",
+        type=int,
+        default=10,
+        metavar="K",
+        help=both("failed calls that are shown (10)", "显示多少个失败的调用（10）"),
+    )
+    ours.add_argument(
+        "--fail-on",
+        choices=("error", "warning", "never"),
+        default="never",
+        help=both("exit with 1 on these (never)", "出现这些时退出码为 1（never）"),
+    )
+    online = parser.add_argument_group(
+        both("online check (is_online in config.json)", "在线检查（config.json 中的 is_online）")
+    )
+    online.add_argument(
+        "--ranks",
+        type=int,
+        metavar="N",
+        help=both("end when so many ranks have ended (1)", "多少个 rank 结束后结束（1）"),
+    )
+    online.add_argument(
+        "--idle",
+        type=seconds,
+        metavar="S",
+        help=both("or when nothing came for S seconds (600)", "或 S 秒内没有数据时结束（600）"),
+    )
     if several:
-        add_workers(parser, f"worker processes, 1 to {MOST_SPLITS}", "--num_splits", "-n", default=8, most=MOST_SPLITS)
+        add_workers(
+            parser,
+            both(f"worker processes, 1 to {MOST_SPLITS}", f"工作进程数，1 至 {MOST_SPLITS}"),
+            "--num_splits",
+            "-n",
+            default=8,
+            most=MOST_SPLITS,
+        )
 
 
 def _atol(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < (number := float(text)) < math.inf:
             return number
-    raise argparse.ArgumentTypeError(f"must be a number above 0, found {text}")
+    raise argparse.ArgumentTypeError(said("number-above-0-wanted", text))
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -162,7 +292,10 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     ranks = 1 if args.ranks is None else args.ranks
     if ranks < 1:
         raise UsageError(said("online-ranks-too-few"))
-    refuse_unused(_of_a_dump(args), "for the calls of a dump, and this check is online")
+    refuse_unused(
+        _of_a_dump(args),
+        both("only for the calls of a dump, and this check is online", "只用于 dump 的调用，而这是在线检查"),
+    )
     demand_control(args.control, args.standard)
     if is_details_file(args.control):
         raise UsageError(said("online-control"))
@@ -211,7 +344,13 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     if not args.api_info_file:
         raise UsageError(said("api-info-missing"))
     online = {"--ranks": args.ranks is not None, "--idle": args.idle is not None}
-    refuse_unused(online, "for an online check, which -config asks for and which takes no -api_info")
+    refuse_unused(
+        online,
+        both(
+            "only for an online check, which is asked for by -config and has no -api_info",
+            "只用于在线检查，即由 -config 指定、且没有 -api_info",
+        ),
+    )
     if args.repeat < 1 or args.top < 0:
         raise UsageError(said("repeat-and-top"))
     from msprobe.precheck.check import CheckRequest
@@ -317,7 +456,7 @@ def _tell_what_is_of_pytorch(args: argparse.Namespace) -> None:
     if unused:
         from msprobe import log
 
-        log.warning(f"{', '.join(unused)}: not used, as the dump is of MindSpore, whose calls are checked on its CPU.")
+        log.warning(said("options-unused-for-mindspore", ", ".join(unused)))
 
 
 def candidates_of(args: argparse.Namespace) -> list[str]:

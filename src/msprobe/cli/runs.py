@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 
 from msprobe.cli.parser import UsageError
-from msprobe.messages import said
+from msprobe.messages import both, said
 
-CANDIDATE = "the run that is doubted, in place of the first of two"
-REFERENCE = "the run that is trusted, in place of the second of two"
+CANDIDATE = both("the run that is doubted, in place of the first of two", "待比对侧的运行，代替两个中的第一个")
+REFERENCE = both("the run that is trusted, in place of the second of two", "标杆侧的运行，代替两个中的第二个")
 
 
 def add_runs(

@@ -7,22 +7,32 @@ every command; :class:`Help` shows that one, and the others behind its text.
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Iterable
+from typing import Any
+
+from msprobe.messages import both, translated
+from msprobe.messages.lines import columns, lines
 
 #: A letter means the same in all commands: letter -> the name of its option. Those of published command lines mean what
 #: they mean there, and stand in the help behind the text of their option alone.
 LETTERS = {"-h": ("--help",), "-o": ("--output",), "-q": ("--quiet",), "-f": ("--framework",)}
 
-# All lines of a paragraph of prose but the last have so many letters.
+# All lines of a paragraph of prose but the last have so many columns.
 _LONG = 90
+#: What argparse itself writes above the groups of a help.
+_HEADINGS = {
+    "positional arguments": both("positional arguments", "位置参数"),
+    "options": both("options", "选项"),
+}
+HELP_OF_HELP = both("show this help message and exit", "显示本帮助并退出")
+_USAGE = both("usage: ", "用法：")
 
 
-def of_today(names: Iterable[str]) -> list[str]:
+def modern_spellings(names: Iterable[str]) -> list[str]:
     """What an option of these names is also called: with hyphens in place of underscores, and with two dashes where it
     has no name with two.
 
-    >>> of_today(["-o", "--output_path"]), of_today(["-save_error_data"])
+    >>> modern_spellings(["-o", "--output_path"]), modern_spellings(["-save_error_data"])
     (['--output-path'], ['--save-error-data'])
     """
     given = list(names)
@@ -60,23 +70,38 @@ def settle(parser: argparse.ArgumentParser) -> None:
     known = parser._option_string_actions
     for action in parser._actions:
         if action.option_strings:
-            new = [name for name in of_today(action.option_strings) if name not in known]
+            new = [name for name in modern_spellings(action.option_strings) if name not in known]
             action.option_strings = [*action.option_strings, *new]
             known.update(dict.fromkeys(new, action))
 
 
+def filled(text: str, width: int, indent: str = "") -> str:
+    """Paragraphs of prose in lines of so many columns; lists and examples stay as they are."""
+    found = []
+    for paragraph in text.strip("\n").split("\n\n"):
+        given = paragraph.splitlines()
+        if all(columns(line) > _LONG for line in given[:-1]):
+            paragraph = "\n".join(lines(" ".join(given), width, indent, indent))
+        found.append(paragraph)
+    return "\n\n".join(found)
+
+
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Help that shows each option under its name of today."""
+    """Help in the language that is asked for, which shows each option under its name of today."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Paragraphs of prose in lines of the terminal's width; lists and examples stay as they are."""
-        found = []
-        for paragraph in text.strip("\n").split("\n\n"):
-            lines = paragraph.splitlines()
-            if all(len(line) > _LONG for line in lines[:-1]):
-                paragraph = textwrap.fill(" ".join(lines), width, break_on_hyphens=False, break_long_words=False)
-            found.append(paragraph)
-        return "\n\n".join(found)
+        return filled(translated(text), width, indent)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return lines(" ".join(text.split()), width)
+
+    def start_section(self, heading: str | None) -> None:
+        """Begin a group of options."""
+        super().start_section(None if heading is None else translated(_HEADINGS.get(heading, heading)))
+
+    def add_usage(self, usage: str | None, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        """The line of usage."""
+        super().add_usage(usage, actions, groups, translated(_USAGE) if prefix is None else prefix)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings:
@@ -90,8 +115,9 @@ class Help(argparse.RawDescriptionHelpFormatter):
         return f"{typed} {self._format_args(action, self._get_default_metavar_for_optional(action))}"
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        more = others(action.option_strings)
-        return f"{action.help or ''} (also {', '.join(more)})".lstrip() if more else action.help
+        more = ", ".join(others(action.option_strings))
+        text = both("{} (also {})", "{}（也可写作 {}）", action.help or "", more) if more else action.help
+        return None if text is None else translated(text).lstrip()
 
     def in_usage(self, action: argparse.Action) -> str:
         """What the line of usage says of an argument: its place, or how it is given where it must be."""

@@ -15,6 +15,7 @@ from msprobe.cli import answers
 from msprobe.errors import MsprobeError
 from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.console import say
+from msprobe.messages import both, translated
 
 if TYPE_CHECKING:
     from msprobe.coverage import Coverage
@@ -30,11 +31,19 @@ _HEAD = "  step  rank        records   forward  backward  parameters   tensors  
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe summary``."""
-    parser.epilog = (
+    parser.epilog = both(
         "One line for each step and rank: its records (forward and backward calls, parameter gradients), "
-        "the tensors in them, how many of those hold a NaN or an infinity and where the first one is."
+        "the tensors in them, how many of those hold a NaN or an infinity and where the first one is.",
+        "每个 step 与 rank 一行：记录数（前向与反向调用、参数梯度）、其中的张量数、含 NaN 或无穷的张量数"
+        "，以及第一个在哪里。",
     )
-    parser.add_argument("dump", metavar="DUMP", help="folder of a dump, of a step or of a rank, or a dump.json")
+    parser.add_argument(
+        "dump",
+        metavar="DUMP",
+        help=both(
+            "folder of a dump, of a step or of a rank, or a dump.json", "dump、step 或 rank 的文件夹，或 dump.json"
+        ),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -51,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
         tell(f"  {_clean(text)}")
     covered = _covered(dump, parts, [*unread, *lost, *missing])
     if not covered.is_complete:
-        tell(_clean(covered.sentence("read")))
+        tell(_clean(translated(covered.sentence("read"))))
     _tell_origins(parts, tell)
     if args.json:
         about = {"version": 1, "dump": str(args.dump), "coverage": covered.as_json()}
@@ -93,7 +102,7 @@ def _told_parts(dump: Dump, tell: Callable[[str], None]) -> tuple[list[PartSumma
 
 
 def _covered(dump: Dump, parts: Sequence[PartSummary], unread: Sequence[str]) -> Coverage:
-    from msprobe.diagnose.covered import of_dump
+    from msprobe.diagnose.covered import dump_coverage
     from msprobe.store.damage import place_in_words
 
     numbers = {"parts": len(parts), "records": sum(part.records for part in parts)}
@@ -102,7 +111,7 @@ def _covered(dump: Dump, parts: Sequence[PartSummary], unread: Sequence[str]) ->
         if not part.complete:
             why = f"interrupted; {part.lost} records of it cannot be read" if part.lost else "interrupted"
             short.append(f"{place_in_words(part.step, part.rank)}: {why}")
-    return of_dump(numbers, [*unread, *short])
+    return dump_coverage(numbers, [*unread, *short])
 
 
 def _tell_origins(parts: Sequence[PartSummary], tell: Callable[[str], None]) -> None:

@@ -14,7 +14,7 @@ from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.console import say
-from msprobe.messages import joined
+from msprobe.messages import both, joined, translated
 from msprobe.paths import check_output_file
 
 if TYPE_CHECKING:
@@ -28,27 +28,73 @@ OPENED = (
     "a dump (its folder, or a dump.json), two dumps, a verdict.json or check.json or the folder of one, or a graph "
     "file (.vis, .vis.db)"
 )
-_EPILOG = """\
-PATH: a dump (its root, or the folder of a step or rank); two dumps, the candidate first, which are compared as by
-`msprobe compare`; a folder with our verdict.json or check.json; or graph files (.vis, .vis.db), ours or of
-mindstudio-probe. The page is served on this machine alone, to those who have the address that is printed; Ctrl-C ends
-it. Inputs are only read; pairs made by hand go to a file of their own in the folder of --matches. Exit status 2 with
---html if a part of the input was not read, which is said.
-"""
+_EPILOG = both(
+    "PATH: a dump (its root, or the folder of a step or rank); two dumps, the candidate first, which "
+    "are compared as by `msprobe compare`; a folder with our verdict.json or check.json; or graph "
+    "files (.vis, .vis.db), ours or of mindstudio-probe. The page is served on this machine alone, "
+    "to those who have the address that is printed; Ctrl-C ends it. Inputs are only read; pairs made "
+    "by hand go to a file of their own in the folder of --matches. With --html the exit status is 2 "
+    "if not all of the input was read, and the missing input is named.",
+    "PATH：一份 dump（根目录，或某个 step、rank 的文件夹）；两份 dump，待比对侧在前，与 `msprobe "
+    "compare` 一样比对；含有本工具 verdict.json 或 check.json 的文件夹；或图文件（.vis、.vis.db），本"
+    "工具或 mindstudio-probe 的均可。页面只在本机提供，凭打印出的地址访问；按 Ctrl-C 结束。输入只读；"
+    "手工匹配写入 --matches 文件夹中单独的文件。使用 --html 时，如果输入没有全部读取，会说明缺少的内"
+    "容，退出码为 2。",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EPILOG
-    add_runs(parser, "paths", "what to show; see below", "PATH")
-    parser.add_argument("--port", default="0", help="port of the page; 0, the default, is any free one")
-    parser.add_argument("--host", default=_HERE, help="address to listen on (default: 127.0.0.1, this machine)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
-    add_output(parser, "write the page with its data to one file, and end", "--html", metavar="FILE")
-    parser.add_argument("--noise", metavar="DUMP", help="a second healthy run, as of msprobe compare")
-    parser.add_argument("--layout", metavar="FILE", help="how runs of other parallel layouts lie on their ranks")
-    add_jobs(parser, "ranks that are compared at once")
-    parser.add_argument("--matches", metavar="DIR", help="folder for pairs made by hand (default: the current one)")
+    add_runs(
+        parser,
+        "paths",
+        both("what to show; see below", "要显示的内容；见下"),
+        "PATH",
+    )
+    parser.add_argument(
+        "--port",
+        default="0",
+        help=both("port of the page; 0, the default, is any free one", "页面的端口；默认 0 表示任意空闲端口"),
+    )
+    parser.add_argument(
+        "--host",
+        default=_HERE,
+        help=both("address to listen on (default: 127.0.0.1, this machine)", "监听地址（默认 127.0.0.1，即本机）"),
+    )
+    parser.add_argument(
+        "--no-browser",
+        action="store_true",
+        help=both("print the address and open no browser", "只打印地址，不打开浏览器"),
+    )
+    add_output(
+        parser,
+        both("write the page with its data to one file, and end", "把页面及数据写入一个文件并退出"),
+        "--html",
+        metavar="FILE",
+    )
+    parser.add_argument(
+        "--noise",
+        metavar="DUMP",
+        help=both("a second healthy run, as of msprobe compare", "另一次正常的运行，同 msprobe compare"),
+    )
+    parser.add_argument(
+        "--layout",
+        metavar="FILE",
+        help=both(
+            "how each run is split over its ranks, for runs of different parallel layouts",
+            "并行布局不同时，各运行如何切分到各 rank",
+        ),
+    )
+    add_jobs(
+        parser,
+        both("ranks that are compared at once", "同时比对多少个 rank"),
+    )
+    parser.add_argument(
+        "--matches",
+        metavar="DIR",
+        help=both("folder for pairs made by hand (default: the current one)", "手工匹配的文件夹（默认为当前文件夹）"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -61,7 +107,13 @@ def execute(args: argparse.Namespace) -> int:
     port = _checked(args)
     if args.html is not None:
         served = {"--port": args.port != "0", "--host": args.host != _HERE, "--no-browser": args.no_browser}
-        refuse_unused(served, "for a page that is served; --html writes a file and ends")
+        refuse_unused(
+            served,
+            both(
+                "only for a page that is served; --html writes a file and ends",
+                "只用于提供服务的页面；--html 写出文件后即退出",
+            ),
+        )
     if args.html is None:
         from msprobe.view.serving import check_available
 
@@ -120,7 +172,7 @@ def _write(source: Source, file: Path) -> int:
     say(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
     covered = _coverage(source)
     if not covered.is_complete:
-        say(clean(covered.sentence("shown")))
+        say(clean(translated(covered.sentence("shown"))))
     return covered.status(found=False)
 
 
@@ -151,7 +203,7 @@ def _show(source: Source, args: argparse.Namespace, port: int) -> int:
                 )
             covered = _coverage(source)
             if not covered.is_complete:
-                say(clean(covered.sentence("shown")), file=sys.stderr)
+                say(clean(translated(covered.sentence("shown"))), file=sys.stderr)
             say(address, flush=True)
             say("Ctrl-C ends it.", file=sys.stderr, flush=True)
             if not args.no_browser:

@@ -66,10 +66,10 @@ def read_name(name: str) -> EntryName:
     return EntryName("unknown", name, None, "forward")
 
 
-def of_every_number(name: str) -> str:
+def without_call_number(name: str) -> str:
     """The name of a call with ``*`` in place of its number; any other name as it is.
 
-    >>> of_every_number("Functional.linear.3.forward")
+    >>> without_call_number("Functional.linear.3.forward")
     'Functional.linear.*.forward'
     """
     parts = name.split(".")

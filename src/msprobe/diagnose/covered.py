@@ -22,7 +22,7 @@ def not_read(texts: Iterable[str]) -> tuple[NotRead, ...]:
     return tuple(found)
 
 
-def of_comparison(summary: Mapping[str, Any], notes: Sequence[str]) -> Coverage:
+def comparison_coverage(summary: Mapping[str, Any], notes: Sequence[str]) -> Coverage:
     """What a comparison of two dumps has compared, by its summary; its first notes are the unread parts."""
     count = summary.get("unread")
     missing = list(not_read(notes[: count if isinstance(count, int) else 0]))
@@ -51,7 +51,7 @@ def of_comparison(summary: Mapping[str, Any], notes: Sequence[str]) -> Coverage:
 _READ = {"steps": "steps_compared", "ranks": "ranks", "pairs": "pairs"}
 
 
-def of_dump(read: Mapping[str, Any], unread: Sequence[str]) -> Coverage:
+def dump_coverage(read: Mapping[str, Any], unread: Sequence[str]) -> Coverage:
     """What was looked at in one dump; ``read``: numbers by words, others are passed over."""
     return Coverage({key: count for key, count in read.items() if type(count) is int}, not_read(unread))
 

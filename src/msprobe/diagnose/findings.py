@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from msprobe.coverage import Coverage
-from msprobe.diagnose.covered import of_comparison
+from msprobe.diagnose.covered import comparison_coverage
 from msprobe.diagnose.evidence import Because, Fact
 from msprobe.diagnose.steps.timeline import Direction
 from msprobe.messages import arguments_of, code_of, coded, explained
@@ -181,7 +181,7 @@ class Verdict:
     @property
     def coverage(self) -> Coverage:
         """What was compared, and what of either side was not."""
-        return of_comparison(self.summary, self.notes)
+        return comparison_coverage(self.summary, self.notes)
 
     @property
     def exit_code(self) -> int:

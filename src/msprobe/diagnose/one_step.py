@@ -243,5 +243,5 @@ def _is_explained(scene: Scene, before: Reach) -> bool:
 def _tolerance(scene: Scene) -> float:
     judged = scene.judged.values()
     if not scene.comparer.crossing:
-        return effect.of_step(judged)
-    return effect.of_frameworks(judged, scene.comparer.weights_apart)
+        return effect.step_limit(judged)
+    return effect.frameworks_limit(judged, scene.comparer.weights_apart)

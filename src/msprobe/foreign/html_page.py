@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
+
+from msprobe.messages import in_both, language, translated
 
 _STYLE = """
 :root { color-scheme: light dark; --back: #fbfbfa; --text: #1c1e21; --dim: #62676d; --edge: #d8dde6; --card: #fff;
@@ -25,29 +27,80 @@ table { border-collapse: collapse; }
 td, th { padding: 4px 10px; text-align: left; vertical-align: top; border-bottom: 1px solid var(--edge); }
 td.number { text-align: right; } .scroll { overflow-x: auto; } .dim { color: var(--dim); }
 .error, .bad { color: var(--bad); } .warning { color: var(--warning); } .pass, .good { color: var(--good); }
+.language { float: right; } .language label { padding: 2px 8px; cursor: pointer; color: var(--dim); }
+.language input { position: absolute; opacity: 0; }
+.language label:has(:focus-visible) { outline: 2px solid var(--dim); }
+.language label:has(:checked) { color: var(--text); font-weight: 600; }
+html:has(#in-zh:checked) .en, html:has(#in-en:checked) .zh { display: none; }
 code { font: 12px ui-monospace, monospace; overflow-wrap: anywhere; }
 """
 
 
-def page(title: str, body: Iterable[str], *, style: str = "", script: str = "", data: Any = None) -> Iterator[str]:
-    """The pieces of a page. ``body`` is html, whose texts are escaped; ``style`` comes behind that of all pages;
-    ``data``: what the script finds in the element of this name, as JSON.
+#: What each script finds: the data, the language that is chosen, and texts in it. A script calls ``inBoth(show)`` to
+#: show its texts, now and whenever the language is changed.
+_PRELUDE = """
+const data = JSON.parse(document.getElementById("data").textContent);
+const language = () => (document.getElementById("in-zh").checked ? "zh" : "en");
+const said = (text) => (text !== null && typeof text === "object" ? text[language()] : text);
+const t = (name, values = {}) =>
+  said(data.texts[name]).replace(/\\{(\\w+)\\}/g, (whole, key) => (key in values ? values[key] : whole));
+function inBoth(show) {
+  const all = () => { document.documentElement.lang = language(); show(); };
+  for (const choice of document.querySelectorAll(".language input")) choice.addEventListener("change", all);
+  all();
+}
+"""
+
+
+def page(
+    title: str,
+    body: Iterable[str],
+    *,
+    style: str = "",
+    script: str = "",
+    data: Mapping[str, Any] | None = None,
+    texts: Iterable[str] = (),
+) -> Iterator[str]:
+    """The pieces of a page, with a switch between English and Chinese that needs no script. ``body`` is html, whose
+    texts are made by :func:`text`; ``style`` comes behind that of all pages. ``data``: what the script has as ``data``;
+    ``texts``: names of what it says from the catalogue, ``t("name", {value: 1})``.
     """
-    whole = _STYLE + style
+    whole, asked = _STYLE + style, language()
+    code = _PRELUDE + script if script else ""
     policy = f"default-src 'none'; style-src {digest(whole)}; img-src data:; base-uri 'none'; form-action 'none'"
-    policy += f"; script-src {digest(script)}" if script else ""
+    policy += f"; script-src {digest(code)}" if script else ""
     yield (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<!doctype html>\n<html lang="{asked}"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title><style>{whole}</style></head><body>\n"
+        f"<title>{escape(translated(title))}</title><style>{whole}</style></head><body>\n"
+        '<div class="language" role="radiogroup" aria-label="English / 中文">'
     )
+    for name, label in (("en", "English"), ("zh", "中文")):
+        checked = " checked" if name == asked else ""
+        yield f'<label lang="{name}"><input type="radio" name="language" id="in-{name}"{checked}>{label}</label>'
+    yield "</div>\n"
     yield from body
     if script:
+        given = {**(data or {}), "texts": {name: _templates(name) for name in texts}}
         # A text may hold anything; "<" begins no element where it is written so.
-        text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-        yield f'<script type="application/json" id="data">{text}</script>\n<script>{script}</script>\n'
+        found = json.dumps(given, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+        yield f'<script type="application/json" id="data">{found}</script>\n<script>{code}</script>\n'
     yield "</body></html>\n"
+
+
+def text(words: object) -> str:
+    """A text as html: in both languages, of which the page shows one."""
+    found = in_both(words if isinstance(words, str) else str(words))
+    if isinstance(found, str):
+        return escape(found)
+    return "".join(f'<span class="{name}" lang="{name}">{escape(each)}</span>' for name, each in found.items())
+
+
+def _templates(name: str) -> dict[str, str]:
+    from msprobe.messages import ENTRIES
+
+    return {"en": ENTRIES[name].text("en"), "zh": ENTRIES[name].text("zh")}
 
 
 def digest(text: str) -> str:

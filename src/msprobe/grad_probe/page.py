@@ -8,11 +8,13 @@ from typing import Any
 from msprobe.foreign import html_page
 from msprobe.grad_probe.comparison import RankComparison
 from msprobe.grad_probe.verdict import DROP, FIRST, Problem
+from msprobe.messages import ENTRIES, in_both, said
+from msprobe.messages.pages import GRADIENTS
 
 _STYLE = """
 :root { --curve: light-dark(#8a94a6, #7d8799); --all: light-dark(#1558b0, #7ab2ff); }
 .controls { display: flex; gap: 12px; margin: 14px 0; align-items: center; flex-wrap: wrap; }
-input, select { font: inherit; padding: 3px 6px; } input { width: 22em; max-width: 60vw; }
+input, select { font: inherit; padding: 3px 6px; } input[type=search] { width: 22em; max-width: 60vw; }
 main { display: grid; grid-template-columns: minmax(0, 4fr) minmax(0, 3fr); gap: 16px; align-items: start; }
 @media (max-width: 900px) { main { grid-template-columns: minmax(0, 1fr); } }
 svg { width: 100%; height: auto; border: 1px solid var(--edge); border-radius: 4px; }
@@ -31,7 +33,6 @@ ul { margin: 6px 0; padding-left: 20px; }
 
 _SCRIPT = """
 'use strict';
-const data = JSON.parse(document.getElementById('data').textContent);
 const by = id => document.getElementById(id);
 const make = (tag, text, name) => {
   const node = document.createElement(tag); if (text !== undefined) node.textContent = text;
@@ -100,41 +101,50 @@ function table() {
 function choose(one) { chosen = one === chosen ? null : one; show(); }
 function show() { chart(); table(); }
 function begin() {
-  by('line').textContent = data.line; by('line').className = data.bad ? 'bad' : '';
-  for (const note of data.notes) by('notes').append(make('li', note));
+  by('line').className = data.bad ? 'bad' : '';
   for (const one of data.ranks) by('rank').append(make('option', 'rank ' + one.rank));
   by('rank').addEventListener('change', event => {
     rank = data.ranks[event.target.selectedIndex]; chosen = null; show(); });
-  by('filter').addEventListener('input', show); show();
+  by('filter').addEventListener('input', show);
+  inBoth(() => {
+    by('line').textContent = said(data.line);
+    by('notes').replaceChildren(...data.notes.map(note => make('li', said(note))));
+    by('filter').placeholder = by('filter').ariaLabel = t('gradients-filter');
+    by('rank').ariaLabel = t('gradients-rank'); by('chart').setAttribute('aria-label', t('gradients-chart'));
+    show(); });
 }
 begin();
 """
 
-_BODY = """<h1>Gradients of two runs</h1>
+_BODY = """<h1>{title}</h1>
 <div id="line"></div>
 <ul id="notes" class="dim"></ul>
-<div class="controls"><select id="rank" aria-label="rank"></select>
-<input id="filter" type="search" placeholder="parameters whose name has ..." aria-label="filter">
-<span class="dim">similarity: the share of elements that point the same way; thick: all parameters together</span></div>
-<main><svg id="chart" viewBox="0 0 760 420" role="img" aria-label="similarity over steps"></svg>
+<div class="controls"><select id="rank"></select><input id="filter" type="search">
+<span class="dim">{similarity}</span></div>
+<main><svg id="chart" viewBox="0 0 760 420" role="img"></svg>
 <div class="list"><table>
-<thead><tr><th>parameter</th><th>suspicious at</th><th>first</th><th>least</th><th>last</th></tr></thead>
+<thead><tr><th>{parameter}</th><th>{suspicious-at}</th><th>{first}</th><th>{least}</th><th>{last}</th></tr></thead>
 <tbody id="rows"></tbody></table></div></main>
 """
 
 
 def page(ranks: Sequence[RankComparison], problems: Sequence[Problem], notes: Sequence[str]) -> str:
     """The page as HTML. Parameters come in the order in which to look at them, then in that of the model."""
-    line = f"first suspicious: {problems[0].line}" if problems else "no suspicious gradient"
+    found = said("gradients-first-suspicious", problems[0].line) if problems else said("gradients-none-suspicious")
     data = {
-        "line": line,
+        "line": in_both(found),
         "bad": bool(problems),
-        "notes": list(notes)[:200],
+        "notes": [in_both(note) for note in notes[:200]],
         "first": FIRST,
         "drop": DROP,
         "ranks": [_rank(rank, problems) for rank in ranks],
     }
-    return "".join(html_page.page("Gradients of two runs", [_BODY], style=_STYLE, script=_SCRIPT, data=data))
+    names = [piece.name for piece in GRADIENTS]
+    words = {
+        name.removeprefix("gradients-"): html_page.text(said(name)) for name in names if not ENTRIES[name].arguments
+    }
+    title, body = said("gradients-title"), [_BODY.format_map(words)]
+    return "".join(html_page.page(title, body, style=_STYLE, script=_SCRIPT, data=data, texts=names))
 
 
 def _rank(rank: RankComparison, problems: Sequence[Problem]) -> dict[str, Any]:

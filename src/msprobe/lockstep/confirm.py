@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msprobe.compare.entry_names import of_every_number, read_name
+from msprobe.compare.entry_names import read_name, without_call_number
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.errors import InvalidInputError
@@ -59,7 +59,7 @@ class Named:
     def is_put_right(self, finding: Finding) -> bool:
         """True for what stays to be told of a call whose results were put right: how it was called."""
         entry = finding.entry or ""
-        return finding.kind in _HOW_CALLED and any(one in self.entries for one in (entry, of_every_number(entry)))
+        return finding.kind in _HOW_CALLED and any(one in self.entries for one in (entry, without_call_number(entry)))
 
     def is_of_same_api(self, entry: str | None) -> bool:
         """True for another call of the API of one that is named."""
@@ -83,7 +83,7 @@ def named_calls(verdict: StrPath, numbers: Sequence[int], is_every_call: bool = 
             problems.append(problem)
     if not entries:
         raise problems[0]
-    named = tuple(dict.fromkeys(of_every_number(one) if is_every_call else one for one in entries))
+    named = tuple(dict.fromkeys(without_call_number(one) if is_every_call else one for one in entries))
     return Named(named, reference, tuple(problem.message for problem in problems))
 
 

@@ -157,7 +157,7 @@ def rounds_far_more_often(suspect: Suspect) -> bool:
     if suspect.finding.kind != "structure" or alone is None or difference is None or not suspect.begins:
         return False
     count = sum(operation(read_name(name).stem) not in operators.MOVES for name in alone.candidate)
-    unit = units.of_pair(difference)
+    unit = units.pair_unit(difference)
     is_many = count >= max(_MANY_CALLS, _MANY_TIMES * len(alone.reference))
     return is_many and unit > FINE and difference.delta > _MORE_THAN_ONE * unit
 

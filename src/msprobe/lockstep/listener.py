@@ -9,7 +9,7 @@ from typing import Any
 
 from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePass, OptimizerStep, Step
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Result, Values, Wants
-from msprobe.compare.entry_names import of_every_number, operation
+from msprobe.compare.entry_names import operation, without_call_number
 from msprobe.diagnose.operators import FILLS, MAY_VIEW, MOVES, RECURRENT
 from msprobe.lockstep import optimizer_steps, pairing, pass_results
 from msprobe.lockstep.account import Account
@@ -486,7 +486,7 @@ class Lockstep(Changer):
     def _is_chosen(self, name: str) -> bool:
         if not self._only:
             return True
-        return any(one in self._only for word in (name, of_every_number(name)) for one in (word, _forward(word)))
+        return any(one in self._only for word in (name, without_call_number(name)) for one in (word, _forward(word)))
 
 
 def _forward(name: str) -> str:

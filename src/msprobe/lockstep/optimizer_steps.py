@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msprobe.capture.events import OptimizerStep
 from msprobe.diagnose.tolerance import noise
-from msprobe.diagnose.tolerance.roundings import of_count
+from msprobe.diagnose.tolerance.roundings import rounding_count_limit
 from msprobe.lockstep import pairing
 from msprobe.lockstep.beside import Beside
 from msprobe.lockstep.reference import Slot, Slots, find_slots
@@ -55,7 +55,7 @@ def comes_to_the_same(event: OptimizerStep, record: Mapping[str, Any] | None, be
     found = list(_beside_recorded(event, record, "output", beside))
     others = ((one, beside.other(one.tensor, one.slot)) for one in found)
     return any(one.field == ".weight" for one in found) and all(
-        other is None or beside.apart(one.tensor, other) <= of_count(_CALLS_OF_STEP, one.slot.unit)
+        other is None or beside.apart(one.tensor, other) <= rounding_count_limit(_CALLS_OF_STEP, one.slot.unit)
         for one, other in others
     )
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from msprobe.diagnose.tolerance.roundings import least, of_count
+from msprobe.diagnose.tolerance.roundings import least, rounding_count_limit
 from msprobe.diagnose.tolerance.units import FINE
 
 #: So many calls after another may be followed outside of all modules, and inside of one.
@@ -125,8 +125,10 @@ class Region:
         """How far an end may be apart by rounding, relative. ``unit``: that of its own type."""
         unit = max(unit, self.unit)
         if unit > FINE:
-            return _OF_COARSE * of_count(len(self.calls), unit) * (_OF_COARSE_GRADIENTS if gradient else 1.0)
-        return max(of_count(len(self.calls), unit), least(unit)) * (_OF_GRADIENTS if gradient else 1.0)
+            return (
+                _OF_COARSE * rounding_count_limit(len(self.calls), unit) * (_OF_COARSE_GRADIENTS if gradient else 1.0)
+            )
+        return max(rounding_count_limit(len(self.calls), unit), least(unit)) * (_OF_GRADIENTS if gradient else 1.0)
 
     def end(self, name: str, agrees: bool) -> None:
         """It was judged at a call, a module or an optimizer; one disagreement stays."""

@@ -52,7 +52,7 @@ def judge_and_write(candidate: StrPath, reference: StrPath) -> tuple[Verdict, Pa
 
 
 def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[str], None] | None = None) -> Verdict:
-    """Every guilty call of a candidate that ran in lockstep with ``reference``, in all its steps and ranks.
+    """Every wrong call of a candidate that ran in lockstep with ``reference``, in all its steps and ranks.
 
     Raises PathError or InvalidInputError if one of the dumps cannot be read.
     """
@@ -260,7 +260,7 @@ def _is_beyond_its_calls(suspect: Suspect) -> bool:
     if suspect.finding.kind != "structure" or alone is None or difference is None or not suspect.begins:
         return False
     calls = max(1, len(alone.candidate) + len(alone.reference))
-    limit = _OF_ONE_CALL * units.of_pair(difference) * math.sqrt(calls)
+    limit = _OF_ONE_CALL * units.pair_unit(difference) * math.sqrt(calls)
     return math.isfinite(difference.delta) and difference.delta > limit
 
 

@@ -14,6 +14,7 @@ from msprobe.messages.languages import Said, in_both, language, translated
 from msprobe.messages.wording import (
     Wording,
     arguments_of,
+    both,
     code_of,
     coded,
     explained,
@@ -41,6 +42,7 @@ __all__ = [
     "Topic",
     "Wording",
     "arguments_of",
+    "both",
     "code_of",
     "coded",
     "explained",

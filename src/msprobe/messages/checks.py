@@ -15,7 +15,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "C102", "cast-down-for-one-call", "check:dtypes", "call dtype",
         "{call} computes in {dtype}: its input is cast down from float32 for this call and its result is cast up again",
-        "{call} 以 {dtype} 计算：输入为此调用从 float32 降低精度，结果又被提升",
+        "{call} 以 {dtype} 计算：仅为此调用把输入从 float32 降低精度，结果又升回 float32",
     ),
     Message(
         "C103", "dtype-differs-from-other-layers", "check:dtypes", "call module dtype usual",
@@ -230,7 +230,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "C502", "collective-results-differ", "check:collectives", "call rank other_rank relation",
         "{call}: the result on rank {rank} differs from that on rank {other_rank} ({relation}). Data was lost or changed in transit, or the ranks are at different calls",
-        "{call}：rank {rank} 的结果与 rank {other_rank} 不同（{relation}）。数据在途中丢失或改变，或各 rank 处于不同的调用",
+        "{call}：rank {rank} 的结果与 rank {other_rank} 不同（{relation}）。数据在传输中丢失或改变，或各 rank 处于不同的调用",
     ),
     Message(
         "C503", "collective-tensors-differ", "check:collectives", "call tensors",

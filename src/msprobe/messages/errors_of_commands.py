@@ -23,7 +23,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "A104", "nothing-recorded-there", "error:input", "path",
-        '"{path}" holds no record; nothing was recorded, or another folder is meant.',
+        '"{path}" holds no record: nothing was recorded, or the folder is the wrong one.',
         '"{path}" 中没有记录；没有采集任何内容，或给错了文件夹。', severity="error",
     ),
     Message(
@@ -163,8 +163,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "K105", "verdict-without-findings", "error:lockstep", "path",
-        '"{path}" has no findings: there is nothing to put right.',
-        '"{path}" 中没有问题项：没有可纠正的内容。', severity="error",
+        '"{path}" has no findings: there is no call to replace.',
+        '"{path}" 中没有问题项：没有可替换的调用。', severity="error",
     ),
     Message(
         "K106", "finding-number-wrong", "error:lockstep", "path findings number",
@@ -173,12 +173,12 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "K107", "finding-not-confirmable", "error:lockstep", "number path kind",
-        'finding {number} of "{path}" is of kind {kind}: it names no result of a call of both sides that the reference could put right; choose another with --finding.',
-        '"{path}" 的问题项 {number} 属于 {kind}：它没有指出两侧都有的调用结果，无法用标杆侧纠正；请用 --finding 选择另一项。', severity="error",
+        'finding {number} of "{path}" is of kind {kind}: it names no result of a call that both sides have, so the reference has nothing to replace it by; choose a different one with --finding.',
+        '"{path}" 的问题项 {number} 属于 {kind}：它没有指出两侧都有的调用结果，无法用标杆侧的值替换；请用 --finding 选择另一项。', severity="error",
     ),
     Message(
         "K108", "finding-names-no-call", "error:lockstep", "number path entry",
-        'finding {number} of "{path}" names {entry!r}, which is no call and no pass of a module; choose another with --finding.',
+        'finding {number} of "{path}" names {entry!r}, which is no call and no pass of a module; choose a different one with --finding.',
         '"{path}" 的问题项 {number} 指出 {entry!r}，它不是调用，也不是模块的执行；请用 --finding 选择另一项。', severity="error",
     ),
     Message(

@@ -113,7 +113,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "S122", "dump-folder-is-link", "error:dump", "folder",
-        'folder "{folder}" is a symbolic link to a folder with files of a dump; msprobe removes nothing behind a link: remove them yourself or choose another dump_path.',
+        'folder "{folder}" is a symbolic link to a folder with files of a dump; msprobe removes no files through a link: remove them yourself or choose another dump_path.',
         '文件夹 "{folder}" 是指向含有 dump 文件的文件夹的符号链接；msprobe 不清除链接后面的内容：请自行清除，或换一个 dump_path。', severity="error",
     ),
     Message(

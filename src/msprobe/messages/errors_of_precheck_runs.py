@@ -53,12 +53,12 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P210", "nfs-path-not-kept", "error:precheck", "folder reason",
-        'nfs_path: the check that reads "{folder}" has not kept everything that was sent: {reason}',
+        'nfs_path: the check that reads "{folder}" has not processed everything that was sent: {reason}',
         'nfs_path：读取 "{folder}" 的检查没有保留全部发送内容：{reason}', severity="error",
     ),
     Message(
         "P211", "online-nothing-comes", "warning:work", "idle",
-        "nothing was received for {idle:g} seconds: the check ends with what it has.",
+        "nothing was received for {idle:g} seconds: the check ends here and reports what was received.",
         "{idle:g} 秒内没有收到内容：检查以已有内容结束。", severity="warning",
     ),
     Message(

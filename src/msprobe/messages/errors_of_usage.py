@@ -183,7 +183,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "U136", "lockstep-without-script", "error:usage", "command",
-        "no script to run; write it behind --, as in: msprobe {command} ... -- train.py",
+        "no script to run; write it after --, as in: msprobe {command} ... -- train.py",
         "没有要运行的脚本；请写在 -- 之后，如：msprobe {command} ... -- train.py", severity="error",
     ),
     Message(
@@ -408,7 +408,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "U181", "compiler-standard-without-control", "error:usage", "",
-        "--standard compiler judges beside a trusted device: give --control cpu, or another.",
+        "--standard compiler needs a trusted device to compare with: give --control cpu, or a different device.",
         "--standard compiler 需要可信的设备作对照：请给出 --control cpu 或其他。", severity="error",
     ),
     Message(

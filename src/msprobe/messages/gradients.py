@@ -38,8 +38,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D407", "gradient-changed-after-backward", "cause:on_its_way", "slot call how",
-        "{slot} of {call}, a gradient by its shape, differs{how}, although backward gave the same on both sides. Something changed it in between: a missing zero_grad, a reduction, a scaling",
-        "{call} 的 {slot}（从 shape 看是梯度）不同{how}，而两侧反向得到的相同。其间有操作改变了它：没有清零、规约或缩放",
+        "{slot} of {call}, a gradient by its shape, differs{how}, although backward gave the same on both sides. Something changed it in between, such as a missing zero_grad, a reduction or a scaling",
+        "{call} 的 {slot}（从 shape 看是梯度）不同{how}，而两侧反向得到的相同。其间有操作改变了它，例如没有清零、规约或缩放",
     ),
     Message(
         "D408", "gradient-differs-as-delivered", "kind:gradient", "slot call how parameter",
@@ -123,8 +123,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D510", "gradient-at-optimizer-differs", "cause:on_its_way", "parameter how",
-        'the gradient of "{parameter}" differs when the optimizer steps{how}, although backward gave the same on both sides. Something changed it in between: a missing zero_grad, a reduction, a scaling',
-        "优化器更新时 {parameter} 的梯度不同{how}，而两侧反向得到的相同。其间有操作改变了它：没有清零、规约或缩放",
+        'the gradient of "{parameter}" differs when the optimizer steps{how}, although backward gave the same on both sides. Something changed it in between, such as a missing zero_grad, a reduction or a scaling',
+        "优化器更新时 {parameter} 的梯度不同{how}，而两侧反向得到的相同。其间有操作改变了它，例如没有清零、规约或缩放",
     ),
     Message(
         "D511", "optimizer-state-differs", "cause:state", "optimizer field parameter how",

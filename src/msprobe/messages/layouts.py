@@ -53,7 +53,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D610", "gradients-differ-by-one-factor", "kind:parameter_gradient", "parameter more factor",
-        'the gradients of "{parameter}" and {more} more are {factor:.3g} times as large when the optimizer steps: one factor, which rounding does not cause',
+        'the gradients of "{parameter}" and {more} more are {factor:.3g} times as large when the optimizer steps: one common factor, which is not rounding',
         "优化器更新时，{parameter} 等另外 {more} 个梯度是标杆侧的 {factor:.3g} 倍：同一倍数，不可能来自舍入误差",
     ),
     Message(
@@ -114,8 +114,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "N607", "arguments-not-compared", "note", "arguments more",
-        "arguments of calls differ and are not compared in other layouts: {arguments}{more}",
-        "调用的其他参数（不作比对）：{arguments}{more}",
+        "arguments of calls differ; they are not compared across layouts: {arguments}{more}",
+        "调用的参数不同（并行布局不同时不作比对）：{arguments}{more}",
         severity="note",
     ),
     Message(

@@ -250,7 +250,7 @@ PIECES: tuple[Piece, ...] = (
         "待比对侧没有调用 {0}：后面的写操作改写了",
     ),
     Piece("made-by", "", ", made by {}", "，由 {0} 产生"),
-    Piece("result-is-input", "", "what it was given ({})", "它的输入（{0}）"),
+    Piece("result-is-input", "", "its input ({})", "它的输入（{0}）"),
     Piece("result-of", "", "the result of {}", "{0} 的结果"),
     Piece(
         "limit-of-scaled-gradients", "",
@@ -291,7 +291,7 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece("gradients-of-parameters", "", "gradient{} of {}{}", " {1}{2} 的梯度"),
     Piece("writes-to-gradients", "", "{} to the {}, which {} take{}", "{0}{1}，而 {2} 会使用这些梯度"),
-    Piece("so-many-more-times", "", ", and so {} times more", "，类似的还有 {0} 处"),
+    Piece("so-many-more-times", "", ", and {} similar cases", "，类似的还有 {0} 处"),
     Piece("parameter", "", "parameter", "参数"),
     Piece("name-in-reference", "", '"{}" is "{}" in the reference', "{0} 在标杆侧名为 {1}"),
     Piece("named-and-more", "", "{} and {} more", "{0} 以及另外 {1} 个"),
@@ -425,7 +425,7 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "stands-elsewhere", "",
-        "the {} has {} here, at another place in the order of calls or with different shapes",
+        "the {} has {} here, at a different place in the order of calls or with different shapes",
         "{0}在这里是 {1}，调用次序或 shape 不同",
     ),
     Piece(

@@ -13,8 +13,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D702", "ranks-on-one-side", "kind:step_count", "ranks side steps",
-        "rank {ranks} only in the {side}{steps}",
-        "rank {ranks} 仅{side}有{steps}",
+        "only the {side} has rank {ranks}{steps}",
+        "仅{side}有 rank {ranks}{steps}",
     ),
     Message(
         "D703", "call-raised-in-candidate", "kind:error", "call error at",
@@ -88,13 +88,13 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "N110", "healthy-run-lacks-ranks", "note", "count total",
-        "the second healthy run lacks {count} of {total} ranks of steps: rounding is not measured there",
+        "the second healthy run lacks {count} of {total} parts (one step of one rank each): rounding is not measured there",
         "第二次正常运行缺少 {total} 份（step × rank）中的 {count} 份：这些位置的舍入误差没有实测值",
         severity="note",
     ),
     Message(
         "N111", "extra-calls-without-effect", "note", "calls",
-        "calls that one side alone makes and that change nothing that was recorded: {calls}",
+        "calls of one side only that change nothing that was recorded: {calls}",
         "仅一侧有、但不影响任何采集内容的调用：{calls}",
         severity="note",
     ),
@@ -256,7 +256,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "N139", "layouts-need-values", "note", "",
-        "no values were recorded, and runs in other layouts are compared by the values of their tensors",
+        "no values were recorded, and runs in different layouts are compared by the values of their tensors",
         "没有采集数值，而不同并行布局的运行只能按张量内容比对",
         severity="note",
     ),
@@ -274,13 +274,13 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "N192", "rollout-asks-more", "note", "",
-        "`msprobe rollout` runs the trainer's operators on the engine's own inputs and names the first that differs: ask it before this sheet",
+        "`msprobe rollout` runs the trainer's operators on the engine's own inputs and names the first that differs: look at its answer before this sheet",
         "`msprobe rollout` 在推理引擎自身的输入上运行训练侧算子，并指出首个有差异的算子：请先用它，再看本表",
         severity="note",
     ),
     Message(
         "N190", "second-look-configurations", "note", "candidate reference count step",
-        "second look: record both runs once more, with {candidate} and {reference} ({count} calls of step {step}, with their tensors), and give the same command again",
+        "second look: record both runs once more, with {candidate} and {reference} ({count} calls of step {step}, with their tensors), and run the same command again",
         "第二次比对：请用 {candidate} 和 {reference} 再采集两侧（step {step} 的 {count} 个调用及其张量），然后再次执行同一命令",
         severity="note",
     ),
@@ -304,7 +304,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "L106", "lockstep-script-failed", "note", "status",
-        "the script ended with status {status}; the verdict is of what it did until then.",
+        "the script ended with status {status}; the verdict covers what it did before that.",
         "脚本以状态 {status} 结束；结论只包含此前执行的部分。",
         severity="warning",
     ),

@@ -65,7 +65,7 @@ TOPICS: dict[str, Topic] = {
     "error:checkpoint": Topic(
         meaning=("a checkpoint, a configuration or a script of a training cannot be read or compared",
             "训练的检查点、配置或脚本无法读取或比对"),
-        cause=("A file that is damaged, of another program or of another layout, or two inputs of different kinds.",
+        cause=("A file that is damaged, of another program or of a different layout, or two inputs of different kinds.",
             "文件损坏、属于其他程序或其他切分方式，或两个输入不是同一种。"),
         advice=("Give the file or folder that the message asks for; save the checkpoint anew if it is damaged.",
             "请给出消息要求的文件或文件夹；检查点若已损坏，请重新保存。"),

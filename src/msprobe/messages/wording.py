@@ -43,6 +43,9 @@ class Wording(str):
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.entry is not None and not self.entry.name:
+            texts = (self.entry.english, self.entry.chinese)
+            return both, (*(texts if self.values else [text.format() for text in texts]), *self.values)
         if self.entry is not None:
             return said, (self.entry.name, *self.values)
         return Wording, (self.template, *self.values)

@@ -50,7 +50,7 @@ WORDS: dict[str, str] = {
     "division by zero": "除以零",
     "it is made of infinities in the input (inf - inf, 0 * inf, inf / inf)":
         "由输入中的无穷产生（inf - inf、0 * inf、inf / inf）",
-    "; times a gradient of zero (a where() behind it, say) that is NaN":
+    "; times a gradient of zero (of a later where(), for example), that is NaN":
         "；再乘以为零的梯度（例如其后的 where()）即为 NaN",
     ". Keep zero out before the call": "。请在调用之前排除零",
     "its inputs are finite, its result is not": "输入是有限数，结果不是",
@@ -141,7 +141,7 @@ WORDS: dict[str, str] = {
     "value": "值",
     "all statistics of its inputs are": "输入的统计量全部",
     "its inputs are": "输入",
-    "the difference cannot be measured: NaN or infinities at other places, or different shapes":
+    "the difference cannot be measured: NaN or infinities at different places, or different shapes":
         "差异无法衡量：NaN 或无穷的位置不同，或 shape 不同",
     "all statistics are equal, but the values differ": "统计量全部相同，但数值不同",
     "only the candidate calls": "仅待比对侧调用",
@@ -324,7 +324,7 @@ WORDS: dict[str, str] = {
     "they write": "它们写入",
     "its inputs agree": "输入一致",
     "more than its inputs explain": "超出输入差异所能解释的范围",
-    ": the random numbers fall on other elements": "：随机数落在了不同的元素上",
+    ": the random numbers fall on different elements": "：随机数落在了不同的元素上",
     ", and the result depends on it": "，且结果依赖于它",
     "computes in": "的计算类型为",
     "not given": "未给出",

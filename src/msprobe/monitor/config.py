@@ -105,7 +105,7 @@ def _patterns(lines: tuple[str, ...]) -> tuple[str, ...]:
         try:
             compile_pattern(line, "the pattern")
         except PatternError as problem:
-            raise wrong(f"cannot be used: {problem.message.rstrip('.')}") from None
+            raise wrong(said("pattern-cannot-be-used", problem.message.rstrip("."))) from None
     return lines
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from msprobe.compare.number_types import EPSILON
+from msprobe.messages import said
 from msprobe.monitor.apart import (
     ACCUMULATED,
     Distances,
@@ -82,9 +83,11 @@ class Jump:
     distance: float
     usual: float
 
-    def __str__(self) -> str:
-        before = f"{self.usual:.3g} at most" if self.usual else "equal"
-        return f"{self.group}: {self.distance:.3g} apart (relative), {before} in the steps before"
+    @property
+    def message(self) -> str:
+        """The jump in a sentence."""
+        before = said("before-at-most", self.usual) if self.usual else said("before-equal")
+        return said("tensor-jumps", self.group, f"{self.distance:.3g}", before)
 
 
 def first_bad_step(
@@ -118,32 +121,33 @@ def first_bad_step(
     before = steps.index(jumps[0].step) if jumps else len(steps)
     jumps = _first_rises(steps, distances, before, rounding) or jumps
     relations = first_relation(pairs, rounding)
-    found = [(one.step, str(one)) for one in jumps] + [(one.step, str(one)) for one in relations]
-    at = min([facts[0]] * bool(facts[1]) + [step for step, _ in found], default=None)
+    found = [*(one.step for one in jumps), *(one.step for one in relations)]
+    at = min([facts[0]] * bool(facts[1]) + found, default=None)
     if at is None:
         return None
     what = list(facts[1]) if facts[0] == at else []
     # What holds between numbers of a step names the place; a jump may be anywhere behind it.
-    what += [str(one) for one in relations if one.step == at]
-    what += [str(one) for one in jumps if one.step == at]
+    what += [one.message for one in relations if one.step == at]
+    what += [one.message for one in jumps if one.step == at]
     return FirstBadStep(at, tuple(what), facts[0] == at and bool(facts[1]))
 
 
 def _first_facts(pairs: Sequence[tuple[Sketch, Sketch]]) -> tuple[int, list[str]]:
     before: dict[str, int] = {}
     for ours, theirs in pairs:
-        facts = []
+        facts: list[str] = []
         more = _tensors(theirs)
         more.subtract(_tensors(ours))
         for quantity, difference in more.items():
             # What one of them measures from its first step on and the other does not is of the monitors.
             if difference != before.setdefault(quantity, difference):
-                count = abs(difference - before[quantity])
-                facts.append(f"{quantity}: {count} tensors {'more' if difference > before[quantity] else 'fewer'}")
+                more_now = difference > before[quantity]
+                name = "tensors-appear" if more_now else "tensors-vanish"
+                facts.append(said(name, quantity, abs(difference - before[quantity])))
         if any(ours.batch) and any(theirs.batch) and ours.batch != theirs.batch:
-            facts.append("another batch of data")
+            facts.append(said("batch-differs"))
         if ours.rate != theirs.rate and ours.rate == ours.rate and theirs.rate == theirs.rate:
-            facts.append(f"learning rate {theirs.rate:.6g} instead of {ours.rate:.6g}")
+            facts.append(said("rate-differs", theirs.rate, ours.rate))
         if facts:
             return ours.step, facts
     return -1, []

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.monitor.apart import ACCUMULATED, place_in, rounding_alone
 from msprobe.monitor.sketch import Sketch
 from msprobe.monitor.weights import Relation, apart_by, numbers_of, weight_relations
@@ -130,8 +131,7 @@ def _uneven_factors(pairs: Pairs) -> list[Relation]:
             return [
                 Relation(
                     ours.step,
-                    f"gradient of {names[at]} between backward and step: times {np.exp(apart[at]):.4g}, when compared "
-                    f"with the other tensors and the first run (at most {np.expm1(limit):.2g} is usual)",
+                    said("gradient-scaled-between", names[at], float(np.exp(apart[at])), float(np.expm1(limit))),
                 )
                 for at in sorted(worst, key=lambda at: -abs(apart[at]))
             ]
@@ -168,8 +168,14 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
                 return [
                     Relation(
                         pairs[begin][0].step,
-                        f"norm of {names[one]}: times {np.exp(float(np.median(now[:, one]))):.4g} in each of "
-                        f"{_STEADY} steps, {float(usual[one]) / 3:.3g} apart before, {typical:.3g} the others",
+                        said(
+                            "norm-scaled-steadily",
+                            names[one],
+                            float(np.exp(float(np.median(now[:, one])))),
+                            _STEADY,
+                            float(usual[one]) / 3,
+                            typical,
+                        ),
                     )
                     for one in at
                 ]
@@ -196,10 +202,7 @@ def _levels(pairs: Pairs, rounding: float) -> list[Relation]:
     for number, (step, level) in enumerate(levels[1:-1], 1):
         limit = _LEVELS.get(number, 0.0) * unit
         if limit and level > limit and levels[number + 1][1] > limit:
-            text = (
-                f"gradients of most tensors: {level:.2g} apart, of which rounding explains {limit:.2g} "
-                f"({levels[0][1]:.2g} apart in step 0)"
-            )
+            text = said("gradients-differ-generally", level, limit, levels[0][1])
             return [Relation(step, text)]
         if limit and medians[number] > limit >= level:
             return []

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.monitor.sketch import Sketch
 
 Pairs = Sequence[tuple[Sketch, Sketch]]
@@ -42,13 +43,10 @@ _SHARE_OF_TENSORS = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """``text``: what holds in one run and not in the other, from this step on."""
+    """``message``: what holds in one run and not in the other, from this step on."""
 
     step: int
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
+    message: str
 
 
 def weight_relations(pairs: Pairs, rounding: float = 0.0) -> list[Relation]:
@@ -75,7 +73,7 @@ def _unequal_start(pairs: Pairs) -> list[Relation]:
     ours, theirs = (numbers_of(side, "param_origin") for side in pairs[0])
     apart = {name: apart_by(ours[name], theirs[name]) for name in ours if name in theirs}
     found = sorted((name for name, one in apart.items() if one > _EQUAL), key=lambda name: -apart[name])
-    return [Relation(0, f"weights {name} differ before the first step: {apart[name]:.3g} (relative)") for name in found]
+    return [Relation(0, said("weights-differ-before-start", name, apart[name])) for name in found]
 
 
 def _written_between_steps(pairs: Pairs) -> list[Relation]:
@@ -93,8 +91,7 @@ def _written_between_steps(pairs: Pairs) -> list[Relation]:
             return [
                 Relation(
                     now[0].step,
-                    f"weights {name} change between step {before[0].step} and this one in the second run alone: "
-                    f"{sides[1][name]:.3g} (relative)",
+                    said("weights-change-between", name, before[0].step, sides[1][name]),
                 )
                 for name in found
             ]
@@ -145,8 +142,7 @@ def _unequal_changes(pairs: Pairs, rounding: float) -> list[Relation]:
             return [
                 Relation(
                     ours.step,
-                    f"equal gradients, unequal weights: what the step does to {name} is {apart:.3g} apart (relative to "
-                    f"what it does; {limit:.3g} is explained by its gradient)",
+                    said("update-differs-of-equal-gradients", name, apart, limit),
                 )
                 for apart, name, limit in sorted(found, reverse=True)
             ]
@@ -181,8 +177,7 @@ def _steady_changes(pairs: Pairs) -> list[Relation]:
     return [
         Relation(
             0,
-            f"norm of weights {name}: each of the first {_STEADY} steps adds {mean:+.3g} to what the first run's does "
-            f"(its steps are {step:.3g}; {certainty:.0f} standard errors)",
+            said("update-adds-steadily", name, _STEADY, mean, step, certainty),
         )
         for certainty, name, mean, step in sorted(found, reverse=True)
     ]

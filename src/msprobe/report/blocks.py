@@ -9,7 +9,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.messages import Wording, said
 from msprobe.report import phrases
 from msprobe.report.advice import advice_on
-from msprobe.report.phrases import Frame, Row, clean
+from msprobe.report.phrases import EvidenceRow, Frame, clean
 
 _CALLERS = 2
 
@@ -26,10 +26,10 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Table:
+class EvidenceTable:
     """What was measured on both sides."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[EvidenceRow, ...]
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Paragraph:
     text: str
 
 
-Block = Field | Table | Paragraph
+Block = Field | EvidenceTable | Paragraph
 
 
 def finding_blocks(finding: Finding) -> list[list[Block]]:
     """A finding of a comparison without its message, in groups: where it is, what was measured, what to do."""
     kind = Field("kind", Wording("{}: {}", clean(finding.kind), finding.meaning) + with_code(finding))
     rows = phrases.evidence_rows(finding)
-    measured: list[Block] = [Table(tuple(rows))] if rows else []
+    measured: list[Block] = [EvidenceTable(tuple(rows))] if rows else []
     measured += map(Paragraph, phrases.evidence_lines(finding))
     return groups([kind, *whereabouts(finding)], measured, advice_on(finding))
 

@@ -16,6 +16,7 @@ from msprobe.diagnose.code_mapping.graph_texts import read_graphs
 from msprobe.diagnose.code_mapping.joining import Join, Tally, check_statistics
 from msprobe.diagnose.code_mapping.kernel_lookup import KernelCode
 from msprobe.foreign import csv_cells
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.report.csv_table import write_csv
 from msprobe.report.workbook import Column
@@ -62,12 +63,9 @@ def map_code(ir: StrPath, dump_data: StrPath, output: StrPath = "./") -> CodeMap
     for graph in (graph for graphs in texts.values() for graph in graphs):
         if not graph.whole:
             cut_off.append(str(graph.path))
-            log.warning(f'"{graph.path}" ends in the middle of a graph; kernels of the missing part stay without code.')
+            log.warning(said("graph-text-cut-off", graph.path))
     if not join.names_kernels:
-        log.warning(
-            f'"{ir}" is of an early pass and names cells, not kernels: every kernel gets the lines that its cell '
-            "has in common. graph_build_*.ir names the kernels."
-        )
+        log.warning(said("graph-of-early-pass", ir))
     if folder is None:
         written = tuple(_extend(file, rows) for file, rows in join.statistics())
     else:
@@ -75,7 +73,7 @@ def map_code(ir: StrPath, dump_data: StrPath, output: StrPath = "./") -> CodeMap
         write_csv(path, (FILE_PATH, CODE_STACK, SCOPE_NAME), _blocks(join.values()))
         written = (path,)
     if not join.tally.mapped and join.tally.not_found:
-        log.warning(f'"{ir}" has none of the kernels of "{dump_data}"; is it the graph of another network?')
+        log.warning(said("graph-of-different-network", ir, dump_data))
     return CodeMapping(written, join.tally, tuple(dict.fromkeys(cut_off)))
 
 

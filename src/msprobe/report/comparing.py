@@ -27,7 +27,7 @@ from msprobe.compare.stacks import StackOf, read_stacks
 from msprobe.compare.table import SheetTable, table_of
 from msprobe.coverage import Coverage, NotRead, together, write
 from msprobe.engine import ALONE, Workers, run
-from msprobe.messages import joined
+from msprobe.messages import joined, said
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.report.advisor import unmatched_lines
 from msprobe.report.formats import always, sheet_format
@@ -36,8 +36,6 @@ from msprobe.report.workbook import Column, Sheet
 from msprobe.store.part import DumpPart
 
 _LEAST_MATCHED = 0.5
-_OTHER_PROGRAM = "are these dumps of the same program?"
-_OTHER_FRAMEWORK = "calls inside layers, and calls that one framework alone makes, have none."
 _UNMATCHED_HEADER = ("Side", "Name", "Dtype", "Tensor Shape", "API", "Place")
 
 
@@ -91,7 +89,7 @@ def compare_files(
     """
     output = check_output_folder(request.output)
     if isinstance(request.stack, (str, os.PathLike)) and not os.path.isfile(request.stack):
-        raise StackMissingError(f'field "stack_path": "{request.stack}" does not exist.')
+        raise StackMissingError(said("stack-file-missing", request.stack))
     first, second = open_pair(candidate, reference)
     try:
         return _compare_open(first, second, request, rank, output, threads or request.workers.inside(1))
@@ -124,7 +122,7 @@ def compare_folders(
         problems += failed
     if problems and not outcomes:
         raise DamagedDataError(joined(" ", (problem.why for problem in problems)))
-    not_read = (*(NotRead(name, f"only in {side}") for name, side in lone), *problems)
+    not_read = (*(NotRead(name, said("only-in", side)) for name, side in lone), *problems)
     return [*outcomes, Outcome((), 0, 0, not_read)] if not_read else outcomes
 
 
@@ -136,7 +134,7 @@ def say_what_was_not(outcomes: Sequence[Outcome], output: StrPath) -> Coverage:
     if not covered.is_complete:
         folder = make_folder(output)
         path = write(covered, folder / f"coverage_{time.strftime('%Y%m%d%H%M%S')}.json")
-        log.warning(f'{covered.sentence()} All of it is in "{path}".')
+        log.warning(said("all-not-read-in-file", covered.sentence(), path))
     return covered
 
 
@@ -147,22 +145,22 @@ def _compare_rank(pair: RankPair, request: Request, threads: int) -> tuple[list[
     problems: list[NotRead] = []
     common = [kind for kind in ours if kind in theirs]
     if not common:
-        why = f'"{pair.candidate}" and "{pair.reference}" have neither dump.json nor debug.json in common.'
+        why = said("no-common-file", pair.candidate, pair.reference)
         problems.append(NotRead(pair.name, why))
-        log.error(f"{pair.name} is not compared: {why}")
+        log.error(said("rank-not-compared", pair.name, why))
     for kind in common:
         try:
             outcomes.append(compare_files(ours[kind], theirs[kind], request, pair.name, threads))
         except (DamagedDataError, TaskMismatchError) as problem:
             problems.append(NotRead(pair.name, problem.message))
-            log.error(f"{pair.name} is not compared: {problem.message}")
+            log.error(said("rank-not-compared", pair.name, problem.message))
     lone = [
         (kind, side)
         for side, one, other in ((pair.candidate, ours, theirs), (pair.reference, theirs, ours))
         for kind in one
         if common and kind not in other
     ]
-    problems += [NotRead(f"{pair.name}, {kind}.json", f'only in "{side}"') for kind, side in lone]
+    problems += [NotRead(f"{pair.name}, {kind}.json", said("only-in", f'"{side}"')) for kind, side in lone]
     return outcomes, problems
 
 
@@ -172,8 +170,8 @@ def _compare_open(
     not_read = _warn_incomplete(first, second)
     if not len(first) or not len(second):
         empty = first if not len(first) else second
-        log.warning(f'"{empty.path}": field "data" is empty, so there is nothing to compare.')
-        return Outcome((), 0, 0, (*not_read, NotRead(str(empty.path), "it has no records")))
+        log.warning(said("data-field-empty", empty.path))
+        return Outcome((), 0, 0, (*not_read, NotRead(str(empty.path), said("without-records"))))
     generated: list[DataMapping] = []
     find_names = None
     if request.mappings:
@@ -199,24 +197,27 @@ def _compare_open(
     files = _write(comparison, stacks, request, rank, make_folder(output), generated)
     matched = int(comparison.pairing.matched.sum())
     as_verdict = find_names is not None and not request.mappings
-    _say_outcome(comparison, files, matched, _OTHER_FRAMEWORK if as_verdict else _OTHER_PROGRAM)
+    _say_outcome(comparison, files, matched, said("calls-of-one-framework" if as_verdict else "are-programs-the-same"))
     return Outcome(tuple(files), len(comparison), matched, not_read)
 
 
 def _warn_multiplications(comparison: Comparison, asked: Multiplications) -> None:
     if comparison.tensors is None:
-        log.warning("the values of these dumps were not saved, so nothing is multiplied.")
+        log.warning(said("values-missing-to-multiply"))
         return
-    for side, rows, word in ((TARGET, comparison.candidate, "target"), (GOLDEN, comparison.reference, "bench")):
+    for side, rows, word in (
+        (TARGET, comparison.candidate, "target-side"),
+        (GOLDEN, comparison.reference, "bench-side"),
+    ):
         unknown = asked.unknown(side, {name for name in rows.data_name if name is not None})
         if unknown:
-            log.warning(f"multiplications: the {word} has no data {', '.join(unknown[:5])} ({len(unknown)} in all).")
+            log.warning(said("multiplied-data-missing", said(word), ", ".join(unknown[:5]), len(unknown)))
 
 
 def _warn_incomplete(*parts: DumpPart) -> tuple[NotRead, ...]:
     for part in parts:
         if not part.complete:
-            log.warning(f'"{part.path}" was not finished; compared is what there is.')
+            log.warning(said("dump-not-finished", part.path))
     return cut_short(*parts)
 
 
@@ -227,7 +228,7 @@ def _stacks(part: DumpPart, request: Request) -> StackOf | None:
         return read_stacks(Path(request.stack))
     if any(part.stack(name) for name in part.names()):
         return part.stack
-    log.warning(f'there is no stack.json beside "{part.path}", so the column NPU_Stack_Info is left out.')
+    log.warning(said("stack-column-left-out", part.path))
     return None
 
 
@@ -264,7 +265,7 @@ def _with_own(table: SheetTable, comparison: Comparison, names: tuple[str, ...])
     """The table with the columns of the user's metrics behind all others; there are none without values."""
     tensors = comparison.tensors
     if tensors is None:
-        log.warning("the values of these dumps were not saved, so the metrics of your own have nothing to compare.")
+        log.warning(said("values-missing-for-own-metrics"))
         return table
 
     def make(start: int, stop: int) -> list[Column]:
@@ -316,12 +317,12 @@ def _unmatched(comparison: Comparison) -> list[Column]:
 
 def _say_outcome(comparison: Comparison, files: list[Path], matched: int, why_few: str) -> None:
     if len(comparison) and matched < _LEAST_MATCHED * len(comparison):
-        log.warning(f"only {matched} of {len(comparison)} rows of the target have a partner; {why_few}")
+        log.warning(said("few-rows-have-partner", matched, len(comparison), why_few))
     for line in unmatched_lines(comparison):
         log.info(line)
     log.info(_in_a_line(comparison, matched))
     for file in files:
-        log.info(f"written: {file}")
+        log.info(said("file-written", file))
 
 
 def _in_a_line(comparison: Comparison, matched: int) -> str:
@@ -329,12 +330,12 @@ def _in_a_line(comparison: Comparison, matched: int) -> str:
     colours = comparison.colouring.colour
     red, yellow = (int(np.count_nonzero(colours == colour)) for colour in (RED, YELLOW))
     failed = int(np.count_nonzero(comparison.failing))
-    text = f"{matched} of {len(comparison)} rows of the target were compared: {red} red, {yellow} yellow"
-    return text + (f"; {failed} did not pass" if failed else "; none failed")
+    ending = said("did-not-pass", failed) if failed else said("none-failed")
+    return said("rows-compared", matched, len(comparison), red, yellow, ending)
 
 
 def _log_rows(comparison: Comparison) -> None:
     """One line for each tensor that was compared, as ``is_print_compare_log`` asks for."""
     for row, measured in enumerate(comparison.tensors or []):
         if comparison.candidate.data_name[row] is not None:
-            log.info(f"{comparison.candidate.name[row]}: cosine {measured.cosine}, max error {measured.max_absolute}")
+            log.info(said("tensor-measured", comparison.candidate.name[row], measured.cosine, measured.max_absolute))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,10 +12,11 @@ from typing import Literal
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.foreign.console import harmless, say
 from msprobe.messages import said, translated
+from msprobe.messages.lines import columns, lines
 from msprobe.report import phrases
-from msprobe.report.blocks import Block, Field, Table, finding_blocks
+from msprobe.report.blocks import Block, EvidenceTable, Field, finding_blocks
 from msprobe.report.counts import counts
-from msprobe.report.phrases import Row, clean
+from msprobe.report.phrases import EvidenceRow, clean
 
 #: What a line is; those who print decide how it looks. The text alone says everything.
 Style = Literal["", "bad", "good", "heading", "strong", "dim"]
@@ -92,7 +91,7 @@ def finding_in_lines(message: str, blocks: Sequence[Sequence[Block]], width: int
                 yield from labelled(block.label, block.text, width)
                 if block.code:
                     yield from code_lines(block.code, width)
-            elif isinstance(block, Table):
+            elif isinstance(block, EvidenceTable):
                 yield from _table(block.rows, width)
             else:
                 yield from wrapped(translated(block.text), "  ", width)
@@ -158,9 +157,9 @@ def labelled(label: str, text: str, width: int) -> Iterator[Line]:
     """A word at the left and a text beside it."""
     indent = " " * (_LABEL + 2)
     text = translated(text)
-    lines = textwrap.wrap(text, max(width - len(indent), 20), break_long_words=False, break_on_hyphens=False) or [""]
-    yield Line(f"  {padded(translated(label), _LABEL)}{lines[0]}".rstrip())
-    for line in lines[1:]:
+    found = lines(text, max(width - len(indent), 20)) or [""]
+    yield Line(f"  {padded(translated(label), _LABEL)}{found[0]}".rstrip())
+    for line in found[1:]:
         yield Line(f"{indent}{line}")
 
 
@@ -172,14 +171,11 @@ def code_lines(code: str, width: int) -> Iterator[Line]:
 
 def wrapped(text: str, indent: str, width: int, hang: str = "  ") -> Iterator[Line]:
     """A text in lines of at most ``width``."""
-    for line in textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent + hang,
-        break_long_words=False, break_on_hyphens=False,
-    ):  # fmt: skip
+    for line in lines(text, width, indent, indent + hang):
         yield Line(line)
 
 
-def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
+def _table(rows: Sequence[EvidenceRow], width: int) -> Iterator[Line]:
     label = min(max(len(row.label) for row in rows), 24) + 2
     cell = max(_CELL, (width - 2 - label) // 2 - 2)
     sides = translated("candidate"), translated("reference")
@@ -193,9 +189,9 @@ def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
                 yield from wrapped(f"{side}  {text}", "    ", width)
 
 
-def padded(text: str, columns: int) -> str:
+def padded(text: str, width: int) -> str:
     """A text with spaces behind it, up to so many columns; letters of Chinese take two."""
-    return text + " " * (columns - sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text))
+    return text + " " * (width - columns(text))
 
 
 def print_lines(render: Callable[[int], Iterable[Line]]) -> None:

@@ -18,9 +18,9 @@ def counts(verdict: Verdict) -> list[str]:
     states = (
         ("same", "the same"),
         ("rounding", "within rounding"),
-        ("victim", "explained by their inputs"),
+        ("explained", "explained by their inputs"),
         # One word could be a name: as a wording it is said in other languages, too.
-        ("guilty", said("unexplained")),
+        ("unexplained", said("unexplained")),
     )
     blind, calls = summary.get("not_judged", 0), summary.get("pairs", 0)
     told = [Wording("{} {}", summary[key], words) for key, words in states if summary.get(key)]
@@ -34,7 +34,7 @@ def counts(verdict: Verdict) -> list[str]:
         + (Wording(": {}", joined(", ", told)) if told else "")
     ]
     told_of = len(verdict.findings)
-    if verdict.status == "diverged" and summary.get("guilty", 0) > told_of:
+    if verdict.status == "diverged" and summary.get("unexplained", 0) > told_of:
         lines.append(said("calls-without-finding"))
     if blind:
         lines.append(

@@ -21,14 +21,8 @@ from msprobe.compare.rows import DEBUG, INPUT, STATES, STATISTICS
 from msprobe.compare.sides import cut_short, files_of, is_folder_pair, open_pair, pair_ranks
 from msprobe.compare.table import table_of
 from msprobe.coverage import Coverage, NotRead, write
-from msprobe.messages import joined
+from msprobe.messages import joined, said
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
-
-_WHAT_IT_IS = (
-    "this is the first call with a result of which a statistic is off by more than half, or a digest differs; the "
-    "cause may be an argument, a call of one side alone or a smaller difference before it: "
-    '`msprobe compare "{candidate}" "{reference}"` looks for that.'
-)
 
 
 @dataclass(frozen=True)
@@ -68,15 +62,15 @@ def find_first_difference(
             for part in comparison.parts:
                 part.close()
     if not found:
-        alone = "" if covered.is_complete else " in what was compared"
-        log.info(f"no call differs by more than half of the bench's statistics{alone}.")
+        alone = "" if covered.is_complete else said("in-what-was-compared")
+        log.info(said("no-call-differs-by-half", alone))
     for item in found:
-        log.info(f"first difference: {item.rank}, {item.name} (after {item.time} communications).")
+        log.info(said("first-difference-of-rank", item.rank, item.name, item.time))
     if found:
-        log.info(_WHAT_IT_IS.format(candidate=candidate, reference=reference))
+        log.info(said("what-first-difference-is", candidate, reference))
     if not covered.is_complete:
         path = write(covered, folder / f"coverage_{stamp}.json")
-        log.warning(f'{covered.sentence()} All of it is in "{path}".')
+        log.warning(said("all-not-read-in-file", covered.sentence(), path))
     return Found(found, covered)
 
 
@@ -89,19 +83,19 @@ def _compare_ranks(
     problems = []
     done = 0
     pairs, lone = pair_ranks(Path(candidate), Path(reference), strict=False)
-    missing += [NotRead(name, f'only in "{side}"') for name, side in lone]
+    missing += [NotRead(name, said("only-in", f'"{side}"')) for name, side in lone]
     for number, pair in enumerate(pairs, 1):
         tell(f"{pair.name}, {number} of {len(pairs)}")
         ours, theirs = files_of(pair.candidate), files_of(pair.reference)
         try:
             if "dump" not in ours or "dump" not in theirs:
-                raise DamagedDataError(f'"{pair.candidate}" or "{pair.reference}" has no dump.json.')
+                raise DamagedDataError(said("pair-without-dump-json", pair.candidate, pair.reference))
             yield pair.name, _compare(ours["dump"], theirs["dump"])
             done += 1
         except (DamagedDataError, TaskMismatchError) as problem:
             problems.append(problem.message)
             missing.append(NotRead(pair.name, problem.message))
-            log.error(f"{pair.name} is not compared: {problem.message}")
+            log.error(said("rank-not-compared", pair.name, problem.message))
     if not done:
         raise DamagedDataError(joined(" ", problems))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msprobe.distribution import install
 from msprobe.errors import NotAvailableError
-from msprobe.messages import said
+from msprobe.messages import Wording, both, said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,8 +58,12 @@ class Format(NamedTuple):
     @property
     def help(self) -> str:
         """The line of the command's help."""
-        default = f" (the default of the form with {self.default_of})" if self.default_of else ""
-        return f"{self.text}{default}{f' (needs {self.package})' if self.package else ''}"
+        default, needs = "", ""
+        if self.default_of:
+            default = both(" (the default of the form with {})", "（使用 {} 时的默认格式）", self.default_of)
+        if self.package:
+            needs = both(" (needs {})", "（需要 {}）", self.package)
+        return Wording("{}{}{}", self.text, default, needs)
 
     def render(self) -> Callable[..., Any]:
         """The renderer, imported now."""
@@ -88,17 +92,26 @@ FORMATS: tuple[Format, ...] = (
         "page",
         "verdict.html",
         "msprobe.view.single_file:single_file",
-        "write verdict.html, the page of msprobe view in one file",
+        both(
+            "write verdict.html, the page of msprobe view in one file",
+            "写出 verdict.html，即 msprobe view 的单文件页面",
+        ),
         forms=("two dumps",),
     ),
-    Format("json", "verdict", "verdict.json", "msprobe.report.verdict_file:verdict_bytes", "what programs read"),
-    Format("text", "verdict", "", "msprobe.report.console:verdict_lines", "what is printed"),
+    Format(
+        "json",
+        "verdict",
+        "verdict.json",
+        "msprobe.report.verdict_file:verdict_bytes",
+        both("what programs read", "供程序读取"),
+    ),
+    Format("text", "verdict", "", "msprobe.report.console:verdict_lines", both("what is printed", "打印的内容")),
     Format(
         "xlsx",
         "rows",
         f"{_ROWS}.xlsx",
         "msprobe.report.workbook:write_workbook",
-        "write a workbook",
+        both("write a workbook", "写出工作簿"),
         forms=_ALL_FORMS,
         default_of="-i",
     ),
@@ -107,7 +120,7 @@ FORMATS: tuple[Format, ...] = (
         "rows",
         f"{_ROWS}.csv",
         "msprobe.report.csv_table:write_csv_sheet",
-        "write CSV",
+        both("write CSV", "写出 CSV"),
         forms=_ALL_FORMS,
         default_of="-tp",
         between=";  ",
@@ -117,7 +130,7 @@ FORMATS: tuple[Format, ...] = (
         "rows",
         f"{_ROWS}.parquet",
         "msprobe.report.parquet_table:write_parquet_sheet",
-        "write the rows as Parquet",
+        both("write the rows as Parquet", "以 Parquet 写出各行"),
         forms=("two dumps",),
         package="polars",
         extra="compare",
@@ -127,10 +140,16 @@ FORMATS: tuple[Format, ...] = (
         "advice",
         "advisor{part}.txt",
         "msprobe.report.advisor:advice_text",
-        "beside the sheets of the form -i",
+        both("beside the sheets of the form -i", "写在 -i 形式的结果表旁"),
     ),
-    Format("json", "check", "check.json", "msprobe.report.verdict_file:verdict_bytes", "what programs read"),
-    Format("text", "check", "", "msprobe.report.check_text:check_lines", "what is printed"),
+    Format(
+        "json",
+        "check",
+        "check.json",
+        "msprobe.report.verdict_file:verdict_bytes",
+        both("what programs read", "供程序读取"),
+    ),
+    Format("text", "check", "", "msprobe.report.check_text:check_lines", both("what is printed", "打印的内容")),
 )
 
 

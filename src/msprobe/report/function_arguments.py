@@ -8,6 +8,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.compare.problems import ComparisonError, InvalidArgumentError, InvalidPathError, WrongTypeError
+from msprobe.messages import said
 
 #: Of several mistakes, the error that callers of mindstudio-probe 8.1.1 meet first.
 _ORDER = (WrongTypeError, InvalidArgumentError, InvalidPathError)
@@ -67,7 +68,7 @@ class Arguments:
         """Say which keywords are not known: as in mindstudio-probe 8.1.1 they do nothing."""
         unknown = [name for name in given if name not in known]
         if unknown:
-            log.warning(f"{self._function}: {', '.join(unknown)} not known, so not used; known are {', '.join(known)}.")
+            log.warning(said("keywords-unknown", self._function, ", ".join(unknown), ", ".join(known)))
 
 
 def _is_path(value: Any) -> bool:

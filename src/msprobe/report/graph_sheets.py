@@ -58,12 +58,12 @@ def compare_kernels(
         try:
             header, rows = _kernel_rows(ours[rank, step], theirs[rank, step])
         except MsprobeError as problem:
-            log.error(f"rank {rank} step {step} is not compared: {problem.message}")
+            log.error(said("rank-step-not-compared", rank, step, problem.message))
             first = first or problem
             continue
         path = make_folder(folder) / f"compare_result_{rank}_{step}_{time.strftime('%Y%m%d%H%M%S')}.xlsx"
         write_workbook(path, [Sheet("Sheet1", header, [_transposed(rows, len(header))], len(rows))])
-        log.info(f"rank {rank} step {step} is compared: {path}")
+        log.info(said("rank-step-compared", rank, step, path))
         written.append(path)
     if not written and first is not None:
         raise first

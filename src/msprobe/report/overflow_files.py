@@ -9,6 +9,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.diagnose.check.first_overflow import Asked, OverflowAnswer, find_first_overflow
 from msprobe.engine import ALONE, Workers
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.report.anomaly_file import anomaly_bytes, file_name
 
@@ -36,6 +37,6 @@ def analyze(
 def say_where(file: Path | None) -> None:
     """The last line of the log, in the words of 8.1.1."""
     if file is None:
-        log.info("Cannot find any anomaly node, no need to generate analyze file.")
+        log.info(said("no-anomaly-node"))
     else:
-        log.info(f"The analyze result is saved in: {file}")
+        log.info(said("anomaly-file-written", file))

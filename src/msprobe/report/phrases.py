@@ -87,7 +87,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Row:
+class EvidenceRow:
     """One line of evidence: what the candidate has, and what the reference has."""
 
     label: str
@@ -118,7 +118,7 @@ def headline(verdict: Verdict) -> str:
     if verdict.status == "agree":
         summary = verdict.summary
         exact = not any(
-            summary.get(key) for key in ("rounding", "victim", "guilty", "candidate_only", "reference_only")
+            summary.get(key) for key in ("rounding", "explained", "unexplained", "candidate_only", "reference_only")
         )
         word += _share(summary)
         if summary.get("interrupted"):
@@ -301,15 +301,15 @@ def own_frames(stack: Sequence[str], most: int) -> list[Frame]:
     return (own or every)[:most]
 
 
-def evidence_rows(finding: Finding) -> list[Row]:
+def evidence_rows(finding: Finding) -> list[EvidenceRow]:
     """What was measured, side by side."""
     evidence = finding.evidence
-    rows: list[Row] = []
+    rows: list[EvidenceRow] = []
     arguments = evidence.get("arguments")
     for one in arguments if isinstance(arguments, (list, tuple)) else ():
         if isinstance(one, dict):
             label = Wording("{} ({})", one.get("slot", ""), one["name"]) if one.get("name") else one.get("slot", "")
-            rows.append(Row(clean(label), *(clean(one.get(key, "")) for key in ("candidate", "reference"))))
+            rows.append(EvidenceRow(clean(label), *(clean(one.get(key, "")) for key in ("candidate", "reference"))))
     left, right = evidence.get("candidate"), evidence.get("reference")
     if isinstance(left, dict) or isinstance(right, dict):
         one, other = (side if isinstance(side, dict) else {} for side in (left, right))
@@ -318,26 +318,29 @@ def evidence_rows(finding: Finding) -> list[Row]:
             plain_side = left if not one else right
             absent = "-" if plain_side is None else clean(plain_side)
             rows = [
-                Row(row.label, row.candidate if one else absent, row.reference if other else absent) for row in rows[:1]
-            ] + [Row(row.label, row.candidate if one else "", row.reference if other else "") for row in rows[1:]]
+                EvidenceRow(row.label, row.candidate if one else absent, row.reference if other else absent)
+                for row in rows[:1]
+            ] + [
+                EvidenceRow(row.label, row.candidate if one else "", row.reference if other else "") for row in rows[1:]
+            ]
     elif left is not None or right is not None:
-        rows.append(Row(clean(evidence.get("field") or evidence.get("slot") or "value"), *_two(left, right)))
+        rows.append(EvidenceRow(clean(evidence.get("field") or evidence.get("slot") or "value"), *_two(left, right)))
     return rows
 
 
-def _tensor_rows(left: dict[str, Any], right: dict[str, Any]) -> list[Row]:
+def _tensor_rows(left: dict[str, Any], right: dict[str, Any]) -> list[EvidenceRow]:
     rows = []
     for key in ("dtype", "shape"):
         if key in left or key in right:
             values = (clean(side[key]).removeprefix("torch.") if key in side else "-" for side in (left, right))
-            rows.append(Row(key, *values))
+            rows.append(EvidenceRow(key, *values))
     for key, label in _STATISTICS:
         one, other = left.get(key), right.get(key)
         if one is None and other is None:
             continue
         if key in ("nan", "inf"):
             one, other = one or 0, other or 0
-        rows.append(Row(label, *_two(one, other)))
+        rows.append(EvidenceRow(label, *_two(one, other)))
     return rows
 
 
@@ -408,7 +411,7 @@ def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
     if not math.isfinite(found) and not ("candidate" in evidence or "reference" in evidence):
         return []  # nothing was measured: it is led back from a call that comes later
     if not math.isfinite(found):
-        return ["the difference cannot be measured: NaN or infinities at other places, or different shapes"]
+        return ["the difference cannot be measured: NaN or infinities at different places, or different shapes"]
     if found == 0.0:
         return ["all statistics are equal, but the values differ"] if explained is None else []
     text = said("result-differs-by", short(found)) if result is not None else ""

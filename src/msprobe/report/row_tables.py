@@ -14,6 +14,7 @@ from msprobe.compare.problems import ComparisonError
 from msprobe.compare.table import table_of
 from msprobe.diagnose.runs import parts_in_common
 from msprobe.engine import ALONE, Workers, run
+from msprobe.messages import said
 from msprobe.paths import StrPath, make_folder
 from msprobe.report.comparing import sheets_of
 from msprobe.report.formats import Format
@@ -60,7 +61,7 @@ def _write_part(pair: tuple[Dump, Dump], wanted: Wanted, threads: int) -> list[P
         comparison = _compare(first, second, wanted, threads)
         return list(_write(comparison, wanted, name))
     except ComparisonError as problem:
-        log.warning(f"no table of {name}: {problem.message}")
+        log.warning(said("no-table-of", name, problem.message))
         return []
     finally:
         first.close()

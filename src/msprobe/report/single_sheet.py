@@ -49,7 +49,7 @@ class SingleComparator:
 
         with ThreadPoolExecutor(min(num_processes, len(common))) as pool:
             written = list(pool.map(write, common))
-        log.info(f'{len(written)} keys are compared; the results are in "{folder}".')
+        log.info(said("keys-compared", len(written), folder))
         return written
 
 

@@ -13,10 +13,10 @@ from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import in_both
 from msprobe.view.judged import JudgedStep
-from msprobe.view.rows import CANDIDATE_ONLY, REFERENCE_ONLY, Row
+from msprobe.view.rows import CANDIDATE_ONLY, REFERENCE_ONLY, TreeRow
 
 NOTHING, SAME, ROUNDING, EXPLAINED, UNEXPLAINED, OF_CANDIDATE, OF_REFERENCE, NAMED = range(8)
-STATUSES = {"same": SAME, "rounding": ROUNDING, "victim": EXPLAINED, "guilty": UNEXPLAINED}
+STATUSES = {"same": SAME, "rounding": ROUNDING, "explained": EXPLAINED, "unexplained": UNEXPLAINED}
 
 IS_NOT_FINITE, IS_BORN, OTHER_DTYPE, OTHER_SHAPE, OTHER_ARGUMENT, COMMUNICATES, UNSET, RECOMPUTED, IS_MASK = (
     1 << bit for bit in range(9)
@@ -73,7 +73,7 @@ def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
     }
 
 
-def outline_of(rows: Sequence[Row], judged: Mapping[Event, Judged]) -> dict[str, Any]:
+def outline_of(rows: Sequence[TreeRow], judged: Mapping[Event, Judged]) -> dict[str, Any]:
     """The columns that the grid of ranks is made of, of a pair of runs of which no row is named by a finding."""
     return {
         "names": [row.name for row in rows],
@@ -94,7 +94,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.3e}") if math.isfinite(value) and value < NO_SIZE else NO_SIZE
 
 
-def _status(row: Row, judged: Judged | None, single: bool) -> int:
+def _status(row: TreeRow, judged: Judged | None, single: bool) -> int:
     if single:
         return NOTHING
     if judged is None:
@@ -127,7 +127,7 @@ def is_measured(leaf: Any) -> bool:
     return is_tensor(leaf) and any(leaf.get(key) is not None for key in ("Max", "Norm", "digest", "md5", "data_name"))
 
 
-def _results(row: Row, step: JudgedStep) -> tuple[float | None, float | None, int]:
+def _results(row: TreeRow, step: JudgedStep) -> tuple[float | None, float | None, int]:
     """Largest element and norm of a row's results, and what flags its own record tells."""
     event = row.event
     if event is None:
@@ -183,13 +183,13 @@ def _of_differences(judged: Judged) -> int:
     return flags
 
 
-def _orders(rows: Sequence[Row]) -> list[int]:
+def _orders(rows: Sequence[TreeRow]) -> list[int]:
     """Places without gaps, also where a row was made for a pass that has no record."""
     places = {order: place for place, order in enumerate(sorted({row.order for row in rows}))}
     return [places[row.order] for row in rows]
 
 
-def _first(rows: Sequence[Row], statuses: Sequence[int], flags: Sequence[int]) -> int:
+def _first(rows: Sequence[TreeRow], statuses: Sequence[int], flags: Sequence[int]) -> int:
     """The first call that differs beyond what its inputs and rounding explain, or is there on one side only; of a
     single run the first in which a NaN or an infinity is born. -1: none.
 
@@ -205,7 +205,7 @@ def _first(rows: Sequence[Row], statuses: Sequence[int], flags: Sequence[int]) -
     return min(inner, key=lambda row: (row.order, row.number)).number if inner else -1
 
 
-def _above(row: Row) -> list[Row]:
+def _above(row: TreeRow) -> list[TreeRow]:
     found = []
     above = row.above
     while above is not None:

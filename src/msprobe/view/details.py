@@ -38,7 +38,7 @@ from msprobe.view.columns import (
     rounded,
 )
 from msprobe.view.judged import JudgedStep
-from msprobe.view.rows import CALL, CANDIDATE_ONLY, MODULE, REFERENCE_ONLY, Row
+from msprobe.view.rows import CALL, CANDIDATE_ONLY, MODULE, REFERENCE_ONLY, TreeRow
 from msprobe.view.source_lines import in_words, stack_of
 
 _MOST_LINKS = 20
@@ -54,7 +54,7 @@ _WORDS = {
 }
 
 
-def details_of(step: JudgedStep, row: Row, columns: dict[str, Any], single: bool) -> dict[str, Any]:
+def details_of(step: JudgedStep, row: TreeRow, columns: dict[str, Any], single: bool) -> dict[str, Any]:
     """The answer of ``/api/node`` (see ``web/protocol.md``), findings excepted."""
     event = row.event
     judged = step.judged.get(row.candidate) if row.candidate is not None else None
@@ -79,7 +79,7 @@ def details_of(step: JudgedStep, row: Row, columns: dict[str, Any], single: bool
     }
 
 
-def why_unmatched(step: JudgedStep, row: Row) -> str | None:
+def why_unmatched(step: JudgedStep, row: TreeRow) -> str | None:
     """Why a record of one side has no partner, in a sentence; None if it has one."""
     event = row.event
     if event is None or row.side not in (CANDIDATE_ONLY, REFERENCE_ONLY):
@@ -112,7 +112,7 @@ def why_unmatched(step: JudgedStep, row: Row) -> str | None:
     return said("side-does-not-call", other, clean(event.stem))
 
 
-def slots_of(step: JudgedStep, row: Row) -> list[tuple[str, str, Any, Any]]:
+def slots_of(step: JudgedStep, row: TreeRow) -> list[tuple[str, str, Any, Any]]:
     """Slot, group (``input``, ``parameter``, ``output``) and the values of both sides; None where a side has none.
 
     Slots answer to each other as they do when the pair is judged.
@@ -139,7 +139,7 @@ def _of(event: Event | None, what: Callable[[Event], list[Slot]]) -> list[Slot]:
     return what(event) if event is not None else []
 
 
-def tensors_of(step: JudgedStep, row: Row, single: bool) -> list[dict[str, Any]]:
+def tensors_of(step: JudgedStep, row: TreeRow, single: bool) -> list[dict[str, Any]]:
     """All tensors and arguments of a row, each with what it is on both sides and how these are apart."""
     judged = step.judged.get(row.candidate) if row.candidate is not None else None
     differences: dict[tuple[str, str], list[Difference]] = {}
@@ -166,7 +166,7 @@ def _slot(
     single: bool,
 ) -> dict[str, Any]:
     value = next((one for one in found if one.what in ("value", "not_finite")), None)
-    unit = units.of_pair(value) if value is not None else 0.0
+    unit = units.pair_unit(value) if value is not None else 0.0
     told: dict[str, Any] = {
         "slot": slot,
         "group": group,
@@ -197,11 +197,11 @@ def _status_of_slot(group: str, left: Any, right: Any, found: list[Difference], 
         return OF_CANDIDATE if right is None else OF_REFERENCE
     value = next((one for one in found if one.what in ("value", "not_finite")), None)
     if value is not None and group == "output":
-        if judged.status == "guilty":
+        if judged.status == "unexplained":
             return UNEXPLAINED if not value.delta <= judged.allowed or judged.allowed == 0.0 else EXPLAINED
         return ROUNDING if judged.status == "rounding" else EXPLAINED
     if value is not None:
-        return ROUNDING if value.delta <= units.of_pair(value) else EXPLAINED
+        return ROUNDING if value.delta <= units.pair_unit(value) else EXPLAINED
     if kinds & {"argument", "shape"}:
         return UNEXPLAINED
     if "dtype" in kinds:
@@ -345,7 +345,7 @@ def _consumers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _notes(step: JudgedStep, row: Row, judged: Judged | None) -> list[str]:
+def _notes(step: JudgedStep, row: TreeRow, judged: Judged | None) -> list[str]:
     notes: list[str] = []
     event = row.event
     if event is not None and (value := step.born.get(event)) is not None:

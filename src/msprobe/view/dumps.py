@@ -20,8 +20,8 @@ from msprobe.view.judged import JudgedStep, judge_pair, read_one
 from msprobe.view.kept import Kept
 from msprobe.view.matches import SUFFIX, Matches
 from msprobe.view.partners import Exchanges
-from msprobe.view.places import Place, places_of
-from msprobe.view.rows import BOTH, REFERENCE_ONLY, Row
+from msprobe.view.places import StepAndRank, places_of
+from msprobe.view.rows import BOTH, REFERENCE_ONLY, TreeRow
 from msprobe.view.source import Json
 from msprobe.view.steps_source import StepsSource
 from msprobe.view.words import check_in_words, verdict_in_words
@@ -103,7 +103,7 @@ class Dumps(StepsSource):
             self._kept.close()
         super().close()
 
-    def _partners_of(self, place: Place, row: Row) -> list[Json]:
+    def _partners_of(self, place: StepAndRank, row: TreeRow) -> list[Json]:
         exchanges = self._exchanges[1 if row.candidate is None else 0]
         where = place.reference if row.candidate is None else place.candidate
         if exchanges is None or where is None or row.event is None:
@@ -118,7 +118,7 @@ class Dumps(StepsSource):
     def _is_curve_complete(self) -> bool:
         return not self._curve.is_alive()
 
-    def _judge(self, index: int, place: Place) -> JudgedStep:
+    def _judge(self, index: int, place: StepAndRank) -> JudgedStep:
         candidate, reference = self._dumps
         if place.candidate is None:
             assert reference is not None
@@ -142,7 +142,7 @@ class Dumps(StepsSource):
             healthy=self._healthy.get(place.reference),
         )
 
-    def _known_layers(self, place: Place, named: Sequence[str | None]) -> dict[str, int] | None:
+    def _known_layers(self, place: StepAndRank, named: Sequence[str | None]) -> dict[str, int] | None:
         if self._kept is None or place.candidate is None or place.reference is None:
             return None
         return self._kept.layers(place.candidate, named)
@@ -157,7 +157,7 @@ class Dumps(StepsSource):
             return self._numbers.get((finding.step, finding.rank))
         return next((number for number, place in enumerate(self.places) if place.step == finding.step), None)
 
-    def _status_of(self, place: Place) -> str:
+    def _status_of(self, place: StepAndRank) -> str:
         told = self._told
         if place.side and not self.is_single:
             return "candidate_only" if place.side == 1 else "reference_only"
@@ -177,7 +177,7 @@ class Dumps(StepsSource):
     def _order(step: Step) -> int:
         return -1 if step is None else step
 
-    def _main_files(self, place: Place) -> list[Path]:
+    def _main_files(self, place: StepAndRank) -> list[Path]:
         """The files whose state is known from the beginning."""
         found = []
         for dump, where in zip(self._dumps, (place.candidate, place.reference), strict=True):
@@ -186,7 +186,7 @@ class Dumps(StepsSource):
                 found += [folder / name for name in layout.MAIN_FILES]
         return found
 
-    def _files_of(self, place: Place) -> list[Path]:
+    def _files_of(self, place: StepAndRank) -> list[Path]:
         main = self._main_files(place)
         folders = dict.fromkeys(path.parent for path in main)
         return [*main, *(folder / name for folder in folders for name in (layout.STACK_FILE, layout.CONSTRUCT_FILE))]
@@ -199,7 +199,7 @@ class Dumps(StepsSource):
         return Matches(self._folder / f"msprobe_view_{mark}_{where}{SUFFIX}")
 
     def _read_curve(self) -> None:
-        shown: dict[Step, Place] = {}
+        shown: dict[Step, StepAndRank] = {}
         for place in self.places:
             if place.side == 0 or self.is_single:
                 shown.setdefault(place.step, place)
@@ -231,7 +231,7 @@ def _is_cut(dump: Dump, *place: Any) -> bool:
     return not is_complete
 
 
-def _side(dump: Dump, label: str, places: list[Place]) -> Json:
+def _side(dump: Dump, label: str, places: list[StepAndRank]) -> Json:
     """What the overview says of one run, by the first of its parts that can be read."""
     header: dict[str, Any] = {}
     is_interrupted = False

@@ -20,7 +20,7 @@ from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import said
 from msprobe.store.reader import Dump
 from msprobe.view.by_hand import put_in
-from msprobe.view.rows import Row, rows_of
+from msprobe.view.rows import TreeRow, rows_of
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
@@ -44,8 +44,8 @@ class JudgedStep:
         self.makers: list[Producers] = []
         self.takers: list[dict[Hashable, list[Event]]] = []
         self.born: dict[Event, str] = {}
-        self.rows: list[Row] = []
-        self.row_of: dict[Event, Row] = {}
+        self.rows: list[TreeRow] = []
+        self.row_of: dict[Event, TreeRow] = {}
 
     @property
     def timelines(self) -> list[Timeline]:
@@ -98,10 +98,10 @@ def judge_pair(
 
 def judge_pairing(pairing: Pairing, comparer: Comparer, notes: tuple[str, ...] = ()) -> JudgedStep:
     """Judge two timelines whose calls were paired already."""
-    return of_facts(StepFacts(pairing, comparer, first_step=False), notes)
+    return judged_step(StepFacts(pairing, comparer, first_step=False), notes)
 
 
-def of_facts(facts: StepFacts, notes: tuple[str, ...]) -> JudgedStep:
+def judged_step(facts: StepFacts, notes: tuple[str, ...]) -> JudgedStep:
     """What a comparison knows of a step, as the page needs it."""
     pairing = facts.pairing
     found = JudgedStep(pairing.candidate, pairing.reference, notes)
@@ -134,7 +134,7 @@ def _judge_pair(
 ) -> JudgedStep:
     paired = pair_timelines(candidate, reference, mappings, follows)
     notes = (*paired.unseen, *put_in(by_hand, paired.pairing))
-    return of_facts(searched(paired, calibration), notes)
+    return judged_step(searched(paired, calibration), notes)
 
 
 def judge_one(timeline: Timeline, is_reference: bool = False) -> JudgedStep:
@@ -146,7 +146,7 @@ def judge_one(timeline: Timeline, is_reference: bool = False) -> JudgedStep:
     return found
 
 
-def _finish(found: JudgedStep, rows: list[Row]) -> None:
+def _finish(found: JudgedStep, rows: list[TreeRow]) -> None:
     found.rows = rows
     for row in rows:
         if row.candidate is not None:

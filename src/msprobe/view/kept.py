@@ -12,7 +12,7 @@ from msprobe.diagnose.pairing.order import in_order
 from msprobe.diagnose.verdict.common import Rank, Step
 from msprobe.view.columns import outline_of
 from msprobe.view.grid import layers_of, rows_of_names, with_named
-from msprobe.view.judged import JudgedStep, of_facts
+from msprobe.view.judged import JudgedStep, judged_step
 from msprobe.view.rows import REFERENCE_ONLY, rows_of
 
 #: The step in which runs part is looked at last, but for the next, which tells if it has an effect.
@@ -72,7 +72,7 @@ class Kept:
             found = self._found.pop(at, None)
             if found is not None:
                 self._records -= _records(found[0])
-        return of_facts(*found) if found is not None else None
+        return judged_step(*found) if found is not None else None
 
     def layers(self, at: _At, named: Sequence[str | None] = ()) -> dict[str, int] | None:
         """The worst status of each layer (see :func:`msprobe.view.grid.layers_of`), where findings name these records

@@ -10,7 +10,7 @@ from msprobe.store.reader import Dump
 
 
 @dataclass(frozen=True)
-class Place:
+class StepAndRank:
     """One step and rank: of the candidate, of the reference, or of both. A rank without number is its folder's name."""
 
     step: Step
@@ -26,17 +26,19 @@ class Place:
         return 0 if self.reference is not None else 1
 
 
-def places_of(candidate: Dump, reference: Dump | None, by_rank: bool = True) -> list[Place]:
+def places_of(candidate: Dump, reference: Dump | None, by_rank: bool = True) -> list[StepAndRank]:
     """All steps and ranks in order: those that both have, and those of one side alone. ``by_rank``: false for runs in
     different layouts, whose ranks do not answer to each other.
     """
     if reference is None:
-        return [Place(step, rank, (step, rank), None) for step in candidate.steps for rank in candidate.ranks(step)]
-    found: list[Place] = []
+        return [
+            StepAndRank(step, rank, (step, rank), None) for step in candidate.steps for rank in candidate.ranks(step)
+        ]
+    found: list[StepAndRank] = []
     taken: tuple[set[tuple[Step, Rank]], set[tuple[Step, Rank]]] = (set(), set())
     for step in in_common(candidate, reference, by_rank).steps:
         for rank, twin in step.ranks:
-            found.append(Place(step.candidate, rank, (step.candidate, rank), (step.reference, twin)))
+            found.append(StepAndRank(step.candidate, rank, (step.candidate, rank), (step.reference, twin)))
             taken[0].add((step.candidate, rank))
             taken[1].add((step.reference, twin))
     for side, dump in enumerate((candidate, reference)):
@@ -44,10 +46,10 @@ def places_of(candidate: Dump, reference: Dump | None, by_rank: bool = True) -> 
             for rank in dump.ranks(at):
                 if (at, rank) not in taken[side]:
                     where = (at, rank)
-                    found.append(Place(at, rank, where if side == 0 else None, where if side else None))
+                    found.append(StepAndRank(at, rank, where if side == 0 else None, where if side else None))
     return sorted(found, key=_place_order)
 
 
-def _place_order(place: Place) -> tuple[Any, ...]:
+def _place_order(place: StepAndRank) -> tuple[Any, ...]:
     rank = (0, place.rank, "") if isinstance(place.rank, int) else (1, 0, place.rank)
     return (-1 if place.step is None else place.step, *rank, place.side)

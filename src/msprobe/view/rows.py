@@ -21,7 +21,7 @@ _begins = attrgetter("order")
 
 
 @dataclass(eq=False, slots=True)
-class Row:
+class TreeRow:
     """One row: a pair, a record of one side alone, or a group without a record of its own.
 
     ``order`` is the place in the merged order of execution, of a group that of its first child; ``micro`` counts the
@@ -34,8 +34,8 @@ class Row:
     kind: int
     phase: int
     order: int
-    above: Row | None = None
-    below: list[Row] = field(default_factory=list)
+    above: TreeRow | None = None
+    below: list[TreeRow] = field(default_factory=list)
     number: int = -1
     micro: int = 0
 
@@ -59,18 +59,18 @@ class Row:
         return self.reference.name
 
 
-def rows_of(pairs: Iterable[tuple[Event | None, Event | None]], timelines: Sequence[Timeline]) -> list[Row]:
+def rows_of(pairs: Iterable[tuple[Event | None, Event | None]], timelines: Sequence[Timeline]) -> list[TreeRow]:
     """All rows, a parent before its children, siblings in order of execution.
 
     ``pairs``: all records in one order of execution, each with its partner; ``timelines``: those of the candidate and
     of the reference, or of the only run.
     """
-    own: dict[Event, Row] = {}
-    rows: list[Row] = []
+    own: dict[Event, TreeRow] = {}
+    rows: list[TreeRow] = []
     for order, (left, right) in enumerate(pairs):
         event = left or right
         assert event is not None
-        row = Row(event.name, left, right, _kind(event), _PHASES.get(event.direction, FORWARD), order)
+        row = TreeRow(event.name, left, right, _kind(event), _PHASES.get(event.direction, FORWARD), order)
         rows.append(row)
         if left is not None:
             own[left] = row
@@ -97,13 +97,13 @@ def rows_of(pairs: Iterable[tuple[Event | None, Event | None]], timelines: Seque
     return found
 
 
-def _phases_between(rows: Sequence[Row], timelines: Sequence[Timeline]) -> None:
+def _phases_between(rows: Sequence[TreeRow], timelines: Sequence[Timeline]) -> None:
     """Count calls outside of all modules to the backward pass where they are made in it, or work on its gradients: the
     gathering and reducing of sharded parameters, clipping. What a forward pass of a module follows is its preparation.
     """
     if not any(row.kind == MODULE for row in rows):
         return
-    waiting: list[Row] | None = None
+    waiting: list[TreeRow] | None = None
     for row in rows:
         if row.phase == OPTIMIZING or row.phase == BACKWARD:
             for one in waiting or ():
@@ -117,22 +117,22 @@ def _phases_between(rows: Sequence[Row], timelines: Sequence[Timeline]) -> None:
                 waiting.append(row)
 
 
-def _row_of(parent: Event | None, own: dict[Event, Row], rows: list[Row]) -> Row | None:
+def _row_of(parent: Event | None, own: dict[Event, TreeRow], rows: list[TreeRow]) -> TreeRow | None:
     """The row of a module pass; one that an interruption left without a record gets a row now."""
     if parent is None or parent in own:
         return own.get(parent) if parent is not None else None
-    row = Row(parent.name, None, None, MODULE, _PHASES.get(parent.direction, FORWARD), len(rows) << 20)
+    row = TreeRow(parent.name, None, None, MODULE, _PHASES.get(parent.direction, FORWARD), len(rows) << 20)
     own[parent] = row
     rows.append(row)
     row.above = _row_of(parent.parent, own, rows)
     return row
 
 
-def _cut_rings(rows: Iterable[Row]) -> None:
+def _cut_rings(rows: Iterable[TreeRow]) -> None:
     """Let every row end at a root: a broken file may have a ring of parents."""
-    rooted: set[Row] = set()
+    rooted: set[TreeRow] = set()
     for row in rows:
-        way: dict[Row, None] = {}
+        way: dict[TreeRow, None] = {}
         below, above = row, row
         while above not in rooted:
             if above in way:
@@ -145,7 +145,7 @@ def _cut_rings(rows: Iterable[Row]) -> None:
         rooted.update(way)
 
 
-def _hand_up(row: Row) -> None:
+def _hand_up(row: TreeRow) -> None:
     """A module begins where the first of what runs in it begins. One that begins no later hands up itself."""
     above = row.above
     while above is not None and above.order > row.order:
@@ -153,7 +153,7 @@ def _hand_up(row: Row) -> None:
         above = above.above
 
 
-def _in_order(roots: Sequence[Row]) -> Iterator[Row]:
+def _in_order(roots: Sequence[TreeRow]) -> Iterator[TreeRow]:
     todo = sorted(roots, key=_begins, reverse=True)
     while todo:
         row = todo.pop()
@@ -162,11 +162,11 @@ def _in_order(roots: Sequence[Row]) -> Iterator[Row]:
             todo += sorted(row.below, key=_begins, reverse=True)
 
 
-def _grouped(roots: Sequence[Row]) -> list[Row]:
+def _grouped(roots: Sequence[TreeRow]) -> list[TreeRow]:
     """The outermost rows, with calls between modules, and gradients of parameters, as one row each."""
     if not any(row.kind == MODULE for row in roots):
         return list(roots)
-    found: list[Row] = []
+    found: list[TreeRow] = []
     numbers = {_BETWEEN: 0, _GRADIENTS: 0}
     for row in sorted(roots, key=_begins):
         name = {CALL: _BETWEEN, GRADIENTS: _GRADIENTS}.get(row.kind)
@@ -175,7 +175,7 @@ def _grouped(roots: Sequence[Row]) -> list[Row]:
             continue
         group = found[-1] if found else None
         if group is None or group.kind != COLLECTION or group.phase != row.phase or not group.name.startswith(name):
-            group = Row(f"{name}.{numbers[name]}", None, None, COLLECTION, row.phase, row.order)
+            group = TreeRow(f"{name}.{numbers[name]}", None, None, COLLECTION, row.phase, row.order)
             numbers[name] += 1
             found.append(group)
         row.above = group
@@ -183,7 +183,7 @@ def _grouped(roots: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _count_micro_steps(roots: Sequence[Row]) -> None:
+def _count_micro_steps(roots: Sequence[TreeRow]) -> None:
     """Number the passes of the outermost module: a step that gathers gradients has several."""
     ordered = sorted(roots, key=_begins)
     first = next((row for row in ordered if row.kind == MODULE and row.phase == FORWARD), None)

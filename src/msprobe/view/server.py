@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from msprobe import log
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.view.entrance import Entrance
 from msprobe.view.page_files import Page
 from msprobe.view.source import NoSuchThingError, Source
@@ -189,7 +190,7 @@ class _BadQuestionError(MsprobeError):
 def _number(request: Request, name: str) -> int:
     text = request.query_params.get(name, "")
     if not _NUMBER.fullmatch(text):
-        raise _BadQuestionError(f"{name} must be a whole number, found {text[:40]!r}.")
+        raise _BadQuestionError(said("question-number-wrong", name, text[:40]))
     return int(text)
 
 
@@ -204,13 +205,13 @@ def _answer(ask: Answer, request: Request) -> Response:
     try:
         found = ask(request)
     except MemoryError:
-        return _refusal(500, "this is too large for the memory of this machine.")
+        return _refusal(500, said("too-large-for-memory"))
     except MsprobeError as problem:
         return _refusal(_status_of(problem), problem.message)
     except Exception as problem:
         # What it says may hold paths and values: it is for the console of who has started the server.
-        log.error(f"view: a mistake of msprobe: {type(problem).__name__}: {problem}")
-        return _refusal(500, f"a mistake of msprobe, {type(problem).__name__}; its console says more.")
+        log.error(said("mistake-of-msprobe", type(problem).__name__, problem))
+        return _refusal(500, said("mistake-on-console", type(problem).__name__))
     return _compressed(request, found)
 
 
@@ -219,9 +220,9 @@ def _matched(source: Source) -> Callable[[Request], Awaitable[Response]]:
         try:
             body = await asyncio.wait_for(_body(request), QUESTION_SECONDS)
         except asyncio.TimeoutError:
-            return _refusal(408, f"the question has not come within {QUESTION_SECONDS:g} seconds.")
+            return _refusal(408, said("question-too-slow", QUESTION_SECONDS))
         if body is None:
-            return _refusal(400, f"the question has more than {MOST_QUESTION_BYTES} bytes.")
+            return _refusal(400, said("question-too-long", MOST_QUESTION_BYTES))
         return await run_in_threadpool(_answer, lambda _: _match(source, body), request)
 
     return answer
@@ -241,9 +242,9 @@ def _match(source: Source, body: bytes) -> Any:
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError) as problem:
-        raise _BadQuestionError("the question is no JSON.") from problem
+        raise _BadQuestionError(said("question-no-json")) from problem
     if not isinstance(asked, dict):
-        raise _BadQuestionError("the question must be a JSON object.")
+        raise _BadQuestionError(said("question-no-object"))
     index, candidate, reference = asked.get("index"), asked.get("candidate"), asked.get("reference")
     if (
         type(index) is not int
@@ -251,7 +252,7 @@ def _match(source: Source, body: bytes) -> Any:
         or not isinstance(candidate, str)
         or not isinstance(reference, (str, type(None)))
     ):
-        raise _BadQuestionError("index must be a whole number, candidate a name, reference a name or null.")
+        raise _BadQuestionError(said("question-fields-wrong"))
     return source.match(index, candidate, reference, asked.get("with_children") is True)
 
 

@@ -23,9 +23,9 @@ from msprobe.view.details import details_of, slots_of, tensors_of
 from msprobe.view.grid import grid_of, layers_of
 from msprobe.view.judged import JudgedStep
 from msprobe.view.matches import Matches
-from msprobe.view.places import Place
+from msprobe.view.places import StepAndRank
 from msprobe.view.remembered import Remembered
-from msprobe.view.rows import BOTH, REFERENCE_ONLY, Row
+from msprobe.view.rows import BOTH, REFERENCE_ONLY, TreeRow
 from msprobe.view.source import Json, NoSuchThingError
 from msprobe.view.source_lines import lines_of
 from msprobe.view.unchanged import OpenedFiles
@@ -42,7 +42,7 @@ class StepsSource(ABC):
 
     def __init__(
         self,
-        places: list[Place],
+        places: list[StepAndRank],
         sides: list[Json],
         verdict: Json | None,
         files: Sequence[Path],
@@ -67,11 +67,11 @@ class StepsSource(ABC):
         self._versions: dict[int, int] = {}
 
     @abstractmethod
-    def _judge(self, index: int, place: Place) -> JudgedStep:
+    def _judge(self, index: int, place: StepAndRank) -> JudgedStep:
         """Read and judge a place."""
 
     @abstractmethod
-    def _files_of(self, place: Place) -> list[Path]:
+    def _files_of(self, place: StepAndRank) -> list[Path]:
         """The files that a place is read from."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class StepsSource(ABC):
         """Where the pairs made by hand of a place are kept."""
 
     @abstractmethod
-    def _status_of(self, place: Place) -> str:
+    def _status_of(self, place: StepAndRank) -> str:
         """What came of a place, in a word."""
 
     def _curves(self) -> list[Json]:
@@ -89,11 +89,11 @@ class StepsSource(ABC):
     def _is_curve_complete(self) -> bool:
         return True
 
-    def _partners_of(self, place: Place, row: Row) -> list[Json]:
+    def _partners_of(self, place: StepAndRank, row: TreeRow) -> list[Json]:
         """The calls of other ranks that a row exchanged data with."""
         return []
 
-    def _known_layers(self, place: Place, named: Sequence[str | None]) -> dict[str, int] | None:
+    def _known_layers(self, place: StepAndRank, named: Sequence[str | None]) -> dict[str, int] | None:
         """The worst of each layer of a place, where findings name these records of the candidate, and pairs made by
         hand aside; None where it is not known yet.
         """
@@ -115,7 +115,7 @@ class StepsSource(ABC):
                 self._layers.setdefault(key, layers_of(columns))
         return self._layers[key]
 
-    def _judge_now(self, index: int, place: Place) -> JudgedStep:
+    def _judge_now(self, index: int, place: StepAndRank) -> JudgedStep:
         self._files.add(self._files_of(place))
         with no_collection():
             return self._judge(index, place)
@@ -161,7 +161,7 @@ class StepsSource(ABC):
         columns = self._columns_of(index)
         with self._judged(index) as step:
             if not 0 <= row < len(step.rows):
-                raise NoSuchThingError(f"there is no row {row}; this place has {len(step.rows)}.")
+                raise NoSuchThingError(said("row-not-there", row, len(step.rows)))
             found = details_of(step, step.rows[row], columns, self.is_single)
             found["partners"] = self._partners_of(self._place(index), step.rows[row])
         found["findings"] = [one["finding"] for one in columns["culprits"] if one["row"] == row]
@@ -179,17 +179,17 @@ class StepsSource(ABC):
         self._columns_of(index)
         with self._judged(index) as step:
             if not 0 <= row < len(step.rows):
-                raise NoSuchThingError(f"there is no row {row}; this place has {len(step.rows)}.")
+                raise NoSuchThingError(said("row-not-there", row, len(step.rows)))
             for name, _, left, right in slots_of(step, step.rows[row]):
                 if name == slot:
                     return picture_of(*_values(step, left, right))
-        raise NoSuchThingError(f"this row has no tensor {clean(slot)!r}.")
+        raise NoSuchThingError(said("row-without-tensor", clean(slot)))
 
     def ranks(self, step: int | None) -> Json:
         """Layers beside ranks, of all ranks of a step."""
         numbers = [number for number, place in enumerate(self.places) if place.step == step]
         if not numbers:
-            raise NoSuchThingError(f"there is no step {step}.")
+            raise NoSuchThingError(said("step-not-there", step))
         found: list[dict[str, int] | None] = []
         for number in numbers:
             try:
@@ -235,9 +235,9 @@ class StepsSource(ABC):
         self._steps.close()
         self._columns.close()
 
-    def _place(self, index: int) -> Place:
+    def _place(self, index: int) -> StepAndRank:
         if not 0 <= index < len(self.places):
-            raise NoSuchThingError(f"there is no place {index}; there are {len(self.places)}.")
+            raise NoSuchThingError(said("place-not-there", index, len(self.places)))
         return self.places[index]
 
     @contextmanager
@@ -312,9 +312,9 @@ def _values(step: JudgedStep, *leaves: Any) -> Sequence[Any]:
     for leaf, timeline in zip(leaves, (step.candidate, step.reference), strict=True):
         name = leaf.get("data_name") if isinstance(leaf, dict) else None
         if timeline is None or not isinstance(name, str) or name == "-1":
-            raise NoSuchThingError('the values were not recorded on both sides: record with "task": "tensor".')
+            raise NoSuchThingError(said("values-not-on-both-sides"))
         array = timeline.part.array(name)
         if array is None:
-            raise NoSuchThingError(f"the file {clean(name)} cannot be read: it is missing or broken.")
+            raise NoSuchThingError(said("tensor-file-missing", clean(name)))
         found.append(array)
     return found

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from msprobe.errors import PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath
 
 _State = tuple[int, int, int] | None
@@ -37,8 +38,8 @@ class OpenedFiles:
             before, now = self._states.get(name), _state(name)
             if name not in self._states or before == now:
                 continue
-            what = "vanished" if now is None else "changed" if before is not None else "appeared"
-            raise ChangedError(f'"{Path(name)}" {what} since it was opened; run msprobe view again.')
+            what = "file-vanished" if now is None else "file-changed" if before is not None else "file-appeared"
+            raise ChangedError(said("file-changed-since", Path(name), said(what)))
 
 
 def _state(name: str) -> _State:

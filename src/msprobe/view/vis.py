@@ -26,7 +26,7 @@ from msprobe.store.rows import Rows
 from msprobe.view.by_hand import put_in
 from msprobe.view.judged import JudgedStep, judge_one, judge_pairing
 from msprobe.view.matches import SUFFIX, Matches
-from msprobe.view.places import Place
+from msprobe.view.places import StepAndRank
 from msprobe.view.source import Json
 from msprobe.view.steps_source import StepsSource
 
@@ -75,7 +75,7 @@ class GraphFiles(StepsSource):
         sides = [_side(path, files, label) for label in (("candidate", "reference") if is_pair else ("run",))]
         super().__init__(places, sides, None, [file.path for file in files], notes=[_NO_VERDICT] if is_pair else [])
 
-    def _judge(self, index: int, place: Place) -> JudgedStep:
+    def _judge(self, index: int, place: StepAndRank) -> JudgedStep:
         found = self._graphs[place.step, place.rank]
         with no_collection():
             timelines = {source: _timeline(graph, place, file.task) for source, (file, graph) in found.items()}
@@ -93,7 +93,7 @@ class GraphFiles(StepsSource):
             notes = put_in(self._matches(index).read(), pairing)
             return judge_pairing(pairing, Comparer(candidate.part, reference.part), tuple(notes))
 
-    def _files_of(self, place: Place) -> list[Path]:
+    def _files_of(self, place: StepAndRank) -> list[Path]:
         return [file.path for file, _ in self._graphs[place.step, place.rank].values()]
 
     def _matches(self, index: int) -> Matches:
@@ -104,7 +104,7 @@ class GraphFiles(StepsSource):
             return Matches(path.with_name(f"{path.name.removesuffix('.vis.db')}_{place.step}_{place.rank}{SUFFIX}"))
         return Matches(path.with_name(f"{path.name.removesuffix('.vis')}{SUFFIX}"))
 
-    def _status_of(self, place: Place) -> str:
+    def _status_of(self, place: StepAndRank) -> str:
         return ("not_compared", "candidate_only", "reference_only")[0 if self.is_single else place.side]
 
 
@@ -120,9 +120,9 @@ def _words(step: int | None, rank: int | str) -> str:
     return ", ".join(words) or "a step and rank that their names do not tell"
 
 
-def _place(step: int | None, rank: int | str, found: Mapping[str, Any], is_pair: bool) -> Place:
+def _place(step: int | None, rank: int | str, found: Mapping[str, Any], is_pair: bool) -> StepAndRank:
     at = step, rank
-    return Place(step, rank, at if "NPU" in found else None, at if is_pair and "Bench" in found else None)
+    return StepAndRank(step, rank, at if "NPU" in found else None, at if is_pair and "Bench" in found else None)
 
 
 def _side(path: Path, files: Sequence[GraphFile], label: str) -> Json:
@@ -157,7 +157,7 @@ class _FilePart:
     complete = True
     lost = 0
 
-    def __init__(self, graph: FileGraph, place: Place, task: str) -> None:
+    def __init__(self, graph: FileGraph, place: StepAndRank, task: str) -> None:
         self.step, self.rank = place.step, place.rank
         self.header = {"framework": _framework([graph]), "task": _TASKS.get(task, "statistics"), "level": "mix"}
         self.ours: dict[str, Any] = {}
@@ -213,7 +213,7 @@ class _FilePart:
         """Nothing is open."""
 
 
-def _timeline(graph: FileGraph, place: Place, task: str) -> Timeline:
+def _timeline(graph: FileGraph, place: StepAndRank, task: str) -> Timeline:
     timeline = Timeline(cast(DumpPart, _FilePart(graph, place, task)))
     for event in timeline:
         node = graph.nodes[event.name]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.messages import Said, Wording, in_both, said
 from msprobe.report import check_text, phrases
-from msprobe.report.blocks import Block, Field, Table, finding_blocks
+from msprobe.report.blocks import Block, EvidenceTable, Field, finding_blocks
 from msprobe.report.counts import counts
 from msprobe.report.phrases import clean
 
@@ -90,7 +90,7 @@ def _finding(group: phrases.Alike, blocks: Sequence[Sequence[Block]], place: int
 def _block(block: Block) -> dict[str, Any]:
     if isinstance(block, Field):
         return {"type": "field", "name": in_both(block.label), "text": in_both(block.text), "code": block.code}
-    if isinstance(block, Table):
+    if isinstance(block, EvidenceTable):
         # Values are those of the program: one that is a single word, as "mean", is none of ours.
         rows = [[in_both(row.label), _value(row.candidate), _value(row.reference)] for row in block.rows]
         return {"type": "table", "rows": rows}

@@ -214,7 +214,7 @@ def test_a_header_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("dc -n nowhere", "nowhere"),
         ("ph -n a.npy", "a.npy"),
         ("pk -f old.pkl -n x", "give a dump.json"),
-        ('pt -n "a', "cannot be taken apart"),
+        ('pt -n "a', "no closing quotation"),
     ],
 )
 def test_a_mistake_is_told_and_the_shell_goes_on(capfd: pytest.CaptureFixture[str], line: str, told: str) -> None:

@@ -1,4 +1,4 @@
-"""One run in lockstep names every guilty call, and nothing of a healthy training."""
+"""One run in lockstep names every wrong call, and nothing of a healthy training."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_other_random_numbers_are_put_right_and_not_judged(tmp_path: Path) -> No
     )
 
 
-def test_a_guilty_kernel_is_named_by_its_result_alone(tmp_path: Path) -> None:
+def test_a_wrong_kernel_is_named_by_its_result_alone(tmp_path: Path) -> None:
     reference = record(train, tmp_path / "reference")
     called: list[str] = []
 

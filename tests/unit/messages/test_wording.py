@@ -72,7 +72,7 @@ def test_a_name_that_is_a_word_stays_a_name() -> None:
 
 def test_what_was_compared_is_said_without_a_word_of_english() -> None:
     summary = {"steps_compared": 1, "steps_in_common": 3, "ranks": 1, "pairs": 9}
-    summary |= {"same": 4, "rounding": 2, "victim": 2, "guilty": 1}
+    summary |= {"same": 4, "rounding": 2, "explained": 2, "unexplained": 1}
     (line, *_) = counts(Verdict("diverged", "candidate", "reference", summary=summary))
     found = in_both(line)
     assert isinstance(found, dict)

@@ -296,7 +296,13 @@ def test_ranks_that_no_longer_agree_are_named_with_step_and_tensor(tmp_path: Pat
     found = divergences(by_rank(find_runs(tmp_path)))
     assert len(found) == 1
     assert (found[0].rank, found[0].step, found[0].name, found[0].tensors) == (1, 5, "w", 1)
-    assert "rank 1 leaves rank 0 at step 5: param_updated of w" in str(found[0])
+    assert (found[0].rank, found[0].reference, found[0].step, found[0].quantity, found[0].name) == (
+        1,
+        0,
+        5,
+        "param_updated",
+        "w",
+    )
 
 
 @pytest.mark.parametrize(

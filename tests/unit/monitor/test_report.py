@@ -101,7 +101,7 @@ def test_the_page_needs_nothing_else_and_says_what_stands_out(tmp_path: Path) ->
     assert [run["path"] for run in data["runs"]] == [str(healthy), str(bad)]
     assert {one["step"] for one in data["departures"]} == {37}
     assert (data["first_bad"]["step"], data["first_bad"]["from_the_first"]) == (37, False)
-    assert "fc1.bias" in data["first_bad"]["what"][0]
+    assert all("fc1.bias" in text for text in data["first_bad"]["what"][0].values())
     assert data["runs"][0]["alerts"] == []
     first = data["runs"][1]["alerts"][0]
     assert (first["step"], first["label"], first["quantity"], first["op"]) == (37, "fc1.bias", "grad_reduced", "norm")

@@ -156,7 +156,7 @@ def test_further_findings_of_other_steps_have_their_number() -> None:
 
 
 def test_agreement_says_how_far_it_is_apart() -> None:
-    summary = {"pairs": 7, "victim": 7, "steps_in_common": 1, "steps_compared": 1}
+    summary = {"pairs": 7, "explained": 7, "steps_in_common": 1, "steps_compared": 1}
     found = Verdict("agree", "a", "b", summary={**summary, "largest_effect": 0.0069, "rounding_tolerance": 0.125})
     text = said("effect-at-most", "0.0069", "0.12")
     assert text in words(verdict_text(found))
@@ -165,11 +165,11 @@ def test_agreement_says_how_far_it_is_apart() -> None:
 
 
 def test_more_that_is_apart_than_findings_is_explained() -> None:
-    summary = {"pairs": 7, "guilty": 4, "steps_in_common": 1, "steps_compared": 1}
+    summary = {"pairs": 7, "unexplained": 4, "steps_in_common": 1, "steps_compared": 1}
     text = words(verdict_text(Verdict("diverged", "a", "b", findings=(finding(),), summary=summary)))
     assert "4 unexplained" in text
     assert said("calls-without-finding") in text
-    one = {**summary, "guilty": 1}
+    one = {**summary, "unexplained": 1}
     assert said("calls-without-finding") not in words(
         verdict_text(Verdict("diverged", "a", "b", findings=(finding(),), summary=one))
     )

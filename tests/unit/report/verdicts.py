@@ -56,8 +56,8 @@ def verdict(*findings: Finding, status: Any = "diverged", **more: Any) -> Verdic
         "reference_only": 3,
         "same": 933,
         "rounding": 1,
-        "victim": 629,
-        "guilty": 10,
+        "explained": 629,
+        "unexplained": 10,
         "largest_effect": 2e-7,
         "rounding_tolerance": 7.6e-6,
     }

@@ -183,9 +183,9 @@ def test_all_calls_of_a_step_are_judged_as_the_comparison_judges_them(pair: tupl
     counts: dict[str, int] = {}
     for row in found.call_table(step=found.findings[0].step):
         counts[row["status"]] = counts.get(row["status"], 0) + 1
-    assert counts.get("unexplained", 0) == found.summary["guilty"]
+    assert counts.get("unexplained", 0) == found.summary["unexplained"]
     assert counts.get("rounding", 0) == found.summary["rounding"]
-    assert counts.get("explained", 0) == found.summary["victim"]
+    assert counts.get("explained", 0) == found.summary["explained"]
 
 
 def test_a_step_that_the_runs_do_not_have_is_named(pair: tuple[Path, Path]) -> None:

@@ -42,7 +42,7 @@ def compared(*runs: Path, **flags: Any) -> Judged:
 def _shown_status(one: Any) -> str:
     """Results that are equal are shown as such, whatever went in."""
     is_equal = not one.changed_outputs and any(is_measured(leaf) for _, leaf in one.event.outputs())
-    return "same" if is_equal and one.status in ("rounding", "victim") else str(one.status)
+    return "same" if is_equal and one.status in ("rounding", "explained") else str(one.status)
 
 
 def check_shown(shown: Dumps, expected: Judged) -> set[str]:
@@ -88,7 +88,7 @@ def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
 
 def test_each_pair_has_the_same_status_and_sizes(tmp_path: Path, opened: Any) -> None:
     runs = pair(tmp_path)
-    assert check_shown(opened(*runs), compared(*runs)) == {"same", "guilty", "victim"}
+    assert check_shown(opened(*runs), compared(*runs)) == {"same", "unexplained", "explained"}
 
 
 def test_a_second_healthy_run_counts_in_every_step_and_rank(tmp_path: Path, opened: Any) -> None:
@@ -99,7 +99,7 @@ def test_a_second_healthy_run_counts_in_every_step_and_rank(tmp_path: Path, open
     assert len(expected) == 6
     check_shown(opened(*runs, noise=healthy), expected)
     statuses = [{one[0] for one in judged.values()} for judged in (expected[2, 1], compared(*runs)[0, 1])]
-    assert ["guilty" in one for one in statuses] == [False, True], "the healthy run makes no difference"
+    assert ["unexplained" in one for one in statuses] == [False, True], "the healthy run makes no difference"
 
 
 def test_a_second_healthy_run_counts_after_the_step_in_which_runs_part(tmp_path: Path, opened: Any) -> None:
@@ -134,7 +134,7 @@ def test_a_single_element_beyond_rounding_is_unexplained(tmp_path: Path, opened:
 
     runs = pair(tmp_path, Plan(values=True, results={"blocks.0.tanh": one_element}), Plan(values=True))
     expected = compared(*runs)
-    assert expected[0, "rank"]["Torch.tanh.0.forward"][0] == "guilty"
+    assert expected[0, "rank"]["Torch.tanh.0.forward"][0] == "unexplained"
     check_shown(opened(*runs), expected)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from msprobe.cli.common import add_output
 from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, two_runs
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 #: Modules of this package, in the order in which they are asked.
 PARTS = ("rl_logs", "packs", "checkpoints")
@@ -47,11 +47,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         *("-c", "--compare"),
         nargs=2,
         metavar=("A", "B"),
-        help="two packs (.zip), or two checkpoints of any formats: files or folders; the trusted one first, as in "
-        "mindstudio-probe",
+        help=both(
+            "two packs (.zip), or two checkpoints of any formats: files or folders; the trusted one first, "
+            "as in mindstudio-probe",
+            "两个配置包（.zip），或任意格式的两个检查点：文件或文件夹；标杆侧在前，同 mindstudio-probe",
+        ),
     )
     add_runs(parser, None)
-    add_output(parser, "where the result goes; what it is depends on the operation", metavar="OUT")
+    add_output(
+        parser,
+        both(
+            "where the result goes; what it is depends on the operation",
+            "结果写到哪里；是文件还是文件夹取决于所做的操作",
+        ),
+        metavar="OUT",
+    )
     for name in PARTS:
         _part(name).add_arguments(parser, operations)
 

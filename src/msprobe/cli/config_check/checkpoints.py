@@ -9,7 +9,7 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_workers
 from msprobe.cli.parser import UsageError
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 DEFAULT_OUTPUT = "./ckpt_similarity.json"
 
@@ -17,28 +17,56 @@ DEFAULT_OUTPUT = "./ckpt_similarity.json"
 def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
     """The options of a comparison of checkpoints."""
     group = parser.add_argument_group(
-        "comparison of checkpoints",
-        f"-o is the JSON file ({DEFAULT_OUTPUT}); _summary.json and _table.csv go beside it",
+        both("comparison of checkpoints", "比对检查点"),
+        both(
+            f"-o is the JSON file ({DEFAULT_OUTPUT}); _summary.json and _table.csv go beside it",
+            f"-o 为 JSON 文件（{DEFAULT_OUTPUT}）；_summary.json 与 _table.csv 写在其旁",
+        ),
     )
     group.add_argument(
         "--name-map",
         metavar="MAP",
         default="auto",
-        help="auto: Megatron's names become those of Hugging Face where the other side has these; none; or a YAML file "
-        "{name in A: name in B}, regular expressions too",
+        help=both(
+            "auto: names of Megatron become those of Hugging Face if the other side has these; none; or a "
+            "YAML file {name in A: name in B}, also with regular expressions",
+            "auto：另一侧使用 Hugging Face 名称时，把 Megatron 的名称转换过去；none；或 YAML 文件 {A 中名称: "
+            "B 中名称}，也可用正则表达式",
+        ),
     )
     group.add_argument(
-        "--metrics", choices=("classic", "full"), default="classic", help="full: further measures in the JSON"
+        "--metrics",
+        choices=("classic", "full"),
+        default="classic",
+        help=both("full: further measures in the JSON", "full：JSON 中有更多指标"),
     )
     group.add_argument(
-        "--with-optim", action="store_true", help="optimizer, random and other states go into the JSON, too"
+        "--with-optim",
+        action="store_true",
+        help=both("optimizer, random and other states go into the JSON, too", "优化器、随机数等状态也写入 JSON"),
     )
-    group.add_argument("--weights-only", action="store_true", help="leave out optimizer, random and other states")
-    group.add_argument("--allow-missing", action="store_true", help="go on where files of ranks are missing")
     group.add_argument(
-        "--earlier", metavar="CKPT", help="a checkpoint from before A: what B has unchanged of it is called stale"
+        "--weights-only",
+        action="store_true",
+        help=both("leave out optimizer, random and other states", "略过优化器、随机数等状态"),
     )
-    add_workers(group, "processes that compare at once")
+    group.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help=both("go on if files of ranks are missing", "缺少某些 rank 的文件时仍继续"),
+    )
+    group.add_argument(
+        "--earlier",
+        metavar="CKPT",
+        help=both(
+            "a checkpoint older than A: tensors that B has unchanged from it are reported as stale",
+            "比 A 更早的检查点：B 中与它相同的张量会报为未更新",
+        ),
+    )
+    add_workers(
+        group,
+        both("processes that compare at once", "同时比对的进程数"),
+    )
 
 
 def is_asked(args: argparse.Namespace) -> bool:

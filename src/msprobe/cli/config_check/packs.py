@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.cli import answers
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 DEFAULT_PACK = "./config_check_pack.zip"
 DEFAULT_RESULT = "./config_check_result"
@@ -20,21 +20,48 @@ def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
         *("-d", "--dump"),
         nargs="*",
         metavar="FILE",
-        help="pack the environment variables, the packages and the hyper-parameters of these files (launch scripts, "
-        f".yaml, .json, .toml, ...); -o: {DEFAULT_PACK}",
+        help=both(
+            "pack the environment variables, the packages and the hyper-parameters of these files (launch "
+            f"scripts, .yaml, .json, .toml, ...); -o: {DEFAULT_PACK}",
+            f"打包环境变量、软件包，以及这些文件（启动脚本、.yaml、.json、.toml 等）中的超参；-o：{DEFAULT_PACK}",
+        ),
     )
     group = parser.add_argument_group(
-        "packs", f"-c A.zip B.zip compares two packs, the trusted one first; -o is the folder ({DEFAULT_RESULT})"
-    )
-    group.add_argument("--env-all", action="store_true", help="with -d: keep secrets in the pack as they are")
-    group.add_argument(
-        "--tolerance", type=float, metavar="REL", default=0.0, help="of statistics of weights and inputs (0: exact)"
-    )
-    group.add_argument(
-        "--variables", metavar="FILE.yaml", help="environment variables that count, too: {NAME: error, warning or info}"
+        both("packs", "配置包"),
+        both(
+            f"-c A.zip B.zip compares two packs, the trusted one first; -o is the folder ({DEFAULT_RESULT})",
+            f"-c A.zip B.zip 比对两个配置包，标杆侧在前；-o 为文件夹（{DEFAULT_RESULT}）",
+        ),
     )
     group.add_argument(
-        "--package", action="append", metavar="NAME", default=[], help="a package that counts, too; may be repeated"
+        "--env-all",
+        action="store_true",
+        help=both("with -d: keep secrets in the pack as they are", "与 -d 同用：密钥等原样保留在包中"),
+    )
+    group.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="REL",
+        default=0.0,
+        help=both(
+            "relative tolerance for statistics of weights and inputs (0: exact)",
+            "权重与输入统计量的相对容差（0：必须完全相同）",
+        ),
+    )
+    group.add_argument(
+        "--variables",
+        metavar="FILE.yaml",
+        help=both(
+            "further environment variables to compare: {NAME: error, warning or info}",
+            "还要比对的环境变量：{NAME: error、warning 或 info}",
+        ),
+    )
+    group.add_argument(
+        "--package",
+        action="append",
+        metavar="NAME",
+        default=[],
+        help=both("a further package to compare; may be repeated", "还要比对的软件包；可重复给出"),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.cli import answers
 from msprobe.foreign.console import say
+from msprobe.messages import both, translated
 
 
 def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
@@ -16,19 +17,29 @@ def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
         *("-vc", "--verl-compare"),
         nargs=2,
         metavar=logs,
-        help="parameters in two logs of verl; -o: ./verl_param_compare_result",
+        help=both(
+            "parameters in two logs of verl; -o: ./verl_param_compare_result",
+            "比对两份 verl 日志中的参数；-o：./verl_param_compare_result",
+        ),
     )
     operations.add_argument(
         *("-vv", "--verl-verify"),
         nargs="+",
         metavar="FILE",
-        help="[BENCH_YAML] LOG: parameters in a log of verl against wanted values; -o: ./verl_param_verify_result",
+        help=both(
+            "[BENCH_YAML] LOG: compare parameters in a log of verl with expected values; -o: "
+            "./verl_param_verify_result",
+            "[BENCH_YAML] LOG：把一份 verl 日志中的参数与期望值比对；-o：./verl_param_verify_result",
+        ),
     )
     operations.add_argument(
         *("-sc", "--slime-compare"),
         nargs=2,
         metavar=logs,
-        help="parameters in two logs of slime; -o: ./slime_param_compare_result",
+        help=both(
+            "parameters in two logs of slime; -o: ./slime_param_compare_result",
+            "比对两份 slime 日志中的参数；-o：./slime_param_compare_result",
+        ),
     )
 
 
@@ -61,5 +72,5 @@ def execute(args: argparse.Namespace) -> int:
         else f"None of {of} parameters differs; see {folder}"
     )
     if not found.coverage.is_complete:
-        say(found.coverage.sentence())
+        say(translated(found.coverage.sentence()))
     return found.coverage.status(found.apart > 0)

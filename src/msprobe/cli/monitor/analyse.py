@@ -8,19 +8,44 @@ import os
 from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
+from msprobe.messages import both, said, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor analyse``."""
-    parser.epilog = "Writes anomaly_analyse.json, and names the alerts."
-    parser.add_argument(
-        "folder", metavar="DIR", help="output folder of the monitor, of one run, or the folder anomaly_detected"
+    parser.epilog = both(
+        "Writes anomaly_analyse.json, and names the alerts.", "写出 anomaly_analyse.json，并列出告警。"
     )
-    what = "folder for the result, made if it is not there"
-    add_output(parser, what, "--out_path", default="", otherwise="that of the alerts")
-    parser.add_argument("-k", "--topk", type=int, default=8, metavar="N", help="how many to name (default: 8)")
     parser.add_argument(
-        "-s", "--step", default="[]", metavar="LIST", help='only these steps, as "[1,2]" (default: all)'
+        "folder",
+        metavar="DIR",
+        help=both(
+            "output folder of the monitor, of one run, or the folder anomaly_detected",
+            "监控或某次运行的输出文件夹，或 anomaly_detected 文件夹",
+        ),
+    )
+    what = both("folder for the result, made if missing", "结果文件夹，没有时新建")
+    add_output(
+        parser,
+        what,
+        "--out_path",
+        default="",
+        otherwise=both("the folder of the alerts", "告警所在的文件夹"),
+    )
+    parser.add_argument(
+        "-k",
+        "--topk",
+        type=int,
+        default=8,
+        metavar="N",
+        help=both("number of alerts to show (default: 8)", "显示多少个告警（默认 8）"),
+    )
+    parser.add_argument(
+        "-s",
+        "--step",
+        default="[]",
+        metavar="LIST",
+        help=both('only these steps, as "[1,2]" (default: all)', '只看这些 step，如 "[1,2]"（默认：全部）'),
     )
 
 
@@ -47,21 +72,21 @@ def execute(args: argparse.Namespace) -> int:
             path = write_first_alerts(first, args.out_path or (below if os.path.isdir(below) else args.folder))
             number = len(first_alerts(found.records, max(1, len(found.records)), steps))
             answers.wrote([path])
-            lines += [headline(found, steps), f"anomaly_analyse.json: {path}"]
-            lines.append(f"The first {len(first)} of {number} alerts:")
+            lines += [translated(headline(found, steps)), f"anomaly_analyse.json: {path}"]
+            lines.append(translated(said("first-alerts-of", len(first), number)))
             texts = [record.get("text") or record.get("message", key) for key, record in first.items()]
             lines += [f"{at}: {text}" for at, text in enumerate(texts)]
         elif found.read:
-            of_steps = f" of steps {steps}" if steps else ""
-            lines.append(f"No alerts{of_steps} in what was read:")
+            of_steps = said("of-steps", steps) if steps else ""
+            lines.append(translated(said("no-alerts-found", of_steps)))
         else:
-            lines.append("Whether there were alerts is not known: nothing was read.")
+            lines.append(translated(said("alerts-unknown")))
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
     lines += [f"  {one}" for one in found.read] if not first else []
     lines += ["Not read:", *(f"  {one}" for one in found.unread)] if found.unread else []
     answers.note(alerts=list(first), apart=[str(one) for one in apart], not_read=[str(one) for one in found.unread])
-    say("\n".join([*lines, *map(str, apart)]))
+    say("\n".join([*lines, *(translated(one.message) for one in apart)]))
     if first or apart:
         return 1
     return 0 if found.is_whole else 2

@@ -11,6 +11,7 @@ from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, two_runs
 from msprobe.errors import MsprobeError
 from msprobe.foreign.console import say
+from msprobe.messages import both, said, translated
 
 if TYPE_CHECKING:
     from msprobe.monitor.diff import Difference
@@ -19,11 +20,25 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor diff``."""
     parser.usage = "msprobe monitor diff CANDIDATE REFERENCE [OPTION ...]"
-    parser.epilog = (
-        "Differences that grow as rounding errors do are passed over. Reads sketch.bin of both runs, or csv files."
+    parser.epilog = both(
+        "Differences that grow as rounding errors do are not reported. Reads sketch.bin of both runs, or csv files.",
+        "像舍入误差那样增长的差异不会报告。读取两次运行的 sketch.bin，或 csv 文件。",
     )
-    add_runs(parser, "runs", "candidate and reference: output folders of the monitor, or folders of one run in them")
-    parser.add_argument("--top", type=int, default=5, metavar="N", help="how many reasons to name (default: 5)")
+    add_runs(
+        parser,
+        "runs",
+        both(
+            "candidate and reference: output folders of the monitor, or folders of one run in them",
+            "待比对侧与标杆侧：监控的输出文件夹，或其中某次运行的文件夹",
+        ),
+    )
+    parser.add_argument(
+        "--top",
+        type=int,
+        default=5,
+        metavar="N",
+        help=both("number of reasons to show (default: 5)", "显示多少个原因（默认 5）"),
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -36,21 +51,24 @@ def execute(args: argparse.Namespace) -> int:
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
     answers.whole(json.dumps(_as_json(result), indent=1))
-    compared = f"{result.steps} steps of {result.ranks} rank{'s' if result.ranks > 1 else ''}"
+    one_rank = result.ranks == 1
+    compared = (
+        said("steps-of-one-rank", result.steps) if one_rank else said("steps-of-ranks", result.steps, result.ranks)
+    )
     if result.found is None:
-        alone = "" if not result.unread else " in what was compared"
-        say(f"no bad step{alone}: in {compared}, the candidate does what the reference does, up to rounding")
+        alone = "" if not result.unread else said("in-what-was-compared")
+        say(translated(said("no-bad-step", alone, compared)))
         _say_unread(result, args.top)
         return _status(result)
-    run = f" of the run {result.run}" if result.run else ""
-    say(f"first bad step: {result.found.step} (rank {result.rank}{run}; compared {compared})")
+    run = said("of-the-run", result.run) if result.run else ""
+    say(translated(said("first-bad-step", result.found.step, result.rank, run, compared)))
     for reason in result.found.what[: args.top]:
-        say(f"  {reason}")
+        say(f"  {translated(reason)}")
     more = len(result.found.what) - args.top
     if more > 0:
-        say(f"  and {more} more")
+        say(f"  {translated(said('and-so-many-more', more))}")
     if not result.by_sketches:
-        say("  read from csv files; sketches show smaller differences")
+        say(f"  {translated(said('read-from-csv'))}")
     _say_unread(result, args.top)
     return _status(result)
 
@@ -82,8 +100,8 @@ def _say_unread(result: Difference, top: int) -> None:
     """Name what was not compared."""
     if result.ends:
         ours, theirs = result.ends
-        say(f"the reference ends at step {ours}, the candidate at step {theirs}; what both have is compared")
+        say(translated(said("runs-end-at-different-steps", ours, theirs)))
     for one in result.unread[:top]:
-        say(f"not compared: {one}")
+        say(translated(said("not-compared-because", one)))
     if len(result.unread) > top:
-        say(f"not compared: {len(result.unread) - top} more")
+        say(translated(said("not-compared-because", said("and-so-many-more", len(result.unread) - top))))

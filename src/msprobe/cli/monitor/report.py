@@ -9,22 +9,32 @@ from msprobe.cli.common import add_output
 from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe monitor report``."""
     parser.usage = "msprobe monitor report CANDIDATE [REFERENCE] [OPTION ...]"
-    parser.epilog = (
-        "Of two runs, the page says at which step and in which tensor the candidate leaves the band of the reference."
+    parser.epilog = both(
+        "For two runs, the page shows at which step and in which tensor the candidate leaves the range "
+        "of the reference.",
+        "对两次运行，页面显示待比对侧在哪个 step、哪个张量离开了标杆侧的范围。",
     )
     add_runs(
         parser,
         "runs",
-        "output folder of the monitor, or the folder of one run in it; of two, the candidate first",
+        both(
+            "output folder of the monitor, or the folder of one run in it; of two, the candidate first",
+            "监控的输出文件夹，或其中某次运行的文件夹；给出两个时待比对侧在前",
+        ),
         "DIR",
     )
-    add_output(parser, "the page", default="monitor.html", metavar="FILE")
+    add_output(
+        parser,
+        both("the page", "页面文件"),
+        default="monitor.html",
+        metavar="FILE",
+    )
 
 
 def execute(args: argparse.Namespace) -> int:

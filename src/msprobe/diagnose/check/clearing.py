@@ -21,7 +21,7 @@ from msprobe.diagnose.differences.records import rms
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.tolerance.of_check import counts_in_a_sum, is_explained, is_explained_closely
+from msprobe.diagnose.tolerance.check_limits import counts_in_a_sum, is_explained, is_explained_closely
 from msprobe.messages import said
 
 _LEAST = 4

@@ -11,7 +11,7 @@ from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Results
 from msprobe.diagnose.check.moment import Leaf
 from msprobe.diagnose.check.values import has_values, measured
-from msprobe.diagnose.differences.records import fingerprint, of_statistics
+from msprobe.diagnose.differences.records import fingerprint, statistics_difference
 from msprobe.diagnose.differences.words import NO_RELATION, Relation
 from msprobe.diagnose.findings import Finding
 from msprobe.messages import said
@@ -54,7 +54,7 @@ def _unlike(across: Across, names: dict[Rank, str], word: str, found: dict[Rank,
         if len(shapes) > 1:
             message = said("collective-shapes-differ", name, ", ".join(sorted(shapes)))
         else:
-            relation = Relation(f"{of_statistics(leaves[rank], leaves[other]):.2g}", is_distance=True)
+            relation = Relation(f"{statistics_difference(leaves[rank], leaves[other]):.2g}", is_distance=True)
             message = said(
                 "collective-results-differ",
                 word,

@@ -22,7 +22,7 @@ from msprobe.diagnose.check.overflow import finding_of, in_order_of_ranks
 from msprobe.diagnose.check.overflow_words import LARGEST
 from msprobe.diagnose.check.run import CheckResult
 from msprobe.diagnose.check.values import tensors
-from msprobe.diagnose.covered import of_dump
+from msprobe.diagnose.covered import dump_coverage
 from msprobe.diagnose.differences.records import numbers
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
@@ -107,7 +107,7 @@ class OverflowAnswer:
     @property
     def coverage(self) -> Coverage:
         """What was searched, and what of the dump was not."""
-        return of_dump({"steps": self.steps, "ranks": self.ranks, "records": self.records}, self.unread)
+        return dump_coverage({"steps": self.steps, "ranks": self.ranks, "records": self.records}, self.unread)
 
     def as_check(self) -> CheckResult:
         """The same as the one check of a dump, for those who show such."""

@@ -91,7 +91,7 @@ def _backward(timeline: Timeline, event: Event, value: str) -> str:
         zeros = given[-1].get("zero", "some") if word == "div" else given[0].get("zero", "some")
         return (
             said("derivative-infinite", poles[word], zeros)
-            + ("; times a gradient of zero (a where() behind it, say) that is NaN" if value == "nan" else "")
+            + ("; times a gradient of zero (of a later where(), for example), that is NaN" if value == "nan" else "")
             + ". Keep zero out before the call"
         )
     return "its incoming gradients are finite, its outgoing ones are not"

@@ -11,7 +11,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.pairing.recomputation import repeated
 from msprobe.diagnose.steps.links import is_unset
 from msprobe.diagnose.steps.timeline import Event, Timeline
-from msprobe.diagnose.tolerance.of_check import of_a_module_again, of_a_repeat
+from msprobe.diagnose.tolerance.check_limits import repeat_limit, repeated_module_limit
 from msprobe.messages import Wording, said
 
 
@@ -32,7 +32,7 @@ def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Even
         return None
     if again.is_module:
         return None if again.children else _module(moment, timeline, comparer, again, first)
-    allowed = of_a_repeat(again)
+    allowed = repeat_limit(again)
     given = _counting(comparer.between(again.inputs(), first.inputs()), allowed)
     result = _counting(comparer.between(again.outputs(), first.outputs()), allowed)
     settings = [found for found in given if found.what in ("argument", "missing")]
@@ -57,7 +57,7 @@ def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Even
 
 def _module(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
     """A module in which no call was recorded."""
-    result = _counting(comparer.between(again.outputs(), first.outputs()), of_a_module_again())
+    result = _counting(comparer.between(again.outputs(), first.outputs()), repeated_module_limit())
     if not result:
         return None
     message = said("module-recomputed-differently")

@@ -20,10 +20,10 @@ from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.moment import Leaf
 from msprobe.diagnose.check.replica import Signatures, is_repeatable, mark
 from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured
-from msprobe.diagnose.differences.records import fingerprint, of_statistics
+from msprobe.diagnose.differences.records import fingerprint, statistics_difference
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.tolerance.of_check import is_one_factor, may_have_two_values, of_a_repeat, of_copies
+from msprobe.diagnose.tolerance.check_limits import copies_limit, is_one_factor, may_have_two_values, repeat_limit
 from msprobe.messages import said
 
 #: Tensors by rank and name of the parameter.
@@ -331,11 +331,11 @@ def _same_in_other_out(event: Event, twin: Event) -> tuple[Leaf, Leaf] | None:
         elif left != right:
             return None
     random = operation(event.stem) in operators.RANDOM_PER_RANK
-    allowed = 0.0 if random else of_a_repeat(event)
+    allowed = 0.0 if random else repeat_limit(event)
     for left, right in zip(floats(event.outputs()), floats(twin.outputs()), strict=False):
         if _equal([left, right]) or left.get("shape") != right.get("shape"):
             continue
-        if has_values(left) and has_values(right) and of_statistics(left, right) > allowed:
+        if has_values(left) and has_values(right) and statistics_difference(left, right) > allowed:
             return left, right
     return None
 
@@ -350,8 +350,8 @@ def _minority(leaves: dict[Rank, Leaf]) -> Rank:
 
 def _is_noise(leaves: dict[Rank, Leaf]) -> bool:
     first, *rest = leaves.values()
-    allowed = of_copies(first)
-    return all(0.0 < of_statistics(first, leaf) <= allowed for leaf in rest)
+    allowed = copies_limit(first)
+    return all(0.0 < statistics_difference(first, leaf) <= allowed for leaf in rest)
 
 
 def _common_ratio(found: list[dict[Rank, Leaf]]) -> float | None:

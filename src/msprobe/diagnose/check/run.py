@@ -18,7 +18,7 @@ from msprobe.diagnose.check.registry import CHECKS, Check
 from msprobe.diagnose.check.remarks import Notes
 from msprobe.diagnose.check.replica import Replica
 from msprobe.diagnose.check.sight import Sight
-from msprobe.diagnose.covered import of_dump
+from msprobe.diagnose.covered import dump_coverage
 from msprobe.diagnose.findings import Finding, plain
 from msprobe.diagnose.places import Places
 from msprobe.engine import ALONE, Workers, run
@@ -52,7 +52,7 @@ class CheckResult:
     @property
     def coverage(self) -> Coverage:
         """What was looked at, and what of the dump was not."""
-        return of_dump({key: self.summary.get(key) for key in ("steps", "records")}, self.unread)
+        return dump_coverage({key: self.summary.get(key) for key in ("steps", "records")}, self.unread)
 
     @property
     def exit_code(self) -> int:

@@ -13,7 +13,7 @@ from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.tolerance.of_check import is_left_scaled, undoes
+from msprobe.diagnose.tolerance.check_limits import is_left_scaled, undoes
 from msprobe.messages import said
 
 #: Smaller powers of two are numbers of ranks or of micro-batches, as a rule.

@@ -14,7 +14,7 @@ from msprobe.diagnose.check.values import argument, floats, has_values, measured
 from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.tolerance.of_check import of_a_sum_of_one
+from msprobe.diagnose.tolerance.check_limits import sum_of_one_limit
 from msprobe.messages import said
 
 
@@ -57,7 +57,7 @@ def _off(event: Event) -> tuple[float, float] | None:
         return None
     length = shape[dim]
     total = found[2] * length
-    allowed = of_a_sum_of_one(result, given[0] if len(given) == 1 else None)
+    allowed = sum_of_one_limit(result, given[0] if len(given) == 1 else None)
     if abs(total - 1.0) <= allowed:
         return None
     rows = numel(result) // length

@@ -13,7 +13,7 @@ from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
-from msprobe.diagnose.tolerance.of_check import is_lost_in_rounding
+from msprobe.diagnose.tolerance.check_limits import is_lost_in_rounding
 from msprobe.messages import said
 
 

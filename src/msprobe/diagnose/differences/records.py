@@ -220,7 +220,7 @@ class Comparer:
     def delta(self, left: dict[str, Any], right: dict[str, Any]) -> float:
         """The relative distance of two tensors of as many elements."""
         exact = self._of_values(left, right)
-        return of_statistics(left, right) if exact is None else exact
+        return statistics_difference(left, right) if exact is None else exact
 
     def _of_values(self, left: dict[str, Any], right: dict[str, Any]) -> float | None:
         names = left.get("data_name"), right.get("data_name")
@@ -277,7 +277,7 @@ def hides_elements(leaf: Any) -> bool:
     return isinstance(number, float) and not math.isfinite(number)
 
 
-def of_statistics(left: dict[str, Any], right: dict[str, Any]) -> float:
+def statistics_difference(left: dict[str, Any], right: dict[str, Any]) -> float:
     """Relative distance of the statistics of two tensors; 1 for whole numbers that differ, and for another number of
     elements that are not finite.
     """

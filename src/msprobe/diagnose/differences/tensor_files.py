@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from msprobe.diagnose.differences.tensor_pass import Measured, TensorPass, digest_of, dot, of_values
+from msprobe.diagnose.differences.tensor_pass import Measured, TensorPass, digest_of, dot, values_difference
 from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
 
-__all__ = ["TensorFiles", "dot", "of_values"]
+__all__ = ["TensorFiles", "dot", "values_difference"]
 
 #: A file by its device and number there: equal tensors of a dump are one file with several names.
 _Place = tuple[int, int]

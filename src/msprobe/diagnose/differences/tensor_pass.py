@@ -89,7 +89,7 @@ class TensorPass:
             return Measured(digests, sizes, None)
         if digests[0] == digests[1] and left.dtype == right.dtype and left.dtype.kind in "biu":
             return Measured(digests, sizes, 0.0)
-        return Measured(digests, sizes, of_values(left, right))
+        return Measured(digests, sizes, values_difference(left, right))
 
     def _floating(self, left: Any, right: Any) -> Measured:
         import numpy as np
@@ -205,7 +205,7 @@ class _Sums:
         )  # fmt: skip
 
 
-def of_values(left: Any, right: Any) -> float:
+def values_difference(left: Any, right: Any) -> float:
     """Relative L2 distance of two flat arrays of one size; infinite where NaN and infinities are in other places.
 
     They are gone through in pieces that stay in the cache: no copy of a tensor is made.

@@ -158,11 +158,6 @@ def _counted_in_words(left: dict[str, Any], right: dict[str, Any], other: str) -
     return ""
 
 
-def of_values(left: Any, right: Any, shape: Any = None) -> str:
-    """The same as :func:`relation_of_values`, in words."""
-    return str(relation_of_values(left, right, shape))
-
-
 def relation_of_values(left: Any, right: Any, shape: Any = None) -> Relation:
     """The relation of two flat arrays of one size; a distance if they are just different, empty if they are not."""
     import numpy as np

@@ -140,7 +140,10 @@ def reach_of(
     # Where the loss itself differs, other gradients come back, and ranks that add up theirs hide whose they are.
     summed = summed or (
         bool(gradients)
-        and (of_results(judged, bool(sizes)) <= effect.of_step(judged.values()) or common_factor(gradients) is not None)
+        and (
+            results_difference(judged, bool(sizes)) <= effect.step_limit(judged.values())
+            or common_factor(gradients) is not None
+        )
         and arrival_of(judged.values(), comparer).clean
     )
     at_optimizer = [one for one in at_optimizer if one.slot.removesuffix(".grad") not in chosen]
@@ -148,13 +151,13 @@ def reach_of(
     within = math.inf
     if any(one.chosen and any(d.what == "value" for d in one.outputs if is_integer(d.left)) for one in judged.values()):
         # Something else was chosen, and all gradients are those of other terms: it is the loss that tells of more.
-        within = effect.of_step(judged.values())
-    reached = [(effect.of_gradient(one, largest), "gradients") for one in counted]
+        within = effect.step_limit(judged.values())
+    reached = [(effect.gradient_difference(one, largest), "gradients") for one in counted]
     reached = [(min(size, within) if math.isfinite(size) else size, what) for size, what in reached]
     if comparer.crossing:
         reached.append((measured, "gradients"))  # measured by the terms that they are sums of
     if not summed:
-        reached.append((of_results(judged, bool(sizes)), "the loss" if sizes else "the result"))
+        reached.append((results_difference(judged, bool(sizes)), "the loss" if sizes else "the result"))
     unit = effect.unit_of(judged.values())
     of_states, carried = states.apart(judged.values(), before.states, unit, makers)
     # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.origin.movements.
@@ -231,7 +234,7 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
     return most
 
 
-def of_results(judged: dict[Event, Judged], with_gradients: bool) -> float:
+def results_difference(judged: dict[Event, Judged], with_gradients: bool) -> float:
     """The last results of the forward pass: the loss, or what the model returns where no gradients were recorded."""
     loss: Judged | None = None
     for one in judged.values():

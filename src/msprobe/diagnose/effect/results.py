@@ -35,7 +35,9 @@ def _chooses_by_rounding(outermost: Sequence[Judged]) -> bool:
     chose tells nothing that its inputs do not.
     """
     return any(
-        one.changed_inputs and one.status != "guilty" and any(is_integer(d.left or {}) for d in one.changed_outputs)
+        one.changed_inputs
+        and one.status != "unexplained"
+        and any(is_integer(d.left or {}) for d in one.changed_outputs)
         for one in outermost
         if operation(one.event.stem) in operators.CHOOSES
     )

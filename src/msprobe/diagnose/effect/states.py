@@ -15,7 +15,7 @@ from msprobe.diagnose.differences.records import Difference, fingerprint, is_flo
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import plain_name
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
-from msprobe.diagnose.tolerance.effect import of_state
+from msprobe.diagnose.tolerance.effect import state_limit
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import said
 
@@ -160,7 +160,7 @@ def is_explained(
     earlier = before.get(_module(judged.event))
     came = max(earlier or 0.0, now)
     agreed = earlier is not None and not came
-    return weighted(judged.event, judged.partner, difference) <= of_state(came, unit, state.sized, agreed)
+    return weighted(judged.event, judged.partner, difference) <= state_limit(came, unit, state.sized, agreed)
 
 
 def first_changes(events: Iterable[Event]) -> dict[str, Event]:

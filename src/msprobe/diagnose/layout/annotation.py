@@ -161,5 +161,5 @@ def _source(path: Path) -> Source:
 
             document = parse_yaml(text, name, typed=True).document
     except InvalidInputError as problem:
-        raise InvalidInputError(f"{name} is no {kind}: {problem.message}") from problem
+        raise InvalidInputError(said("not-in-format", name, kind, problem.message)) from problem
     return _Sentences(name, document, {})

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Typ
 
 from msprobe.config.declared import Declared, demand, is_filled_object, is_list, is_object, is_whole, wrong
 from msprobe.config.mistakes import shown
-from msprobe.diagnose.layout.placements import Placement, of_text
+from msprobe.diagnose.layout.placements import Placement, parsed_placement
 from msprobe.foreign.patterns import PatternError, compile_pattern
 from msprobe.messages import said
 
@@ -33,27 +33,27 @@ def _mesh_of(info: ValidationInfo) -> _Mesh:
 def _axis(name: Any, info: ValidationInfo) -> str:
     mesh = _mesh_of(info)
     if name not in mesh.axes:
-        raise wrong(f"{name!r} is no axis of the mesh; it has {', '.join(mesh.axes) or 'none'}")
+        raise wrong(said("no-axis-of-mesh", name, ", ".join(mesh.axes) or said("none-of-them")))
     return str(name)
 
 
 def _stage_axis(name: Any, info: ValidationInfo) -> str:
     mesh = _mesh_of(info)
     if name not in mesh.axes:
-        raise wrong(f"must be an axis of the mesh ({', '.join(mesh.axes)}), found {shown(name)}")
+        raise wrong(said("must-be-axis-of-mesh", ", ".join(mesh.axes), shown(name)))
     return str(name)
 
 
 def _placement(word: Any) -> Placement:
-    found = of_text(str(word))
+    found = parsed_placement(str(word))
     if found is None:
-        raise wrong(f"{str(word)!r} is not known; write replicate, shard(0), partial or interleave(0)")
+        raise wrong(said("placement-unknown", str(word)))
     return found
 
 
 def _slot(name: str) -> str:
     if not name.startswith(_SLOTS):
-        raise wrong("is not known; the slots are input, output, and one of them (output.0)")
+        raise wrong(said("slot-unknown"))
     return name
 
 
@@ -61,7 +61,7 @@ def _first_numbers(value: Any, info: ValidationInfo) -> tuple[int, ...]:
     count = _mesh_of(info).stages
     whole = is_list(value) and all(is_whole(number) and number >= 0 for number in value)
     if count is not None and not (whole and len(value) == count):
-        raise wrong(f"must list the first number of each of the {count} stages, found {shown(value)}")
+        raise wrong(said("stages-not-all-listed", count, shown(value)))
     return tuple(value) if whole else ()
 
 
@@ -70,7 +70,7 @@ def _expression(pattern: str) -> str:
         compile_pattern(pattern, "names")
     except PatternError as problem:
         raise wrong(
-            f"is no regular expression: {problem.__cause__}" if problem.__cause__ else problem.reason
+            said("no-regular-expression", problem.__cause__) if problem.__cause__ else problem.reason
         ) from problem
     return pattern
 
@@ -81,9 +81,9 @@ def _replacements(names: dict[str, str]) -> dict[str, str]:
         try:
             compile_pattern(pattern, "names").sub(new, "")
         except (re.error, IndexError) as problem:
-            problems.append(f"{shown(new)} cannot stand for {shown(pattern)} ({problem})")
+            problems.append(said("cannot-stand-for", shown(new), shown(pattern), problem))
     if problems:
-        raise wrong(f"must name what replaces each expression, but {', '.join(problems)}")
+        raise wrong(said("replacements-wrong", joined(", ", problems)))
     return names
 
 

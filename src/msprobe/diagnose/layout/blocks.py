@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from msprobe.diagnose.differences.records import is_integer, of_statistics, statistics
-from msprobe.diagnose.differences.tensor_files import of_values
+from msprobe.diagnose.differences.records import is_integer, statistics, statistics_difference
+from msprobe.diagnose.differences.tensor_files import values_difference
 from msprobe.diagnose.layout.placements import Placement
 from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.part import DumpPart
@@ -90,7 +90,7 @@ class Block:
         )  # fmt: skip
 
 
-def of_leaf(leaf: Leaf, part: DumpPart, rank: Rank) -> Block:
+def block_of_leaf(leaf: Leaf, part: DumpPart, rank: Rank) -> Block:
     """What one rank holds of a tensor."""
     local = leaf.get("local_shape")
     recorded = local if isinstance(local, list) else leaf.get("shape")
@@ -168,7 +168,7 @@ def distance(left: Block, right: Block) -> tuple[float, str]:
     if one is not None and other is not None:
         import numpy as np
 
-        return of_values(np.ravel(one), np.ravel(other)), "values"
+        return values_difference(np.ravel(one), np.ravel(other)), "values"
     return _of_numbers(left, right)
 
 
@@ -185,7 +185,7 @@ def _of_numbers(left: Block, right: Block) -> tuple[float, str]:
     if all(known):
         if is_integer(mine) and is_integer(theirs):
             return _of_integers(left.numbers, right.numbers), "statistics"
-        return of_statistics(mine, theirs), "statistics"
+        return statistics_difference(mine, theirs), "statistics"
     if known[2] and left.numbers[2] is not None and right.numbers[2] is not None:
         size = max(spread(left), spread(right), abs(left.numbers[2]), abs(right.numbers[2]))
         apart = abs(left.numbers[2] - right.numbers[2])
@@ -268,7 +268,7 @@ def _apart(block: Block, other: Block | None, values: Any, found: dict[Rank, flo
     if own is not None and values is not None and own.shape == values.shape:
         import numpy as np
 
-        apart = of_values(np.ravel(own), np.ravel(values))
+        apart = values_difference(np.ravel(own), np.ravel(values))
     elif other is not None:
         apart, _ = distance(block, other)
     else:

@@ -223,7 +223,7 @@ def limit(one: Measured, unit: float = 0.0) -> float:
     """How far a tensor may be apart by the order of sums. ``unit``: of the rounding in what it was computed from, which
     under autocast is coarser than that of its own type.
     """
-    return layouts.of_sums(max(one.unit, unit))
+    return layouts.sum_order_limit(max(one.unit, unit))
 
 
 def limit_of(found: Iterable[Measured]) -> float:

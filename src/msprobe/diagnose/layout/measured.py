@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from msprobe.diagnose.layout.blocks import Block, Rank
 from msprobe.diagnose.layout.guess import Fit, Sort
 from msprobe.diagnose.layout.rounded import unit_inside
-from msprobe.diagnose.layout.sides import Place
+from msprobe.diagnose.layout.sides import ModulePlace
 from msprobe.diagnose.steps.timeline import Event, Slot
 from msprobe.diagnose.tolerance import layouts, noise, units
 
@@ -78,7 +78,7 @@ class Measured:
 class Pair:
     """A record of both runs, of one pass of a module or of all of them."""
 
-    place: Place
+    place: ModulePlace
     number: int
     events: dict[Rank, Event]
     partner: Event

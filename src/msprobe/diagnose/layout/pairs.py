@@ -10,7 +10,7 @@ from msprobe.diagnose.layout.annotation import Annotation, Split
 from msprobe.diagnose.layout.blocks import Block, Leaf, Rank
 from msprobe.diagnose.layout.guess import Guesses, Sort
 from msprobe.diagnose.layout.measured import Measured, Pair
-from msprobe.diagnose.layout.sides import Place, Side
+from msprobe.diagnose.layout.sides import ModulePlace, Side
 from msprobe.diagnose.layout.tally import Tally
 from msprobe.diagnose.steps.parameter_names import joined
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
@@ -42,7 +42,7 @@ class Pairs:
             if mine and theirs:
                 yield from self._of_place(place, (candidate, mine), (reference, theirs))
 
-    def _of_place(self, place: Place, left: _Records, right: _Records) -> Iterator[Pair]:
+    def _of_place(self, place: ModulePlace, left: _Records, right: _Records) -> Iterator[Pair]:
         counts = [{len(events) for events in records.values()} for _, records in (left, right)]
         if any(len(one) > 1 for one in counts):
             self.tally.methods["not_comparable"] += 1
@@ -53,7 +53,7 @@ class Pairs:
         for number in range(1 if together else mine):
             yield self._pair(place, number, *(_passes(side, number, together) for side in (left, right)))
 
-    def _in_other_pieces(self, place: Place, left: _Records, right: _Records) -> bool:
+    def _in_other_pieces(self, place: ModulePlace, left: _Records, right: _Records) -> bool:
         """True if both sides take the batch in as many pieces, and in other ones; the first module that has several
         passes tells it for all.
         """
@@ -67,7 +67,7 @@ class Pairs:
                     break
         return bool(self.guesses.in_pieces)
 
-    def _pair(self, place: Place, number: int, left: _Records, right: _Records) -> Pair:
+    def _pair(self, place: ModulePlace, number: int, left: _Records, right: _Records) -> Pair:
         events = {rank: found[0] for rank, found in left[1].items()}
         pair = Pair(place, number, events, next(iter(right[1].values()))[0])
         gradient = place.direction == "backward"
@@ -213,10 +213,10 @@ def _slots(event: Event, group: str) -> list[Slot]:
     return event.parameters() if group == "parameters" else event.outputs()
 
 
-def _ordered(side: Side, direction: str) -> list[Place]:
+def _ordered(side: Side, direction: str) -> list[ModulePlace]:
     """Places in the order of execution; backward goes through later stages first."""
     ranks = side.ranks if direction == "forward" else side.ranks[::-1]
-    found: dict[Place, None] = {}
+    found: dict[ModulePlace, None] = {}
     for rank in ranks:
         for place, records in side.records.items():
             if place.direction == direction and rank in records:

@@ -44,7 +44,7 @@ class Placement:
 REPLICATE = Placement("replicate")
 
 
-def of_text(text: str) -> Placement | None:
+def parsed_placement(text: str) -> Placement | None:
     """The placement that a word of an annotation file means; None if it means none."""
     plain = text.strip().lower()
     if plain in _WORDS:
@@ -55,7 +55,7 @@ def of_text(text: str) -> Placement | None:
     return Placement("shard" if match.group(1) == "shard" else "interleave", int(match.group(2)))
 
 
-def of_record(recorded: Any) -> Placement | None:
+def recorded_placement(recorded: Any) -> Placement | None:
     """The placement that a dump holds of a DTensor; None if it is of a kind that is not known."""
     if not isinstance(recorded, dict) or len(recorded) != 1:
         return None
@@ -86,7 +86,7 @@ def holding(leaf: dict[str, Any]) -> tuple[tuple[int, ...], list[int], tuple[Pla
         sizes.append(len(inner))
         inner = inner[0] if inner else None
     ranks = _flat(mesh)
-    found = [of_record(one) for one in recorded]
+    found = [recorded_placement(one) for one in recorded]
     if len(found) != len(sizes) or any(one is None for one in found):
         return None
     return ranks, sizes, tuple(one for one in found if one is not None)

@@ -36,7 +36,7 @@ class Search(FindingsSoFar):
         self.first = first
         # How far weights were apart after the step before.
         self.drifted = drifted
-        self.counts = {"pairs": 0, "same": 0, "rounding": 0, "victim": 0, "guilty": 0}
+        self.counts = {"pairs": 0, "same": 0, "rounding": 0, "explained": 0, "unexplained": 0}
         #: By direction, path and pass: how far what went in and what came out are apart.
         self.known: dict[tuple[str, str, int], tuple[float, float]] = {}
         self._inside: dict[tuple[str, str], float] = {}
@@ -68,7 +68,7 @@ class Search(FindingsSoFar):
         """How far the gradient of a parameter, or a state of it, may be apart. ``reached``: how far what arrived at its
         module was.
         """
-        return layouts.of_gradient(self.limit(one), reached, self.rounded.forward, self.rounded.unit)
+        return layouts.gradient_limit(self.limit(one), reached, self.rounded.forward, self.rounded.unit)
 
     def backward(self) -> None:
         """Gradients that arrive and leave."""
@@ -103,9 +103,9 @@ class Search(FindingsSoFar):
             for one in pair.outputs:
                 allowed = self.of_gradient(one, arrived)
                 weight = layouts.counts(one.rms, largest)
-                state = "guilty" if one.apart * weight > allowed else "rounding" if one.apart else "same"
-                worst = max(worst, state, key=("same", "rounding", "guilty").index)
-                if state == "guilty" and one.fit is not None and not self.tainted:
+                state = "unexplained" if one.apart * weight > allowed else "rounding" if one.apart else "same"
+                worst = max(worst, state, key=("same", "rounding", "unexplained").index)
+                if state == "unexplained" and one.fit is not None and not self.tainted:
                     ranks = statements.at_fault(one, allowed)
                     words = statements.how(one.fit.left, one.fit.right, one.apart)
                     self.say(
@@ -138,10 +138,10 @@ class Search(FindingsSoFar):
                 pair.events, one, AboutParameter("parameter ", one.name), one.name, group="weight", parameter=one.name
             )
             return
-        usual = layouts.of_stored_weight(one.unit) if self.first else self.limit(one)
-        allowed = usual + layouts.of_drift(layouts.drift(self.drifted.get(one.name), self.first))
+        usual = layouts.stored_weight_limit(one.unit) if self.first else self.limit(one)
+        allowed = usual + layouts.drift_limit(layouts.drift(self.drifted.get(one.name), self.first))
         doubled = statements.doubled(one)
-        if one.apart <= (allowed if doubled is None else layouts.of_doubled_weight(allowed, one.unit)):
+        if one.apart <= (allowed if doubled is None else layouts.doubled_weight_limit(allowed, one.unit)):
             return
         kind: Kind = "initial_weights" if self.first else "weights"
         when = "before the first step" if self.first else "at the beginning of this step"
@@ -166,7 +166,7 @@ class Search(FindingsSoFar):
             if one.fit is None or self.tainted:
                 continue
             calls = self.rounded.before(pair.events, pair.partner)
-            allowed = layouts.of_input(self.limit(one), self._farthest, calls, self.rounded.unit)
+            allowed = layouts.input_limit(self.limit(one), self._farthest, calls, self.rounded.unit)
             entry = pair.event.name
             if one.copies and not one.is_sum:
                 self.say_copies(pair.events, one, said("of-call", one.slot, entry), f"{entry}, {one.slot}")
@@ -230,19 +230,19 @@ class Search(FindingsSoFar):
             arrived = max(arrived, self._farthest)
         own, factor = pair.own_noise(pair.unit)
         calls = self.rounded.until(pair.events, pair.partner)
-        allowed = layouts.of_pass(own, factor, arrived, calls, self.rounded.unit)
+        allowed = layouts.pass_limit(own, factor, arrived, calls, self.rounded.unit)
         state = "same" if not pair.left and not pair.arrived else "rounding"
         torn = next((one for one in pair.outputs if one.copies and not one.is_sum), None)
         if torn is not None and not any(one.copies for one in (*pair.inputs, *pair.parameters)) and not self.tainted:
-            state = "guilty"
+            state = "unexplained"
             self._say_torn(pair, torn, allowed)
         elif pair.left > layouts.after_finding(allowed, self.tainted):
-            state = "guilty"
+            state = "unexplained"
             if not self._quiet:
                 self._say_result(pair, allowed, arrived)
         elif pair.left > limit_of(pair.outputs):
-            state = "victim"
-        if state == "guilty" or (state == "victim" and not self.tainted and self.findings):
+            state = "explained"
+        if state == "unexplained" or (state == "explained" and not self.tainted and self.findings):
             self.tainted = True
         # From here on much differs: how tensors lie is no longer to be seen by what agrees.
         self.pairs.guesses.settled = self.tainted

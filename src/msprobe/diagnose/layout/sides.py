@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
 from msprobe.diagnose.layout.annotation import Annotation, Split, moved
-from msprobe.diagnose.layout.blocks import Block, Leaf, Rank, arrange, of_leaf
+from msprobe.diagnose.layout.blocks import Block, Leaf, Rank, arrange, block_of_leaf
 from msprobe.diagnose.layout.guess import Held
 from msprobe.diagnose.layout.placements import Placement, holding
 from msprobe.diagnose.steps import optimizer
@@ -21,7 +21,7 @@ from msprobe.store.damage import place_in_words
 from msprobe.store.part import DumpPart
 
 
-class Place(NamedTuple):
+class ModulePlace(NamedTuple):
     """What records of several ranks have in common: the direction and the path of a module (or a parameter's name)."""
 
     direction: str
@@ -49,7 +49,7 @@ class Side:
         self.annotation = annotation
         self.timelines = {rank: Timeline(part) for rank, part in self.parts.items()}
         self.offsets: dict[Rank, dict[str, int]] = {}
-        self.records: dict[Place, dict[Rank, list[Event]]] = {}
+        self.records: dict[ModulePlace, dict[Rank, list[Event]]] = {}
         self.parameters: dict[str, dict[Rank, list[Step]]] = {}
         self.collect()
 
@@ -87,7 +87,7 @@ class Side:
         """Read all records under the names of the whole model."""
         self.records, self.parameters = {}, {}
         for rank, timeline in self.timelines.items():
-            passes: dict[Place, dict[int, Event]] = {}
+            passes: dict[ModulePlace, dict[int, Event]] = {}
             for event in timeline:
                 if event.parts.kind == "optimizer":
                     self._collect_step(event, rank)
@@ -96,7 +96,7 @@ class Side:
                     number = -1 if event.parts.number is None else event.parts.number
                     if event.direction == "gradient" and not any(is_tensor(leaf) for _, leaf in event.outputs()):
                         continue
-                    passes.setdefault(Place(event.direction, path), {})[number] = event
+                    passes.setdefault(ModulePlace(event.direction, path), {})[number] = event
             for place, found in passes.items():
                 if place.direction == "gradient" and len(found) > 1:
                     found.pop(-1, None)  # the last of the numbered ones once more
@@ -135,16 +135,16 @@ class Side:
                 continue
             mesh = holding(leaf)
             if mesh is None:
-                found.append(of_leaf(leaf, self.parts[rank], rank))
+                found.append(block_of_leaf(leaf, self.parts[rank], rank))
                 continue
             ranks, sizes, placements = mesh
             if any(one not in leaves for one in ranks):
                 if len(self.ranks) == 1 and len(ranks) == 1:
-                    found.append(of_leaf(leaf, self.parts[rank], rank))
+                    found.append(block_of_leaf(leaf, self.parts[rank], rank))
                     continue
                 return None
             taken.update(ranks)
-            blocks = [of_leaf(leaves[one], self.parts[one], one) for one in ranks]
+            blocks = [block_of_leaf(leaves[one], self.parts[one], one) for one in ranks]
             whole = arrange(blocks, sizes, placements)
             if whole is None:
                 return None

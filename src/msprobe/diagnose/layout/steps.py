@@ -11,7 +11,7 @@ from msprobe.diagnose.layout.blocks import Leaf, Rank
 from msprobe.diagnose.layout.findings_so_far import AboutParameter
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.search import Search
-from msprobe.diagnose.layout.sides import Place, Side, Step
+from msprobe.diagnose.layout.sides import ModulePlace, Side, Step
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import layouts
@@ -56,7 +56,7 @@ def _look_at_factor(search: Search, gradients: Mapping[str, Measured | None], la
     search.say(
         "factor", "parameter_gradient",
         said("gradients-differ-by-one-factor", name, len(others), factor),
-        name, events, [], counting[name], layouts.of_factor(search.rounded.unit), parameter=name,
+        name, events, [], counting[name], layouts.factor_limit(search.rounded.unit), parameter=name,
         parameters=list(ratios)[:_MOST_LISTED],
     )  # fmt: skip
 
@@ -75,9 +75,9 @@ def _look_before(
     weight = _measure(search, name, number, "weight")
     # Weights that modules have told of are not told again.
     if weight is not None and number == 0 and ("weight", name) not in search.said:
-        pair = Pair(Place("optimizer", name), number, events, next(iter(events.values())), parameters=[weight])
+        pair = Pair(ModulePlace("optimizer", name), number, events, next(iter(events.values())), parameters=[weight])
         search.look_at_weight(pair, weight)
-    clean &= weight is None or weight.apart <= search.limit(weight) + layouts.of_drift(search.drifted.get(name, 0.0))
+    clean &= weight is None or weight.apart <= search.limit(weight) + layouts.drift_limit(search.drifted.get(name, 0.0))
     missing = _missing_gradient(search, name, number)
     if missing is not None:
         search.tell(
@@ -106,7 +106,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
     weight = _counts(one, largest)
     if one.copies and not layouts.are_copies(one.torn * weight, one.unit):
         terms = statements.are_terms(
-            one, Pair(Place("optimizer", name), 0, events, next(iter(events.values()))), allowed
+            one, Pair(ModulePlace("optimizer", name), 0, events, next(iter(events.values()))), allowed
         )
         why = ""
         if terms:
@@ -122,7 +122,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
     ranks = statements.at_fault(one, allowed)
     words = statements.how(one.fit.left, one.fit.right, one.apart)
     why = ""
-    if Place("gradient", name.rpartition(".")[0]) in search.candidate.records:
+    if ModulePlace("gradient", name.rpartition(".")[0]) in search.candidate.records:
         why = ", while what the backward pass brought agrees: a reduction over ranks, a scaling, or gradients of an "
         why += "earlier step"
     places = statements.on_ranks(ranks)
@@ -140,7 +140,7 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
     if weight is None:
         return 0.0
     astray = layouts.astray(_moved(search, name, number))
-    allowed = search.limit(weight) + layouts.of_drift(search.drifted.get(name, 0.0)) + astray
+    allowed = search.limit(weight) + layouts.drift_limit(search.drifted.get(name, 0.0)) + astray
     for field in ("weight", *_fields(search.candidate, name, number, after=True)):
         one = weight if field == "weight" else _measure(search, name, number, field, after=True)
         if one is None or not clean or search.findings:

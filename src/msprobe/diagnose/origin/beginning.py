@@ -16,7 +16,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, is_integer
 from msprobe.diagnose.differences.words import ratio_of
-from msprobe.diagnose.effect.reach import of_results
+from msprobe.diagnose.effect.reach import results_difference
 from msprobe.diagnose.evidence import OneSide, OtherArguments
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
@@ -24,7 +24,7 @@ from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.tolerance.roundings import is_same_number, least, of_roundings
+from msprobe.diagnose.tolerance.roundings import is_same_number, least, roundings_limit
 
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
 _FROM_OUTSIDE = frozenset(("data", "initial_weights"))
@@ -49,13 +49,13 @@ def _is_cause(scene: Scene, suspect: Suspect) -> bool:
     if judged is None or _is_measured_noise(scene, judged, difference):
         return False
     if kind in _MEASURED:
-        return judged.status == "guilty" and not judged.changed_inputs
+        return judged.status == "unexplained" and not judged.changed_inputs
     if kind == "dtype":
         return True
     if kind == "argument" and suspect.finding.fact(OtherArguments) is not None:
         return any(map(_is_meant, judged.arguments)) and not _is_taken_back(scene, judged)
     if kind in _FROM_OUTSIDE and difference is not None:
-        return is_integer(difference.left) or difference.delta > least(units.of_pair(difference))
+        return is_integer(difference.left) or difference.delta > least(units.pair_unit(difference))
     if kind in _DONE_OTHERWISE:
         return _changes_results(scene, suspect, judged)
     return False
@@ -118,7 +118,7 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     if joined:
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
-    return of_results(scene.judged, True) > allowed
+    return results_difference(scene.judged, True) > allowed
 
 
 def _computes(event: Event) -> bool:
@@ -183,4 +183,4 @@ def silent_cause(scene: Scene, judged: Judged) -> Judged | None:
 
 
 def _of_roundings(scene: Scene, events: Sequence[Event]) -> float:
-    return of_roundings(events, scene.comparer.unit_of_run)
+    return roundings_limit(events, scene.comparer.unit_of_run)

@@ -175,7 +175,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         facts=(Seen(difference),),
         # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
         # the same batch in other pieces.
-        matters=is_integer(difference.left) and scene.same_passes and of_results(scene.judged, True) > 0.0,
+        matters=is_integer(difference.left) and scene.same_passes and results_difference(scene.judged, True) > 0.0,
         difference=difference,
     )
 

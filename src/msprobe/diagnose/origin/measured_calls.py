@@ -88,7 +88,7 @@ def _by_rows(judged: Judged, found: Unexplained, worst: Result) -> Judged:
     first = seen or Difference(worst.slot, "value", leaf, other, worst.distance)
     return replace(
         judged,
-        status="guilty",
+        status="unexplained",
         input_difference=worst.given,
         hidden=max(judged.hidden, worst.given),
         output_difference=worst.distance,

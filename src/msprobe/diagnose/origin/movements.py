@@ -87,7 +87,7 @@ def _apart(before: tuple[Any, Any], now: tuple[Any, Any]) -> tuple[float, float]
     moved = max(abs(a - b) for pair in ((new, old), (other_new, other_old)) for a, b in zip(*pair, strict=True))
     was = [a - b for a, b in zip(old, other_old, strict=True)]
     *_, second, distance = sorted(abs(a - b - c) for a, b, c in zip(new, other_new, was, strict=True))
-    rounding = frameworks.of_movement((*new, *other_new), now)
+    rounding = frameworks.movement_limit((*new, *other_new), now)
     return (distance / moved, second / moved) if distance > rounding and moved else None
 
 

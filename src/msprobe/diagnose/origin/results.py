@@ -118,7 +118,7 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
             layout.right.get("stride", "contiguous"),
         )
         + (said("made-by", maker.name) if maker else "")
-        + (": the random numbers fall on other elements" if is_random(event) else ", and the result depends on it"),
+        + (": the random numbers fall on different elements" if is_random(event) else ", and the result depends on it"),
         where=f"{event.name}, {layout.slot}",
         clear=True,
         facts=(Named("made_by", maker.name if maker else None),),

@@ -1,7 +1,7 @@
 """Where the difference of one step of one rank begins.
 
 All pairs are gone through in the candidate's order of execution. A pair whose inputs differ is led back to the
-call that made them: if that call differs itself, the pair is a victim. What is left are origins: inputs that come from
+call that made them: if that call differs itself, the pair is explained. What is left are origins: inputs that come from
 outside, calls that one side alone makes, other arguments, and results that their inputs do not explain.
 """
 
@@ -133,7 +133,7 @@ def look_at(scene: Scene, judged: Judged) -> None:
         return
     if not scene.comparer.crossing:
         mark_corrupted(judged, scene.comparer)
-    if judged.status == "guilty":
+    if judged.status == "unexplained":
         ordered = behind_equal_statistics(scene, judged) if judged.changed_inputs else None
         if layouts and not judged.changed_inputs and (is_random(event) or judged.output_difference > 1e-3):
             blame_layout(scene, judged, layouts[0])

@@ -179,7 +179,7 @@ class StepFacts:
 
     def taints(self, judged: Judged) -> bool:
         """True if a pair differs so that what comes later may only follow."""
-        if not self.comparer.crossing or judged.status in ("same", "guilty"):
+        if not self.comparer.crossing or judged.status in ("same", "unexplained"):
             return judged.status != "same"
         return self.taints_by(judged, max(judged.output_difference, judged.input_difference))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.compare.name_table import PARAMETER_NAMES
-from msprobe.diagnose.differences.records import fingerprint, of_statistics
+from msprobe.diagnose.differences.records import fingerprint, statistics_difference
 from msprobe.diagnose.steps.optimizer import parameters_of, renamed
 from msprobe.diagnose.steps.parameter_names import joined, parameter_name
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
@@ -283,7 +283,9 @@ def _mostly_alike(one: _Side, other: _Side, mine: Sequence[str], theirs: Sequenc
         left, right = one.leaves[own], other.leaves[name]
         marks = fingerprint(left), fingerprint(right)
         if None not in marks:
-            votes.append(marks[0] == marks[1] or (left.get("Max") is not None and of_statistics(left, right) < _ALIKE))
+            votes.append(
+                marks[0] == marks[1] or (left.get("Max") is not None and statistics_difference(left, right) < _ALIKE)
+            )
     return bool(votes) and sum(votes) >= _ENOUGH_ALIKE * len(votes)
 
 

@@ -12,7 +12,7 @@
 ``frameworks``         The same between MindSpore and PyTorch, where everything is apart by rounding.
 ``layouts``            The same between parallel layouts, whose sums run in another order.
 ``means``              How far do roundings move the mean of a gradient?
-``of_check``           The same where there is no second run: ranks, passes and steps of one (``msprobe check``).
+``check_limits``           The same where there is no second run: ranks, passes and steps of one (``msprobe check``).
 ``calibration``        How far are two healthy runs apart, measured call by call (``--noise``)?
 ``judge``              Each pair of calls on its own: the same, rounding, explained by its inputs, unexplained.
 =====================  ===============================================================================================

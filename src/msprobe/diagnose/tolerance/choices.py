@@ -91,7 +91,7 @@ class Choices:
 
     def _chooses_otherwise(self, judged: Judged) -> bool:
         """True if a call chooses among values that are apart by what rounding makes of them at most."""
-        if operation(judged.event.stem) not in operators.CHOOSES or judged.status == "guilty":
+        if operation(judged.event.stem) not in operators.CHOOSES or judged.status == "unexplained":
             return False
         apart = [one.delta for one in judged.changed_inputs if is_floating(one.left)]
         if not apart or max(apart) > noise.explained(self._unit):

@@ -70,7 +70,7 @@ def _unit_of_types(judged: Iterable[Judged]) -> float:
     return units.coarsest_of_many(Counter(filter(None, found))) or units.FINE
 
 
-def of_step(judged: Iterable[Judged]) -> float:
+def step_limit(judged: Iterable[Judged]) -> float:
     """What gradients and results may be apart by rounding: by the coarsest type that many calls compute in, and by how
     many do.
     """
@@ -83,19 +83,21 @@ def of_step(judged: Iterable[Judged]) -> float:
         and one.unit_of_results >= unit
         for one in every
     )
-    return max(of_types(rounding, unit), min(effective.of_step(_units_of_products(every)), _LARGEST_LIMIT))
+    return max(
+        types_limit(rounding, unit), min(effective.effective_step_limit(_units_of_products(every)), _LARGEST_LIMIT)
+    )
 
 
-def of_types(count: int, unit: float) -> float:
+def types_limit(count: int, unit: float) -> float:
     """What gradients may be apart by, if so many calls of the forward pass round to this unit."""
     factor = _UNITS if unit <= units.FINE else _UNITS_OF_COARSE
     return min(factor * unit, max(_COARSE, _OF_CALLS * math.sqrt(count) * unit), _LARGEST_LIMIT)
 
 
-def of_frameworks(judged: Iterable[Judged], weights_apart: float) -> float:
+def frameworks_limit(judged: Iterable[Judged], weights_apart: float) -> float:
     """The same between two frameworks."""
     every = list(judged)
-    return max(of_step(every), frameworks.of_step(_unit_of_types(every), weights_apart, _LARGEST_LIMIT))
+    return max(step_limit(every), frameworks.framework_step_limit(_unit_of_types(every), weights_apart, _LARGEST_LIMIT))
 
 
 def later(tolerance: float) -> float:
@@ -113,7 +115,7 @@ def stands_out(reach: float, tolerance: float) -> bool:
     return reach > _OF_WIDE * tolerance
 
 
-def of_gradient(difference: Difference, largest: float) -> float:
+def gradient_difference(difference: Difference, largest: float) -> float:
     """How far a gradient is apart, by its size beside the largest; infinite where it is missing."""
     if difference.what != "value" or not (is_tensor(difference.left) and is_tensor(difference.right)):
         return math.inf
@@ -132,7 +134,7 @@ def is_clear_state(difference: Difference) -> bool:
     """True for a state of the optimizer that no rounding in the step before can have moved so far."""
     if not (is_floating(difference.left) and is_floating(difference.right)):
         return False
-    return difference.delta > _UNITS_OF_WEIGHTS * units.of_pair(difference)
+    return difference.delta > _UNITS_OF_WEIGHTS * units.pair_unit(difference)
 
 
 def is_clear_weight(difference: Difference, unit: float) -> bool:
@@ -145,7 +147,7 @@ def exceeds_gradient(difference: Difference, gradient: float) -> bool:
     return difference.delta > _FOLLOWS * gradient
 
 
-def of_state(came: float, unit: float, sized: bool, agreed: bool = False) -> float:
+def state_limit(came: float, unit: float, sized: bool, agreed: bool = False) -> float:
     """What a state that a module keeps may be apart by. ``came``: what the step before and the calls of its module
     explain; what a step explains may itself be a mistake, so there is an end to it. ``sized``: it is known what size
     the state is measured by. ``agreed``: nothing that its module took or made has differed in any step so far.

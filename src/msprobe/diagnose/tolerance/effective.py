@@ -189,7 +189,7 @@ def level_of(event: Event, apart: float, arrived: float, factor: float) -> Level
     return Level(apart / factor, arrived == 0.0)
 
 
-def of_step(units: Iterable[float]) -> float:
+def effective_step_limit(units: Iterable[float]) -> float:
     """What loss and gradients may be apart by through products with inputs of fewer bits; ``units``: of each of them
     in the forward pass.
     """

@@ -16,7 +16,7 @@ from msprobe.diagnose.tolerance.judge import Judged
 
 
 def mark_corrupted(judged: Judged, comparer: Comparer) -> None:
-    """Call a pair guilty that is apart by rounding as a whole, if one of its elements is not."""
+    """Call a pair unexplained that differs by rounding as a whole, if one of its elements does not."""
     if judged.status != "rounding" or judged.changed_inputs or judged.input_difference or not judged.allowed:
         return
     for difference in judged.changed_outputs:
@@ -31,7 +31,7 @@ def mark_corrupted(judged: Judged, comparer: Comparer) -> None:
         values = comparer.values(names[0], names[1])
         size = _furthest(*values) if values is not None else 0.0
         if size > judged.allowed:
-            judged.status, judged.output_difference = "guilty", max(judged.output_difference, size)
+            judged.status, judged.output_difference = "unexplained", max(judged.output_difference, size)
 
 
 def _cannot_be_beyond(detail: Detail, allowed: float) -> bool:

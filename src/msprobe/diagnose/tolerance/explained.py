@@ -42,5 +42,5 @@ def within_group(seen: Difference, apart: float) -> bool:
 
 
 def _explains(seen: Difference, apart: float, times: float) -> bool:
-    apart = max(units.of_pair(seen), apart)
+    apart = max(units.pair_unit(seen), apart)
     return seen.delta <= max(min(times * apart, _MOST_OF_CHAIN), _SEEN_AGAIN * apart)

@@ -46,14 +46,14 @@ def is_rounding(difference: Difference, weights_apart: float) -> bool:
     """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
     if not (is_floating(difference.left) and is_floating(difference.right)):
         return False
-    return difference.delta <= max(_ROUNDING * units.of_pair(difference), noise.SAFETY * weights_apart)
+    return difference.delta <= max(_ROUNDING * units.pair_unit(difference), noise.SAFETY * weights_apart)
 
 
 def is_rounding_of_gradient(difference: Difference, weights_apart: float) -> bool:
     """True for a parameter's gradient that rounding of a whole step leaves so far apart."""
     if not (is_floating(difference.left) and is_floating(difference.right)):
         return False
-    return difference.delta <= max(_OF_STEP * units.of_pair(difference), noise.HANDED_ON * weights_apart)
+    return difference.delta <= max(_OF_STEP * units.pair_unit(difference), noise.HANDED_ON * weights_apart)
 
 
 def is_more(delta: float, unit: float, weights_apart: float) -> bool:
@@ -75,7 +75,7 @@ def is_approximated(maker: Event, difference: Difference) -> bool:
     """True for a tensor that may be so far apart because of the function that made it."""
     if not (is_floating(difference.left) and is_floating(difference.right)):
         return False
-    return difference.delta <= approximation(maker, units.of_pair(difference))
+    return difference.delta <= approximation(maker, units.pair_unit(difference))
 
 
 def cancels(difference: Difference, largest_gradient: float) -> bool:
@@ -85,10 +85,10 @@ def cancels(difference: Difference, largest_gradient: float) -> bool:
     if not (is_floating(difference.left) and is_floating(difference.right)):
         return False
     size = difference.delta * max(rms(difference.left), rms(difference.right))
-    return size <= noise.HANDED_ON * units.of_pair(difference) * largest_gradient
+    return size <= noise.HANDED_ON * units.pair_unit(difference) * largest_gradient
 
 
-def of_step(unit: float, weights_apart: float, most: float) -> float:
+def framework_step_limit(unit: float, weights_apart: float, most: float) -> float:
     """What gradients and loss of a step may be apart by. ``weights_apart``: what optimizers made of it, which the calls
     of a network hand on, larger.
     """
@@ -100,7 +100,7 @@ def where_all_agree(allowed: float) -> float:
     return max(allowed, min(allowed * _AGREEING, _LARGEST_LIMIT))
 
 
-def of_movement(sizes: Iterable[float], leaves: Iterable[Any]) -> float:
+def movement_limit(sizes: Iterable[float], leaves: Iterable[Any]) -> float:
     """What rounding may do to how far a weight was moved. ``sizes``: of its statistics."""
     return _OF_MOVEMENT * max(map(units.eps_of, leaves)) * max(map(abs, sizes))
 

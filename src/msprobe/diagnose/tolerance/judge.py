@@ -35,9 +35,9 @@ from msprobe.diagnose.tolerance.effective import Level, Products, kind_of, level
 from msprobe.store.handed_through import has_own_backward
 
 #: ``same``: nothing differs. ``rounding``: inputs agree, results differ by no more than rounding may.
-#: ``victim``: the inputs differ, and the results by no more than that explains. ``guilty``: the results differ
+#: ``explained``: the inputs differ, and the results by no more than that explains. ``unexplained``: the results differ
 #: by more than inputs and rounding explain.
-Status = Literal["same", "rounding", "victim", "guilty"]
+Status = Literal["same", "rounding", "explained", "unexplained"]
 
 
 #: The size that the gradient of a parameter would have without cancellation.
@@ -182,8 +182,8 @@ def _excuse(judged: Judged) -> None:
     """Take nothing of a pair for wrong that follows from a choice."""
     judged.chosen = True
     judged.allowed = math.inf
-    if judged.status in ("guilty", "rounding"):
-        judged.status = "victim"
+    if judged.status in ("unexplained", "rounding"):
+        judged.status = "explained"
 
 
 def is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
@@ -356,9 +356,9 @@ def judge(
         partner.name, modelled, judged.input_difference, max(rounding, judged.product_unit)
     )
     judged.status = _status(judged)
-    if judged.status == "guilty" and (reads_unwritten(event) or reads_unwritten(partner)):
+    if judged.status == "unexplained" and (reads_unwritten(event) or reads_unwritten(partner)):
         # What stood in memory explains everything.
-        judged.status, judged.allowed = "victim", max(judged.allowed, judged.output_difference)
+        judged.status, judged.allowed = "explained", max(judged.allowed, judged.output_difference)
     if comparer.crossing and judged.output_difference <= judged.allowed and any(map(_is_valued, outputs)):
         # Arguments of one name may mean other things, and the result tells that these do not.
         judged.inputs = [one for one in judged.inputs if one.what != "argument"]
@@ -410,14 +410,14 @@ def forward_delta(forward: Judged | None) -> float:
 
 def _status(judged: Judged) -> Status:
     if not judged.changed_outputs:
-        return "victim" if judged.changed_inputs else "same"
+        return "explained" if judged.changed_inputs else "same"
     if any(one.what == "not_finite" for one in judged.outputs):
-        return "victim" if any(one.what == "not_finite" for one in judged.changed_inputs) else "guilty"
+        return "explained" if any(one.what == "not_finite" for one in judged.changed_inputs) else "unexplained"
     if judged.output_difference > judged.allowed:
-        return "guilty"
+        return "unexplained"
     if judged.input_difference == 0.0 and not judged.changed_inputs:
-        return "guilty" if judged.allowed == 0.0 else "rounding"
-    return "victim"
+        return "unexplained" if judged.allowed == 0.0 else "rounding"
+    return "explained"
 
 
 def _same_record(event: Event, partner: Event) -> bool:

@@ -66,7 +66,7 @@ _BUT_FOR = 0.5
 _NOTHING = 1e-4
 
 
-def of_sums(unit: float) -> float:
+def sum_order_limit(unit: float) -> float:
     """How far a tensor may be apart by the order of sums."""
     return min(_OF_SUMS * unit, _MOST_OF_SUMS)
 
@@ -76,12 +76,12 @@ def are_copies(apart: float, unit: float) -> bool:
     return not apart > (_OF_SUMS if unit <= units.FINE else _UNITS_OF_COPIES) * unit
 
 
-def of_stored_weight(unit: float) -> float:
+def stored_weight_limit(unit: float) -> float:
     """How far a weight may be apart before the first step."""
     return min(_OF_WEIGHTS * unit, _MOST_OF_WEIGHTS)
 
 
-def of_doubled_weight(allowed: float, unit: float) -> float:
+def doubled_weight_limit(allowed: float, unit: float) -> float:
     """The same for one of which two ranks hold the same part: in types with few digits a unit, by which statistics are
     rounded, since equal parts are no rounding.
     """
@@ -93,7 +93,7 @@ def drift(known: float | None, first: bool) -> float:
     return known if known is not None else 0.0 if first else _UNRECORDED_STEP
 
 
-def of_drift(drift: float) -> float:
+def drift_limit(drift: float) -> float:
     """What a weight may be apart by because it was before."""
     return _OF_DRIFT * drift
 
@@ -116,34 +116,34 @@ def handed_on(apart: float) -> float:
     return _BETWEEN * apart
 
 
-def of_pass(own: float, factor: float, arrived: float, count: int, unit: float) -> float:
+def pass_limit(own: float, factor: float, arrived: float, count: int, unit: float) -> float:
     """How far the results of a module may be apart. ``own``, ``factor``: see ``noise``; ``count``: of the calls that
     rounded to ``unit`` until then.
     """
     return _of_few_digits(noise.explained(own, factor, arrived), arrived, count, unit)
 
 
-def of_input(own: float, before: float, count: int, unit: float) -> float:
-    """How far what goes into a module may be apart, or the gradient that arrives there. ``own``: by its type, see
-    :func:`of_sums`; ``before``: how far modules before were apart at most; ``count``: of the calls that rounded to
-    ``unit`` until then.
+def input_limit(own: float, before: float, count: int, unit: float) -> float:
+    """How far the input of a module, or its incoming gradient, may differ. ``own``: by its type, see
+    :func:`sum_order_limit`; ``before``: by how much modules before differed at most; ``count``: of the calls that
+    rounded to ``unit`` until then.
     """
     return _of_few_digits(own + handed_on(before), before, count, unit)
 
 
-def of_gradient(own: float, reached: float, count: int, unit: float) -> float:
+def gradient_limit(own: float, reached: float, count: int, unit: float) -> float:
     """How far the gradient of a parameter, or what an optimizer makes of it, may be apart. ``reached``: how far what
     arrived at its module was apart; ``count``: of the calls of the forward pass that round to ``unit``.
     """
     allowed = own + handed_on(reached)
-    return allowed if unit <= units.FINE else min(allowed, max(effect.of_types(count, unit), _OF_MODULE * reached))
+    return allowed if unit <= units.FINE else min(allowed, max(effect.types_limit(count, unit), _OF_MODULE * reached))
 
 
 def _of_few_digits(allowed: float, before: float, count: int, unit: float) -> float:
     """No more than the roundings since weights and data agreed, and what modules make of what came in."""
     if unit <= units.FINE:
         return allowed
-    rounded = min(roundings.of_count(count, unit), _MOST_OF_MODULE)
+    rounded = min(roundings.rounding_count_limit(count, unit), _MOST_OF_MODULE)
     return min(allowed, max(rounded, _OF_MODULE * before))
 
 
@@ -171,10 +171,10 @@ def common_factor(ratios: Sequence[float], unit: float) -> float | None:
     factor = median(ratios)
     off = abs(factor - 1.0)
     having = sum(abs(ratio - factor) <= _BUT_FOR * off for ratio in ratios)
-    return factor if off > of_factor(unit) and having >= _MOST_HAVE_IT * len(ratios) else None
+    return factor if off > factor_limit(unit) and having >= _MOST_HAVE_IT * len(ratios) else None
 
 
-def of_factor(unit: float) -> float:
+def factor_limit(unit: float) -> float:
     """How far a factor of all gradients may be from one."""
     return _UNITS_OF_FACTOR * unit
 

@@ -17,7 +17,7 @@ _AMPLIFIED, _SEEN = 64.0, 1e-5
 _UNITS_OF_NUMBERS = 16.0
 
 
-def of_roundings(events: Sequence[Event], unit_of_run: float) -> float:
+def roundings_limit(events: Sequence[Event], unit_of_run: float) -> float:
     """How far the calls in these events move a result: each by half a unit at most, in directions of their own, four
     deviations of their sum; and a unit by which the statistics themselves are rounded. ``unit_of_run``: that of the
     type that the run computes in, since under autocast calls compute in a coarser one than they take and give.
@@ -25,10 +25,12 @@ def of_roundings(events: Sequence[Event], unit_of_run: float) -> float:
     every = [one for event in events for one in _calls_in(event)]
     unit = max((units.unit(one.outputs(), one.inputs()) for one in every), default=0.0)
     unit = max(unit, unit_of_run)
-    return max(of_count(sum(operation(one.stem) not in operators.MOVES for one in every), unit), least(unit))
+    return max(
+        rounding_count_limit(sum(operation(one.stem) not in operators.MOVES for one in every), unit), least(unit)
+    )
 
 
-def of_count(count: int, unit: float) -> float:
+def rounding_count_limit(count: int, unit: float) -> float:
     """How far so many calls move a result that round to this unit."""
     return unit * (1.0 + 2.0 * math.sqrt(count))
 

@@ -31,9 +31,9 @@ def is_another(difference: Difference, source: Source, measured: float = 0.0) ->
     """True if a tensor is further apart than rounding makes one that comes from there. ``measured``: how far a second
     healthy run was apart.
     """
-    return difference.delta > max(_UNITS[source] * units.of_pair(difference), measured)
+    return difference.delta > max(_UNITS[source] * units.pair_unit(difference), measured)
 
 
 def is_stepped_otherwise(difference: Difference) -> bool:
     """True if a weight that a step of the optimizer made of the same gradient and state is another one."""
-    return difference.delta > _OF_STEP * units.of_pair(difference)
+    return difference.delta > _OF_STEP * units.pair_unit(difference)

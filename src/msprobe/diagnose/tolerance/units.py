@@ -51,7 +51,7 @@ def coarsest_of_many(counts: Counter[float]) -> float:
     return max((found for found, count in counts.items() if count >= _COMMON * total), default=0.0)
 
 
-def of_pair(difference: Difference) -> float:
+def pair_unit(difference: Difference) -> float:
     """The unit of the coarser type of what differs; 0 where neither side is a tensor."""
     return max((eps_of(leaf) for leaf in (difference.left, difference.right) if is_tensor(leaf)), default=0.0)
 

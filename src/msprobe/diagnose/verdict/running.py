@@ -249,7 +249,7 @@ def _why_not(result: Compared) -> str:
 
 
 def _is_apart(result: Compared) -> bool:
-    return any(result.summary.get(key) for key in ("guilty", "candidate_only", "reference_only"))
+    return any(result.summary.get(key) for key in ("unexplained", "candidate_only", "reference_only"))
 
 
 def _are(places: Places) -> str:

@@ -23,7 +23,7 @@ def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
         "pairs": len(pairing.partner),
         "candidate_only": len(pairing.candidate) - len(pairing.partner),
         "reference_only": len(pairing.reference) - len(pairing.partner),
-        **{state: states[state] for state in ("same", "rounding", "victim", "guilty")},
+        **{state: states[state] for state in ("same", "rounding", "explained", "unexplained")},
         **({"not_judged": blind} if blind else {}),
     }
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from msprobe.messages import said
 from msprobe.monitor.alerts.alert import Alert, parse_tag
 from msprobe.monitor.alerts.analysis import first_alerts
 from msprobe.monitor.alerts.reading import AlertsRead
@@ -28,7 +29,7 @@ def _next_command(found: AlertsRead) -> str:
     for folder in found.folders:
         if Path(folder.path, DUMP).is_dir():
             return f"msprobe check {shlex.quote(str(Path(folder.path, DUMP)))}"
-    return "record this step and the one before it (msprobe run --config record.json SCRIPT), then msprobe check"
+    return said("alert-record-this-step")
 
 
 def _alert_of(record: Mapping[str, Any]) -> Alert:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.monitor.csv_files import Table
 from msprobe.monitor.files import RunFolder
 from msprobe.monitor.trend_reading import read_quantity
@@ -35,10 +36,13 @@ class Divergence:
     tensors: int
 
     def __str__(self) -> str:
-        return (
-            f"rank {self.rank} leaves rank {self.reference} at step {self.step}: {self.quantity} of {self.name}, "
-            f"{self.op} {self.value:.9g} and {self.reference_value:.9g}; {self.tensors} tensors differ there"
-        )
+        return str(self.message)
+
+    @property
+    def message(self) -> str:
+        """The divergence in a sentence."""
+        values = (self.quantity, self.name, self.op, self.value, self.reference_value, self.tensors)
+        return said("rank-diverges", self.rank, self.reference, self.step, *values)
 
 
 def divergences(ranks: Mapping[int, Sequence[RunFolder]]) -> list[Divergence]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from msprobe.messages import joined, said
 from msprobe.monitor.alerts.alert import Alert
 
 _LOSS = "loss"
@@ -17,18 +18,18 @@ def sentence(alerts: Sequence[Alert], next_command: str, unfinished: str = "") -
     first = alerts[0]
     losses = [one for one in alerts if one.what == _LOSS]
     tensors = [one for one in alerts if one.what != _LOSS]
-    parts = [f"loss is {shown(losses[0].value)}{_limit(losses[0])}"] if losses else []
+    parts: list[str] = [said("alert-of-loss", shown(losses[0].value), _limit(losses[0]))] if losses else []
     if tensors:
         one = tensors[0]
-        lead = "the first bad tensor is" if len(tensors) > 1 or losses else ""
-        parts.append(f"{lead} {one.op} of {one.what}: {shown(one.value)}{_limit(one)}".strip())
+        name = "alert-of-first-tensor" if len(tensors) > 1 or losses else "alert-of-tensor"
+        parts.append(said(name, one.op, one.what, shown(one.value), _limit(one)))
     more = len(alerts) - len(parts)
     if more:
-        parts.append(f"{more} more number{'s' if more > 1 else ''}")
+        parts.append(said("alert-numbers-more", more) if more > 1 else said("alert-one-number-more"))
     rules = ", ".join(dict.fromkeys(one.rule for one in alerts if one.rule))
     state = f" ({unfinished})" if unfinished else ""
-    rule = f"; rule {rules}" if rules else ""
-    return f"Alert on rank {first.rank} at step {first.step}{state}: {'; '.join(parts)}{rule}; next: {next_command}"
+    rule = said("alert-rule", rules) if rules else ""
+    return said("alert-of-step", first.rank, first.step, state, joined("; ", parts), rule, next_command)
 
 
 def analyse_command(base: str) -> str:
@@ -44,14 +45,9 @@ def shown(value: float | None) -> str:
 def second_run(step: int) -> str:
     """How the step of an alert, and the one before it, are recorded by a second run."""
     steps = [*([step - 1] if step else []), step]
-    return (
-        f"Step {step} itself is not recorded. Where the training can be repeated (seed and data, or a"
-        f" checkpoint before it), run it again with"
-        f' {{"task": "statistics", "level": "mix", "dump_path": "./dump_of_alert", "step": {steps}}} as record.json and'
-        " `msprobe run --config record.json SCRIPT` (--first-step N behind a checkpoint of step N), or with"
-        " PrecisionDebugger in the program; `msprobe check ./dump_of_alert` names where a NaN begins."
-    )
+    config = f'{{"task": "statistics", "level": "mix", "dump_path": "./dump_of_alert", "step": {steps}}}'
+    return said("alert-step-not-recorded", step, config)
 
 
 def _limit(alert: Alert) -> str:
-    return f" (limit: {alert.limit})" if alert.limit else ""
+    return said("alert-limit", alert.limit) if alert.limit else ""

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from msprobe.diagnose.covered import of_dump
+from msprobe.diagnose.covered import dump_coverage
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.budget import BudgetError
 from msprobe.messages import said
@@ -87,7 +87,7 @@ def dump_to_database(
         beside.unlink(missing_ok=True)
     count = sum(map(len, found))
     texts = [*short, *lost_parts(dump), *missing_ranks(dump)]
-    covered = of_dump({"parts": sum(map(bool, found)), "rows": count}, texts)
+    covered = dump_coverage({"parts": sum(map(bool, found)), "rows": count}, texts)
     return Written(path, count, len(of_rank), len(dump.steps), covered)
 
 

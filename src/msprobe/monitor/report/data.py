@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.messages import said
+from msprobe.messages import in_both, said
 from msprobe.monitor.alerts.alert import parse_tag
 from msprobe.monitor.alerts.ranks import divergences
 from msprobe.monitor.alerts.reading import read_all_alerts
@@ -86,7 +86,7 @@ def _run(run: Monitored, name: str, columns: int) -> dict[str, Any]:
         "further_ranks": max(0, len(run.ranks) - len(run.tables)),
         "alerts": [_alert(record) for record in list(run.alerts.values())[:_MOST_ALERTS]],
         "further_alerts": max(0, len(run.alerts) - _MOST_ALERTS),
-        "divergences": [str(one) for one in divergences(run.ranks)],
+        "divergences": [in_both(one.message) for one in divergences(run.ranks)],
     }
 
 
@@ -206,7 +206,7 @@ def _first_bad(first: Monitored, second: Monitored) -> dict[str, Any] | None:
         return None
     if result.found is None:
         return None
-    what = list(result.found.what[:_MOST_REASONS])
+    what = [in_both(each) for each in result.found.what[:_MOST_REASONS]]
     return {
         "step": result.found.step,
         "rank": result.rank,

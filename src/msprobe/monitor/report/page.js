@@ -1,5 +1,4 @@
 "use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
 const MISSING = -2.9e38, ROW = 14, HEAD = 18, MARGIN = 8;
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const number = (x) => (typeof x === "string" ? { nan: NaN, inf: Infinity, "-inf": -Infinity }[x] : x);
@@ -15,7 +14,7 @@ const el = (tag, attributes = {}, ...children) => {
   made.append(...children);
   return made;
 };
-const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+const nameOf = (run) => (run.name ? t(`monitor-${run.name}`) : "");
 const decoded = new WeakMap();
 const values = (map) => {
   if (!decoded.has(map)) decoded.set(map, new Float32Array(Uint8Array.from(atob(map.values), (c) => c.charCodeAt(0)).buffer));
@@ -26,12 +25,14 @@ const values = (map) => {
 
 function showAbout() {
   const place = document.getElementById("about");
+  place.replaceChildren();
   for (const run of data.runs) {
     const ranks = run.ranks.map((rank) => rank.rank);
     const first = Math.min(...run.ranks.map((r) => r.first ?? Infinity)), last = Math.max(...run.ranks.map((r) => r.last ?? -Infinity));
-    const parts = [run.name ? `${run.name}: ${run.path}` : run.path, Number.isFinite(first) ? `steps ${first} to ${last}` : "no steps",
-      `rank${ranks.length > 1 ? "s" : ""} ${ranks.join(", ")}${run.further_ranks ? ` (${run.further_ranks} more are not shown)` : ""}`,
-      run.started && `started ${run.started.replace("T", " ").slice(0, 19)}`,
+    const parts = [run.name ? t("monitor-whose", { run: nameOf(run) }) + run.path : run.path,
+      Number.isFinite(first) ? t("monitor-steps", { first, last }) : t("monitor-no-steps"),
+      t("monitor-ranks", { ranks: ranks.join(", ") }) + (run.further_ranks ? t("monitor-ranks-not-shown", { count: run.further_ranks }) : ""),
+      run.started && t("monitor-started", { time: run.started.replace("T", " ").slice(0, 19) }),
       Object.entries(run.versions).filter(([name]) => ["torch", "mindspore", "msprobe"].includes(name)).map((v) => v.join(" ")).join(", ")];
     place.append(el("div", {}, parts.filter(Boolean).join("  ·  ")));
   }
@@ -39,31 +40,32 @@ function showAbout() {
 
 function showFindings() {
   const place = document.getElementById("findings");
+  place.replaceChildren();
   const add = (kind, head, list = []) => {
     const box = el("div", { className: `finding ${kind}` }, el("b", {}, head[0].toUpperCase() + head.slice(1)));
     if (list.length) box.append(el("ul", {}, ...list.map((line) => el("li", {}, line))));
     place.append(box);
   };
   const bad = data.first_bad;
-  if (bad && bad.from_the_first) add("", "A and B differ by more than rounding from their first common step on: other data, another seed, or another model");
-  else if (bad) add("bad", `First bad step: ${bad.step}. From it on, rounding does not explain how B differs from A (rank ${bad.rank})`, bad.what);
+  if (bad && bad.from_the_first) add("", t("monitor-differs-from-start"));
+  else if (bad) add("bad", t("monitor-first-bad-step", bad), bad.what.map(said));
   if (data.compared) {
     const found = data.departures;
     if (found.length) {
       const one = found[0];
-      const lines = found.slice(0, 8).map((d) => `${d.quantity} ${d.label}, ${d.op}: ${text(number(d.first))} in A, ${text(number(d.second))} in B (rank ${d.rank})`);
-      if (found.length > 8) lines.push(`and ${found.length - 8} more at this step`);
-      if (!bad) add("", `No bad step: rounding explains how B differs from A. It leaves the band of A at step ${one.step}, where numbers of A hardly change`, lines);
-      else if (bad.from_the_first) add("", `B is outside the band of A from step ${one.step} on`, lines);
-      else if (bad.step === one.step) add("", `The candidate leaves the band of the reference at that step, first in ${one.quantity} ${one.label} (${one.op})`, lines);
-      else add("", `The bad step ${bad.step} shows in the curves, as more than A changes by itself, at step ${one.step}: first in ${one.quantity} ${one.label} (${one.op})`, lines);
-    } else add(bad ? "" : "good", "B stays in the band of A in all steps that both have");
+      const lines = found.slice(0, 8).map((d) => t("monitor-departure", { ...d, reference: text(number(d.first)), candidate: text(number(d.second)) }));
+      if (found.length > 8) lines.push(t("monitor-departures-more", { count: found.length - 8 }));
+      if (!bad) add("", t("monitor-band-left-without-bad-step", one), lines);
+      else if (bad.from_the_first) add("", t("monitor-outside-band-from", one), lines);
+      else if (bad.step === one.step) add("", t("monitor-band-left-there", one), lines);
+      else add("", t("monitor-band-left-later", { ...one, bad: bad.step }), lines);
+    } else add(bad ? "" : "good", t("monitor-band-kept"));
   }
   for (const run of data.runs) {
-    const whose = run.name ? `${run.name}: ` : "";
-    if (run.divergences.length) add("bad", `${whose}ranks that held the same numbers no longer do`, run.divergences);
-    if (run.alerts.length) add("bad", `${whose}${plural(run.alerts.length + run.further_alerts, "alert")}, the first at step ${run.alerts[0].step}`, [run.alerts[0].message]);
-    else add("", `${whose}no alerts were written`);
+    const whose = run.name ? t("monitor-whose", { run: nameOf(run) }) : "";
+    if (run.divergences.length) add("bad", t("monitor-ranks-differ", { whose }), run.divergences.map(said));
+    if (run.alerts.length) add("bad", t("monitor-alerts-from", { whose, count: run.alerts.length + run.further_alerts, step: run.alerts[0].step }), [said(run.alerts[0].message)]);
+    else add("", t("monitor-no-alerts", { whose }));
   }
 }
 
@@ -93,7 +95,7 @@ function chart(title, lines, marks = [], W = 640) {
   for (const line of lines) if (line.name) key.append(el("i", { style: `background:${line.color}` }), line.name);
   box.append(el("h3", {}, el("span", {}, title), key));
   const picture = svg("svg", { viewBox: `0 0 ${W} ${H}`, preserveAspectRatio: "none", role: "img" });
-  if (!all.length) { box.append(el("div", { className: "dim" }, "no finite values")); return box; }
+  if (!all.length) { box.append(el("div", { className: "dim" }, t("monitor-nothing-finite"))); return box; }
   let low = Math.min(...all), high = Math.max(...all);
   const log = low > 0 && high / low > 50;
   const f = log ? Math.log10 : (x) => x;
@@ -139,7 +141,7 @@ function chart(title, lines, marks = [], W = 640) {
     const told = lines.map((line) => {
       let at = 0;
       line.steps.forEach((step, i) => { if (Math.abs(step - s) < Math.abs(line.steps[at] - s)) at = i; });
-      return `${line.name ? line.name + ", " : ""}step ${line.steps[at]}: ${text(line.values[at])}`;
+      return t("monitor-at-step", { name: line.name ? line.name + ", " : "", step: line.steps[at], value: text(line.values[at]) });
     });
     tip(event, told.join("\n"));
   });
@@ -152,21 +154,22 @@ const palette = () => [css("--a"), css("--b"), "#2f9e44", "#9c36b5", "#e8590c", 
 
 function showCurves() {
   const place = document.getElementById("curves");
+  place.replaceChildren();
   const colors = palette(), by = new Map();
   data.runs.forEach((run, r) => run.ranks.forEach((rank, k) => rank.curves.forEach((curve) => {
-    const key = curve.name.startsWith("update ratio") ? "Update-to-weight ratio" : curve.name;
-    const name = [run.name, run.ranks.length > 1 && `rank ${rank.rank}`, key !== curve.name && curve.name.slice(14)].filter(Boolean).join(" ");
+    const key = curve.name.startsWith("update ratio") ? "update_ratio" : curve.name;
+    const name = [nameOf(run), run.ranks.length > 1 && `rank ${rank.rank}`, key !== curve.name && curve.name.slice(14)].filter(Boolean).join(" ");
     const lines = by.get(key) ?? by.set(key, []).get(key);
     const band = r === 0 && data.compared ? (data.band[`${rank.rank}/${curve.name}`] ?? null) : null;
     const color = key !== curve.name || run.ranks.length > 1 ? colors[lines.length % colors.length] : colors[r];
     lines.push({ name, color, steps: curve.steps, values: curve.values.map(number), band: band && key === curve.name ? band.map(number) : null });
   })));
-  const titles = { loss: "Loss", lr: "Learning rate", grad_norm: "Total gradient norm" };
-  const order = (name) => { const at = ["loss", "grad_norm", "Update-to-weight ratio", "lr"].indexOf(name); return at < 0 ? 9 : at; };
+  const titles = { loss: t("monitor-loss"), lr: t("monitor-lr"), grad_norm: t("monitor-grad-norm"), update_ratio: t("monitor-update-ratio") };
+  const order = (name) => { const at = ["loss", "grad_norm", "update_ratio", "lr"].indexOf(name); return at < 0 ? 9 : at; };
   const bad = data.first_bad;
   const marks = data.compared ? [bad].filter((one) => one && !one.from_the_first).map((one) => one.step) : [...new Set(data.runs[0].alerts.map((a) => a.step))].slice(0, 50);
   for (const [name, lines] of [...by].sort((p, q) => order(p[0]) - order(q[0]))) place.append(chart(titles[name] ?? name, lines, marks));
-  if (!by.size) place.append(el("div", { className: "dim" }, "Neither a loss nor gradients were measured."));
+  if (!by.size) place.append(el("div", { className: "dim" }, t("monitor-no-curves")));
 }
 
 // ---------------------------------------------------------------- heat map
@@ -191,13 +194,13 @@ function choose(label, options, key, after) {
 function showControls() {
   const place = document.getElementById("controls");
   place.replaceChildren();
-  if (data.runs.length > 1) place.append(choose("Run", data.runs.map((run) => run.name), "run", () => { chosen.rank = 0; chosen.row = -1; }));
+  if (data.runs.length > 1) place.append(choose(t("monitor-run"), data.runs.map(nameOf), "run", () => { chosen.rank = 0; chosen.row = -1; }));
   const run = data.runs[chosen.run];
-  if (run.ranks.length > 1) place.append(choose("Rank", run.ranks.map((rank) => rank.rank), "rank"));
+  if (run.ranks.length > 1) place.append(choose(t("monitor-rank"), run.ranks.map((rank) => rank.rank), "rank"));
   const maps = rankOf()?.maps ?? [];
   chosen.map = Math.min(chosen.map, Math.max(0, maps.length - 1));
-  place.append(choose("Quantity", maps.map((map) => `${map.quantity}: ${map.op}`), "map", () => (chosen.row = -1)));
-  const filter = el("input", { type: "search", placeholder: "part of a name", value: chosen.filter, ariaLabel: "Show only names with" });
+  place.append(choose(t("monitor-quantity"), maps.map((map) => `${map.quantity}: ${map.op}`), "map", () => (chosen.row = -1)));
+  const filter = el("input", { type: "search", placeholder: t("monitor-filter"), value: chosen.filter, ariaLabel: t("monitor-filter") });
   filter.addEventListener("input", () => { chosen.filter = filter.value; chosen.row = -1; drawMap(); });
   place.append(filter);
 }
@@ -214,7 +217,7 @@ function fitting(name, letters) {
 function drawMap() {
   const map = mapOf(), canvas = document.getElementById("map"), legend = document.getElementById("legend");
   legend.replaceChildren();
-  if (!map) { canvas.width = canvas.height = 0; legend.append("Nothing was measured tensor by tensor."); return; }
+  if (!map) { canvas.width = canvas.height = 0; legend.append(t("monitor-no-map")); return; }
   shown = map.labels.map((name, row) => row).filter((row) => map.labels[row].toLowerCase().includes(chosen.filter.toLowerCase()));
   const cells = values(map), columns = map.steps.length;
   const context = canvas.getContext("2d"), ratio = devicePixelRatio || 1;
@@ -227,7 +230,7 @@ function drawMap() {
   context.scale(ratio, ratio);
   context.font = "12px ui-monospace, monospace";
   const step = (width - left - MARGIN) / columns;
-  // Logarithm of the size, between the 1st and the 99th part of a hundred.
+  // Logarithm of the size, between the 1st and the 99th percentile.
   const sizes = [];
   for (const row of shown) for (let c = 0; c < columns; c++) { const v = Math.abs(cells[row * columns + c]); if (v > 0 && v < 1e38) sizes.push(Math.log10(v)); }
   sizes.sort((p, q) => p - q);
@@ -272,8 +275,8 @@ function drawMap() {
   }
   const ramp = Array.from({ length: 12 }, (_, i) => `rgb(${color(i / 11)})`).join(",");
   const box = (fill, words) => el("span", {}, el("span", { className: "box", style: `background:${fill}` }), words);
-  legend.append(el("span", {}, text(10 ** low), el("span", { className: "bar", style: `background:linear-gradient(90deg,${ramp})` }), text(10 ** high), " size, logarithmic"), box("#000", "zero"), box(nan, "NaN or infinite"), box(none, "no tensor"), box(css("--bad"), "alert"), el("span", {}, "click a row for its curve"));
-  if (map.steps.length < rankOf().steps) legend.append(el("span", {}, "a column is several steps: the value that stands out most"));
+  legend.append(el("span", {}, text(10 ** low), el("span", { className: "bar", style: `background:linear-gradient(90deg,${ramp})` }), text(10 ** high), t("monitor-size")), box("#000", t("monitor-zero")), box(nan, t("monitor-nan")), box(none, t("monitor-no-tensor")), box(css("--bad"), t("monitor-alert")), el("span", {}, t("monitor-click")));
+  if (map.steps.length < rankOf().steps) legend.append(el("span", {}, t("monitor-columns-of-steps")));
   drawTensor();
 }
 
@@ -295,11 +298,11 @@ function drawTensor() {
     const other = rank?.maps.find((one) => one.quantity === map.quantity && one.op === map.op), row = other?.labels.indexOf(label) ?? -1;
     if (row < 0) return;
     const cells = values(other), columns = other.steps.length;
-    lines.push({ name: run.name, color: colors[r], steps: other.steps, values: Array.from(cells.slice(row * columns, (row + 1) * columns), (v) => (v < MISSING ? null : v)) });
+    lines.push({ name: nameOf(run), color: colors[r], steps: other.steps, values: Array.from(cells.slice(row * columns, (row + 1) * columns), (v) => (v < MISSING ? null : v)) });
   });
   const marks = data.runs[chosen.run].alerts.filter((a) => a.quantity === map.quantity && (a.label === label || a.name === label)).map((a) => a.step);
   marks.push(...data.departures.filter((d) => d.quantity === map.quantity && d.label === label).map((d) => d.step));
-  place.append(chart(`${map.quantity}: ${map.op} of ${label}`, lines, [...new Set(marks)], Math.max(400, place.clientWidth - 26)));
+  place.append(chart(t("monitor-op-of", { quantity: map.quantity, op: map.op, label }), lines, [...new Set(marks)], Math.max(400, place.clientWidth - 26)));
 }
 
 function pick(quantity, op, label) {
@@ -318,21 +321,22 @@ function pick(quantity, op, label) {
 
 function showAlerts() {
   const place = document.getElementById("alerts");
-  const head = el("tr", {}, ...["step", "rank", "rule", "quantity", "tensor", "statistic", "value"].map((word) => el("th", { className: ["step", "rank", "value"].includes(word) ? "n" : "" }, word)));
+  place.replaceChildren();
+  const head = el("tr", {}, ...["step", "rank", "rule", "quantity", "tensor", "statistic", "value"].map((word) => el("th", { className: ["step", "rank", "value"].includes(word) ? "n" : "" }, t(`monitor-column-${word}`))));
   const body = el("tbody");
   data.runs.forEach((run, r) => run.alerts.forEach((a) => {
-    const row = el("tr", { tabIndex: 0, title: a.message },
-      el("td", { className: "n" }, `${run.name ? run.name + " " : ""}${a.step}`), el("td", { className: "n" }, String(a.rank)), el("td", {}, a.rule), el("td", {}, a.quantity),
+    const row = el("tr", { tabIndex: 0, title: said(a.message) },
+      el("td", { className: "n" }, `${run.name ? nameOf(run) + " " : ""}${a.step}`), el("td", { className: "n" }, String(a.rank)), el("td", {}, a.rule), el("td", {}, a.quantity),
       el("td", { className: "mono" }, a.label), el("td", {}, a.op), el("td", { className: "n" }, text(number(a.value === "" ? null : Number.isNaN(+a.value) ? a.value : +a.value))));
     const go = () => { chosen.run = r; chosen.rank = Math.max(0, run.ranks.findIndex((one) => one.rank === a.rank)); pick(a.quantity, a.op, a.label); };
     row.addEventListener("click", go);
     row.addEventListener("keydown", (event) => event.key === "Enter" && go());
     body.append(row);
   }));
-  if (!body.children.length) { document.getElementById("alerts-section").remove(); return; }
+  if (!body.children.length) { document.getElementById("alerts-section").hidden = true; return; }
   place.append(el("div", { className: "scroll" }, el("table", {}, el("thead", {}, head), body)));
   const further = data.runs.reduce((sum, run) => sum + run.further_alerts, 0);
-  if (further) place.append(el("p", { className: "dim" }, `${further} more are in anomaly.json.`));
+  if (further) place.append(el("p", { className: "dim" }, t("monitor-alerts-in-file", { count: further })));
 }
 
 function tip(event, words) {
@@ -352,8 +356,10 @@ function listen() {
     const columns = map.steps.length, c = cell.column;
     if (c < 0 || c >= columns) { tip(event, map.labels[cell.row]); return; }
     const v = values(map)[cell.row * columns + c], next = map.steps[c + 1];
-    const span = columns < rankOf().steps && next - map.steps[c] > 1 ? `steps ${map.steps[c]} to ${next - 1}` : `step ${map.steps[c]}`;
-    tip(event, `${map.labels[cell.row]}\n${span}: ${v < MISSING ? "no tensor" : text(v)}`);
+    const value = v < MISSING ? t("monitor-no-tensor") : text(v), first = map.steps[c];
+    const several = columns < rankOf().steps && next - first > 1;
+    const where = several ? t("monitor-at-steps", { first, last: next - 1, value }) : t("monitor-at-step", { name: "", step: first, value });
+    tip(event, `${map.labels[cell.row]}\n${where}`);
   });
   canvas.addEventListener("mouseleave", () => tip());
   canvas.addEventListener("click", (event) => { const cell = cellAt(event); if (cell) { chosen.row = cell.row; drawMap(); } });
@@ -365,7 +371,7 @@ function listen() {
     drawMap();
   });
   addEventListener("resize", drawMap);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { document.getElementById("curves").replaceChildren(); showCurves(); drawMap(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { showCurves(); drawMap(); });
 }
 
 function begin() {
@@ -380,6 +386,10 @@ function begin() {
     const at = rankOf().maps.findIndex((map) => map.quantity === one.quantity && map.op === one.op);
     if (at >= 0) { chosen.map = at; chosen.row = rankOf().maps[at].labels.indexOf(one.label); }
   }
-  showAbout(); showFindings(); showCurves(); showControls(); drawMap(); showAlerts(); listen();
+  inBoth(() => {
+    document.getElementById("map").ariaLabel = t("monitor-map-keys");
+    showAbout(); showFindings(); showCurves(); showControls(); drawMap(); showAlerts();
+  });
+  listen();
 }
 begin();

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import html
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from msprobe import __version__
 from msprobe.foreign import html_page
+from msprobe.messages import said
+from msprobe.messages.pages import MONITOR
 from msprobe.monitor.report.data import page_data, read_run
 from msprobe.paths import StrPath, check_output_file, write_atomically
 
@@ -28,6 +30,8 @@ def render(data: dict[str, Any]) -> str:
     """The page as text. Whatever the files say stays data: it can end no element."""
     folder = resources.files(__package__ or "msprobe.monitor.report")
     body, style, script = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
-    pieces = body.partition("{{footer}}")
-    shown = (pieces[0], html.escape(f"msprobe {__version__}"), pieces[2])
-    return "".join(html_page.page("Training monitor", shown, style=style, script=script, data=data))
+    words = {"footer": html_page.text(f"msprobe {__version__}")}
+    shown = re.sub(r"\{\{([a-z-]+)\}\}", lambda name: words.get(name[1]) or html_page.text(said(name[1])), body)
+    texts = [piece.name for piece in MONITOR]
+    pieces = html_page.page(said("monitor-title"), [shown], style=style, script=script, data=data, texts=texts)
+    return "".join(pieces)

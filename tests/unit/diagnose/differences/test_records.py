@@ -18,10 +18,10 @@ from msprobe.diagnose.differences.records import (
     not_finite,
     numbers,
     numel,
-    of_statistics,
     rms,
+    statistics_difference,
 )
-from msprobe.diagnose.differences.tensor_files import of_values
+from msprobe.diagnose.differences.tensor_files import values_difference
 from msprobe.store.part import DumpPart
 
 NAN, INF = math.nan, math.inf
@@ -195,25 +195,25 @@ class TestDistances:
     def test_of_statistics_never_exceed_those_of_values_much(self, factor: float) -> None:
         a = drawn("a", 100).astype(np.float64)
         b = a * factor
-        exact = of_values(a, b)
-        told = of_statistics(leaf(a, digests=False), leaf(b, digests=False))
+        exact = values_difference(a, b)
+        told = statistics_difference(leaf(a, digests=False), leaf(b, digests=False))
         assert told <= 1.0000001 * max(exact, 1.0)
         assert told > 0.5 * min(exact, 0.5)
 
     def test_of_values(self) -> None:
         a = np.array([3.0, 4.0])
-        assert of_values(a, a) == 0.0
-        assert of_values(a, np.array([3.0, 0.0])) == pytest.approx(4 / 5)
-        assert of_values(np.array([1, 2]), np.array([1, 3])) == 1.0
-        assert of_values(np.array([1.0, NAN]), np.array([1.0, NAN])) == 0.0
-        assert of_values(np.array([1.0, INF]), np.array([1.0, -INF])) == INF
-        assert of_values(np.array([NAN, 1.0]), np.array([1.0, NAN])) == INF
-        assert of_values(np.zeros(2), np.zeros(2, np.float32)) == 0.0
+        assert values_difference(a, a) == 0.0
+        assert values_difference(a, np.array([3.0, 0.0])) == pytest.approx(4 / 5)
+        assert values_difference(np.array([1, 2]), np.array([1, 3])) == 1.0
+        assert values_difference(np.array([1.0, NAN]), np.array([1.0, NAN])) == 0.0
+        assert values_difference(np.array([1.0, INF]), np.array([1.0, -INF])) == INF
+        assert values_difference(np.array([NAN, 1.0]), np.array([1.0, NAN])) == INF
+        assert values_difference(np.zeros(2), np.zeros(2, np.float32)) == 0.0
 
     def test_of_whole_numbers_and_of_what_is_not_finite(self) -> None:
-        assert of_statistics(leaf([1, 2], "int64"), leaf([1, 3], "int64")) == 1.0
-        assert of_statistics(leaf([1.0, NAN]), leaf([1.0, 2.0])) == INF
-        assert of_statistics(leaf([INF, 1.0]), leaf([INF, 1.0])) == 0.0
+        assert statistics_difference(leaf([1, 2], "int64"), leaf([1, 3], "int64")) == 1.0
+        assert statistics_difference(leaf([1.0, NAN]), leaf([1.0, 2.0])) == INF
+        assert statistics_difference(leaf([INF, 1.0]), leaf([INF, 1.0])) == 0.0
 
     def test_of_files(self, tmp_path: Path) -> None:
         parts: list[DumpPart] = []

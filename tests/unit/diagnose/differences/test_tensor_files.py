@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from growth import most_bytes_in
 
-from msprobe.diagnose.differences.tensor_files import dot, of_values
+from msprobe.diagnose.differences.tensor_files import dot, values_difference
 from msprobe.diagnose.differences.tensor_pass import TensorPass, digest_of
 from msprobe.diagnose.differences.words import relation_of_detail, relation_of_values
 from msprobe.messages import said
@@ -32,31 +32,31 @@ def test_the_distance_is_that_of_the_whole(size: int, dtype: str) -> None:
     wide = np.complex128 if dtype == "c8" else np.float64
     a, b = left.astype(wide), right.astype(wide)
     whole = np.linalg.norm(a - b) / max(np.linalg.norm(a), np.linalg.norm(b))
-    assert of_values(left, right) == pytest.approx(whole, rel=1e-12)
+    assert values_difference(left, right) == pytest.approx(whole, rel=1e-12)
     assert dot(a, b) == pytest.approx(np.vdot(a, b).real, rel=1e-12)
-    assert of_values(left, left) == 0.0
+    assert values_difference(left, left) == 0.0
 
 
 @pytest.mark.parametrize("place", [0, 8191, 8192, 20_000])
 def test_a_value_that_is_not_finite_counts_by_its_place_and_kind(place: int) -> None:
     left, right = _pair(30_000, "f4")
-    expected = of_values(left, right)
+    expected = values_difference(left, right)
     left[place] = np.nan
-    assert of_values(left, right) == math.inf
+    assert values_difference(left, right) == math.inf
     right[place] = np.inf
-    assert of_values(left, right) == math.inf
+    assert values_difference(left, right) == math.inf
     right[place] = np.nan
-    assert of_values(left, right) == pytest.approx(expected, rel=1e-3)
+    assert values_difference(left, right) == pytest.approx(expected, rel=1e-3)
 
 
 def test_whole_numbers_are_the_same_or_not() -> None:
-    assert of_values(np.arange(9), np.arange(9)) == 0.0
-    assert of_values(np.arange(9), np.arange(9)[::-1]) == 1.0
+    assert values_difference(np.arange(9), np.arange(9)) == 0.0
+    assert values_difference(np.arange(9), np.arange(9)[::-1]) == 1.0
 
 
 def test_the_memory_of_a_distance_does_not_grow_with_the_tensors() -> None:
     pairs = {size: _pair(size, "f4") for size in (1 << 17, 1 << 21)}
-    small, large = (most_bytes_in(lambda pair=pair: of_values(*pair)) for pair in pairs.values())
+    small, large = (most_bytes_in(lambda pair=pair: values_difference(*pair)) for pair in pairs.values())
     assert large <= 1.1 * small
 
 
@@ -83,7 +83,7 @@ def test_one_pass_gives_the_digests_and_the_distance_of_the_whole(size: int, dty
         right[size // 2] = left[size // 2] * np.asarray(1.5, dtype)
     found = TensorPass().over(left, right)
     assert found.digests == (digest_of(left), digest_of(right))
-    assert found.delta == pytest.approx(of_values(left, right), rel=1e-5)
+    assert found.delta == pytest.approx(values_difference(left, right), rel=1e-5)
     assert TensorPass().over(left, left.copy()).delta == 0.0
 
 
@@ -94,7 +94,7 @@ def test_one_pass_sees_values_that_are_not_finite(place: int) -> None:
     for mine, theirs in ((np.nan, 1.0), (np.nan, np.inf), (np.nan, np.nan), (np.inf, np.inf), (1.0, 2.0)):
         left[place], right[place] = mine, theirs
         found = apart.over(left, right)
-        assert found.delta == pytest.approx(of_values(left, right), rel=1e-5)
+        assert found.delta == pytest.approx(values_difference(left, right), rel=1e-5)
         assert found.digests == (digest_of(left), digest_of(right))
 
 

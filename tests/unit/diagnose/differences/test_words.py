@@ -18,10 +18,10 @@ from msprobe.diagnose.differences.words import (
     dtype_word,
     measure,
     named,
-    of_values,
     ratio_in_words,
     ratio_of,
     relation_in_words,
+    relation_of_values,
 )
 from msprobe.messages import said
 
@@ -100,12 +100,12 @@ def other(places: Any, value: Any) -> np.ndarray:
     ],
 )
 def test_relations_of_values(left: np.ndarray, text: str) -> None:
-    assert of_values(left, A, shape=[10, 10]) == text
+    assert str(relation_of_values(left, A, shape=[10, 10])) == text
 
 
 def test_anything_else_is_a_distance() -> None:
-    assert of_values(A + 1, A).startswith(said("relative-difference", "0."))
-    assert of_values(A, A.astype("U")) == ""
+    assert str(relation_of_values(A + 1, A)).startswith(said("relative-difference", "0."))
+    assert str(relation_of_values(A, A.astype("U"))) == ""
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from msprobe.diagnose.effect.reach import Reach, reach_of
 from msprobe.diagnose.pairing.match import pair
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Timeline
-from msprobe.diagnose.tolerance.effect import later, of_step
+from msprobe.diagnose.tolerance.effect import later, step_limit
 from msprobe.diagnose.tolerance.judge import Judged, judge_all
 from msprobe.store.reader import open_dump
 
@@ -79,14 +79,14 @@ def test_the_weight_that_follows_from_such_a_gradient_tells_nothing(tmp_path: Pa
 )
 def test_what_rounding_may_reach_depends_on_the_type_of_the_run(tmp_path: Path, dtype: str, expected: float) -> None:
     _, judged = reach(tmp_path, Plan(dtype=dtype))
-    assert of_step(judged) == pytest.approx(expected)
+    assert step_limit(judged) == pytest.approx(expected)
 
 
 def test_what_rounding_may_reach_in_bfloat16_grows_with_the_calls_that_round(tmp_path: Path) -> None:
     _, judged = reach(tmp_path, Plan(dtype="bfloat16", blocks=60), Plan(blocks=60))
-    assert 0.2 < of_step(judged) < 0.3
-    assert later(of_step(judged)) == 0.3
+    assert 0.2 < step_limit(judged) < 0.3
+    assert later(step_limit(judged)) == 0.3
 
 
 def test_nothing_at_all_allows_what_float32_does() -> None:
-    assert of_step([]) == 256 * 2.0**-23
+    assert step_limit([]) == 256 * 2.0**-23

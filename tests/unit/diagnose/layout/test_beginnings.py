@@ -11,7 +11,7 @@ from msprobe.diagnose.layout.beginnings import Beginnings
 from msprobe.diagnose.layout.guess import Fit, TensorSpread
 from msprobe.diagnose.layout.measured import Measured, Pair
 from msprobe.diagnose.layout.placements import REPLICATE, Placement
-from msprobe.diagnose.layout.sides import Place
+from msprobe.diagnose.layout.sides import ModulePlace
 from msprobe.diagnose.steps.timeline import Event
 
 BLOCK: Any = SimpleNamespace(described=lambda: {"dtype": "torch.bfloat16"})
@@ -26,7 +26,7 @@ def tensor(torn: float = 0.0, terms: bool = False) -> Measured:
 def module(path: str, given: Sequence[Measured], made: Sequence[Measured]) -> Pair:
     name = f"Module.{path}.Linear.forward.0"
     event = Event(name, read_name(name), {}, "forward")
-    return Pair(Place("forward", path), 0, {0: event}, event, list(given), [], list(made))
+    return Pair(ModulePlace("forward", path), 0, {0: event}, event, list(given), [], list(made))
 
 
 def test_copies_are_led_back_to_where_they_began_to_differ() -> None:

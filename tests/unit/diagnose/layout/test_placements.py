@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from msprobe.diagnose.layout.placements import REPLICATE, Placement, holding, of_record, of_text
+from msprobe.diagnose.layout.placements import REPLICATE, Placement, holding, parsed_placement, recorded_placement
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ from msprobe.diagnose.layout.placements import REPLICATE, Placement, holding, of
     ],
 )
 def test_words_of_a_file(text: str, found: Placement | None) -> None:
-    assert of_text(text) == found
+    assert parsed_placement(text) == found
     if found is not None:
-        assert of_text(str(found)) == found
+        assert parsed_placement(str(found)) == found
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_words_of_a_file(text: str, found: Placement | None) -> None:
     ],
 )
 def test_placements_of_a_dump(recorded: Any, found: Placement | None) -> None:
-    assert of_record(recorded) == found
+    assert recorded_placement(recorded) == found
 
 
 def test_a_mesh_of_two_axes() -> None:

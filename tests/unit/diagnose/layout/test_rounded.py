@@ -7,7 +7,7 @@ from pathlib import Path
 from unit.diagnose.training import Plan, train
 
 from msprobe.diagnose.layout.rounded import Rounded, calls_inside, unit_inside
-from msprobe.diagnose.layout.sides import Place, Side
+from msprobe.diagnose.layout.sides import ModulePlace, Side
 from msprobe.store.reader import open_dump
 
 
@@ -20,7 +20,7 @@ def test_calls_are_counted_in_order_of_execution(tmp_path: Path) -> None:
     rounded = Rounded(one, other)
     counts = []
     for path in ("blocks.0", "blocks.1"):
-        (mine,), (theirs,) = (each.records[Place("forward", path)].values() for each in (one, other))
+        (mine,), (theirs,) = (each.records[ModulePlace("forward", path)].values() for each in (one, other))
         events = {one.ranks[0]: mine[0]}
         before, until = rounded.before(events, theirs[0]), rounded.until(events, theirs[0])
         assert until - before <= sum(1 for _ in calls_inside(mine[0]))
@@ -38,5 +38,5 @@ def test_the_side_that_rounds_more_often_counts(tmp_path: Path) -> None:
 def test_the_unit_is_that_of_the_type_that_calls_compute_in(tmp_path: Path) -> None:
     one = side(tmp_path / "a", Plan(dtype="bfloat16"))
     assert Rounded(one, one).unit == 2.0**-7
-    (events,) = one.records[Place("forward", "blocks.0")].values()
+    (events,) = one.records[ModulePlace("forward", "blocks.0")].values()
     assert unit_inside(*events) == 2.0**-7

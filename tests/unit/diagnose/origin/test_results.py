@@ -93,7 +93,7 @@ def test_a_result_apart_by_rounding_agrees(tmp_path: Path) -> None:
     plan = Plan(results={"blocks.0.linear": off(1 + 3e-7)}, digests=False)
     verdict = compare(tmp_path, plan, Plan(digests=False))
     assert agrees(verdict)
-    assert verdict.summary["victim"] > 10
+    assert verdict.summary["explained"] > 10
 
 
 def test_elementwise_results_must_reproduce_where_others_do(tmp_path: Path) -> None:

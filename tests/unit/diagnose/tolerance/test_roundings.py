@@ -6,7 +6,7 @@ import pytest
 from unit.diagnose.training import Plan, train
 
 from msprobe.diagnose.steps.timeline import Timeline
-from msprobe.diagnose.tolerance.roundings import is_same_number, least, of_roundings
+from msprobe.diagnose.tolerance.roundings import is_same_number, least, roundings_limit
 from msprobe.store.reader import open_dump
 
 BFLOAT16, FLOAT32 = 2.0**-7, 2.0**-23
@@ -21,15 +21,15 @@ def test_a_module_may_move_its_result_further_than_a_call_in_it(tmp_path: Path) 
     timeline = Timeline(open_dump(train(tmp_path / "a", Plan(dtype="bfloat16"))).part())
     module = next(event for event in timeline if event.is_module and len(event.children) > 1)
     call = next(child for child in module.children if child.is_call)
-    alone, inside = of_roundings([call], 0.0), of_roundings([module], 0.0)
+    alone, inside = roundings_limit([call], 0.0), roundings_limit([module], 0.0)
     assert BFLOAT16 <= alone < inside < 16 * BFLOAT16
 
 
 def test_what_a_run_computes_in_counts_where_a_call_shows_a_finer_type(tmp_path: Path) -> None:
     timeline = Timeline(open_dump(train(tmp_path / "a", Plan())).part())
     call = next(event for event in timeline if event.is_call and event.direction == "forward")
-    assert of_roundings([call], 0.0) < 1e-5
-    assert of_roundings([call], BFLOAT16) >= BFLOAT16
+    assert roundings_limit([call], 0.0) < 1e-5
+    assert roundings_limit([call], BFLOAT16) >= BFLOAT16
 
 
 def test_numbers_of_single_precision_are_the_same_if_calculated_otherwise() -> None:

@@ -1,7 +1,7 @@
 """What rounding may do where there is no second run: between ranks, passes and steps of one, and in what must be so.
 
 Each question of the checks is a function here, each number stands here once. ``tests/unit/diagnose/tolerance/
-test_of_check.py`` measures what the limits are derived from.
+test_check_limits.py`` measures what the limits are derived from.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _UNDONE = 1e-3
 _MODULE_AGAIN = 1e-3
 
 
-def of_a_repeat(event: Event) -> float:
+def repeat_limit(event: Event) -> float:
     """How far a call may be from another one that does the same with the same: another rank's, or a recomputed one."""
     given, made = event.inputs(), event.outputs()
     return SAFETY * own_noise(event, given, made, unit(given, made))
 
 
-def of_a_module_again() -> float:
+def repeated_module_limit() -> float:
     """The same for a module in which no call was recorded."""
     return _MODULE_AGAIN
 
 
-def of_copies(leaf: Leaf) -> float:
+def copies_limit(leaf: Leaf) -> float:
     """How far gradients of copies may be apart on ranks that sum in orders of their own."""
     return SAFETY * eps_of(leaf)
 
@@ -74,7 +74,7 @@ def may_have_two_values(leaf: Leaf) -> bool:
     return variance >= (largest - mean) * (mean - least) - _OF_SQUARES * FINE * size * size
 
 
-def of_a_sum_of_one(results: Leaf, given: Leaf | None) -> float:
+def sum_of_one_limit(results: Leaf, given: Leaf | None) -> float:
     """How far the sum of probabilities may be from one, on average over many: each is rounded by half a unit of the
     coarser of its type and that of its input, if there is one input.
     """

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from msprobe.compare.number_types import epsilon_of
-from msprobe.diagnose.tolerance import noise, of_check
+from msprobe.diagnose.tolerance import check_limits, noise
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -33,8 +33,8 @@ def test_rows_of_a_sound_softmax_sum_to_one_within_what_is_allowed(dtype: torch.
         for size in (0.0, 1.0, 30.0):
             given = (torch.randn(20, length, generator=generator) * size).to(dtype)
             made = torch.softmax(given, -1)
-            assert abs(made.float().mean().item() * length - 1) < of_check.of_a_sum_of_one(leaf(made), leaf(given))
-    limit = of_check.of_a_sum_of_one(leaf(made), leaf(given))
+            assert abs(made.float().mean().item() * length - 1) < check_limits.sum_of_one_limit(leaf(made), leaf(given))
+    limit = check_limits.sum_of_one_limit(leaf(made), leaf(given))
     assert limit == noise.SAFETY * 0.5 * epsilon_of(str(dtype))
 
 
@@ -47,31 +47,31 @@ def test_rounding_of_a_sum_of_gradients_never_counts_as_a_mean(dtype: torch.dtyp
             both = one + other
             size = one.double().square().mean().sqrt() + other.double().square().mean().sqrt()
             left = both.double().mean() - one.double().mean() - other.double().mean()
-            assert not of_check.counts_in_a_sum(float(left), float(size), leaf(both))
-            assert dtype is not torch.float32 or of_check.counts_in_a_sum(0.1, float(size), leaf(both))
+            assert not check_limits.counts_in_a_sum(float(left), float(size), leaf(both))
+            assert dtype is not torch.float32 or check_limits.counts_in_a_sum(0.1, float(size), leaf(both))
 
 
 def test_a_step_that_a_weight_can_hold_is_not_lost() -> None:
     weight, gradient = leaf(torch.tensor([1.0, 1.0])), leaf(torch.tensor([0.5, -0.5]))
-    assert of_check.is_lost_in_rounding(weight, gradient, 1e-8)
-    assert not of_check.is_lost_in_rounding(weight, gradient, 1e-6)
+    assert check_limits.is_lost_in_rounding(weight, gradient, 1e-8)
+    assert not check_limits.is_lost_in_rounding(weight, gradient, 1e-6)
 
 
 def test_a_sum_is_explained_by_a_term_only_if_it_is_not_without() -> None:
-    assert of_check.is_explained(0.5, 0.001)
-    assert not of_check.is_explained(0.1, 0.001)
-    assert not of_check.is_explained(0.5, 0.1)
-    assert of_check.is_explained_closely(0.05, 1e-5)
-    assert not of_check.is_explained_closely(0.05, 1e-3)
+    assert check_limits.is_explained(0.5, 0.001)
+    assert not check_limits.is_explained(0.1, 0.001)
+    assert not check_limits.is_explained(0.5, 0.1)
+    assert check_limits.is_explained_closely(0.05, 1e-5)
+    assert not check_limits.is_explained_closely(0.05, 1e-3)
 
 
 def test_one_factor_is_the_same_for_all_and_not_one() -> None:
-    assert of_check.is_one_factor([0.5, 0.5 + 1e-6])
-    assert not of_check.is_one_factor([0.5, 0.6])
-    assert not of_check.is_one_factor([1.0, 1.0])
-    assert not of_check.is_one_factor([0.5])
-    assert of_check.undoes(1 / 1024, 1024.0)
-    assert not of_check.undoes(1 / 512, 1024.0)
+    assert check_limits.is_one_factor([0.5, 0.5 + 1e-6])
+    assert not check_limits.is_one_factor([0.5, 0.6])
+    assert not check_limits.is_one_factor([1.0, 1.0])
+    assert not check_limits.is_one_factor([0.5])
+    assert check_limits.undoes(1 / 1024, 1024.0)
+    assert not check_limits.undoes(1 / 512, 1024.0)
 
 
 @pytest.mark.parametrize("rate", [1e-2, 1e-3, 1e-4])
@@ -79,7 +79,7 @@ def test_a_norm_after_one_step_of_adam_may_have_two_values(rate: float) -> None:
     generator = torch.Generator().manual_seed(0)
     for count in (8, 16, 256, 4096):
         signs = torch.randint(0, 2, (count,), generator=generator) * 2 - 1
-        assert of_check.may_have_two_values(leaf(1 + rate * signs))
-        assert of_check.may_have_two_values(leaf(rate * signs.float()))
-        assert not of_check.may_have_two_values(leaf(torch.randn(count, generator=generator)))
-    assert of_check.may_have_two_values(leaf(torch.ones(8)))
+        assert check_limits.may_have_two_values(leaf(1 + rate * signs))
+        assert check_limits.may_have_two_values(leaf(rate * signs.float()))
+        assert not check_limits.may_have_two_values(leaf(torch.randn(count, generator=generator)))
+    assert check_limits.may_have_two_values(leaf(torch.ones(8)))

@@ -1,0 +1,79 @@
+"""What is wrong with a field of a file, behind its place; the message of the file has the code."""
+
+from __future__ import annotations
+
+from msprobe.messages.entry import Piece
+
+# fmt: off
+
+PIECES: tuple[Piece, ...] = (
+    Piece(
+        "no-axis-of-mesh", "axis axes",
+        "{axis!r} is no axis of the mesh; it has {axes}",
+        "{axis!r} 不是 mesh 的轴；有 {axes}",
+    ),
+    Piece(
+        "must-be-axis-of-mesh", "axes found",
+        "must be an axis of the mesh ({axes}), found {found}",
+        "必须是 mesh 的轴（{axes}），实际为 {found}",
+    ),
+    Piece(
+        "placement-unknown", "word",
+        "{word!r} is not known; write replicate, shard(0), partial or interleave(0)",
+        "不认识 {word!r}；请写 replicate、shard(0)、partial 或 interleave(0)",
+    ),
+    Piece(
+        "slot-unknown", "",
+        "is not known; the slots are input, output, and one of them (output.0)",
+        "不认识；可用的有 input、output，或其中之一（output.0）",
+    ),
+    Piece(
+        "stages-not-all-listed", "count found",
+        "must list the first number of each of the {count} stages, found {found}",
+        "必须列出 {count} 个 stage 各自的起始编号，实际为 {found}",
+    ),
+    Piece("no-regular-expression", "problem", "is no regular expression: {problem}", "不是正则表达式：{problem}"),
+    Piece(
+        "replacements-wrong", "problems",
+        "must name what replaces each expression, but {problems}",
+        "必须给出每个表达式的替换内容，但 {problems}",
+    ),
+    Piece(
+        "cannot-stand-for", "new pattern problem",
+        "{new} cannot stand for {pattern} ({problem})",
+        "{new} 不能替换 {pattern}（{problem}）",
+    ),
+    Piece(
+        "not-in-format", "name kind problem",
+        "{name} is no {kind}: {problem}",
+        "{name} 不是 {kind}：{problem}",
+    ),
+    Piece(
+        "must-map-names", "found",
+        "must be an object whose keys are names of modules or parameters, found {found}",
+        "必须是以模块或参数名称为键的对象，实际为 {found}",
+    ),
+    Piece(
+        "entry-must-be-object", "key found",
+        "[{key!r}] must be an object, found {found}",
+        "[{key!r}] 必须是对象，实际为 {found}",
+    ),
+    Piece(
+        "must-list-operators", "operators found",
+        "must be a list of {operators}, found {found}",
+        "必须是由 {operators} 组成的列表，实际为 {found}",
+    ),
+    Piece(
+        "must-be-two-timestamps", "found",
+        "must be empty, or the first and the last timestamp, found {found}",
+        "必须为空，或为首末两个时间戳，实际为 {found}",
+    ),
+    Piece(
+        "must-have-rules", "found",
+        "must be an object with rules, found {found}",
+        "必须是含有规则的对象，实际为 {found}",
+    ),
+    Piece("pattern-cannot-be-used", "problem", "cannot be used: {problem}", "无法使用：{problem}"),
+    Piece("no-metric", "name near", "{name} is not a metric{near}", "{name} 不是指标{near}"),
+    Piece("metrics-are", "metrics", "; the metrics are {metrics}", "；指标有 {metrics}"),
+)
