@@ -11,7 +11,7 @@ from msprobe import __version__
 from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
-from msprobe.messages import said, translated
+from msprobe.messages import both, said, translated
 
 if TYPE_CHECKING:
     from msprobe.doctor.findings import Finding

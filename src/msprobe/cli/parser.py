@@ -26,7 +26,7 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     words = list(known)
     longer = [name for name in words if len(word) > 3 and name.startswith(word)]
     near = longer[:1] or near_words(word, words, n=1, cutoff=cutoff)
-    return said("did-you-mean", near[0]) if near else ""
+    return said("did-you-mean-word", near[0]) if near else ""
 
 
 def refuse_unused(given: Mapping[str, object], why: str) -> None:

@@ -49,7 +49,7 @@ MESSAGES: tuple[Message, ...] = (
 )
 
 PIECES: tuple[Piece, ...] = (
-    Piece("did-you-mean", "meant", "did you mean {meant!r}?", "是否为 {meant!r}？"),
+    Piece("did-you-mean-word", "meant", "did you mean {meant!r}?", "是否为 {meant!r}？"),
     Piece("it", "", "it", "它"),
     Piece("them", "", "them", "它们"),
     Piece("one-value-expected", "", "expected one argument", "需要一个值"),
@@ -79,7 +79,6 @@ PIECES: tuple[Piece, ...] = (
     Piece("help-lists-commands", "", "`msprobe help` lists them.", "`msprobe help` 会列出所有命令。"),
     Piece("explain-lists-codes", "", "`msprobe explain --list` lists all.", "`msprobe explain --list` 会列出全部。"),
     Piece("not-in-memory", "", "it does not fit into the memory of this process", "本进程的内存放不下它"),
-    Piece("nested-too-deeply", "", "it is nested too deeply", "嵌套过深"),
     Piece(
         "number-or-text-too-large", "problem",
         "it has a number or a text that nothing here can hold ({problem})",

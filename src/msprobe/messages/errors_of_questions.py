@@ -57,7 +57,7 @@ MESSAGES: tuple[Message, ...] = (
         '两侧没有都采集数值：请以 "task": "tensor" 采集。', severity="error",
     ),
     Message(
-        "V211", "tensor-file-missing", "error:page", "name",
+        "V211", "tensor-file-unreadable-here", "error:page", "name",
         "the file {name} cannot be read: it is missing or broken.",
         "文件 {name} 无法读取：缺失或已损坏。", severity="error",
     ),

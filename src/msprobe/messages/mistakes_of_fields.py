@@ -7,6 +7,7 @@ from msprobe.messages.entry import Piece
 # fmt: off
 
 PIECES: tuple[Piece, ...] = (
+    Piece("none-of-them", "", "none", "无"),
     Piece(
         "no-axis-of-mesh", "axis axes",
         "{axis!r} is no axis of the mesh; it has {axes}",
@@ -32,7 +33,7 @@ PIECES: tuple[Piece, ...] = (
         "must list the first number of each of the {count} stages, found {found}",
         "必须列出 {count} 个 stage 各自的起始编号，实际为 {found}",
     ),
-    Piece("no-regular-expression", "problem", "is no regular expression: {problem}", "不是正则表达式：{problem}"),
+    Piece("must-be-regular-expression", "problem", "is no regular expression: {problem}", "不是正则表达式：{problem}"),
     Piece(
         "replacements-wrong", "problems",
         "must name what replaces each expression, but {problems}",
@@ -64,16 +65,10 @@ PIECES: tuple[Piece, ...] = (
         "必须是由 {operators} 组成的列表，实际为 {found}",
     ),
     Piece(
-        "must-be-two-timestamps", "found",
-        "must be empty, or the first and the last timestamp, found {found}",
-        "必须为空，或为首末两个时间戳，实际为 {found}",
-    ),
-    Piece(
         "must-have-rules", "found",
         "must be an object with rules, found {found}",
         "必须是含有规则的对象，实际为 {found}",
     ),
     Piece("pattern-cannot-be-used", "problem", "cannot be used: {problem}", "无法使用：{problem}"),
-    Piece("no-metric", "name near", "{name} is not a metric{near}", "{name} 不是指标{near}"),
     Piece("metrics-are", "metrics", "; the metrics are {metrics}", "；指标有 {metrics}"),
 )

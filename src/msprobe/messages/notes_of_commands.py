@@ -102,24 +102,9 @@ MESSAGES: tuple[Message, ...] = (
         "结果已写入 {file}。", severity="note",
     ),
     Message(
-        "U420", "one-job-without-ray", "warning:work", "",
-        "There is one job only: it runs in this process, without Ray.",
-        "只有一个作业：在本进程中运行，不使用 Ray。", severity="note",
-    ),
-    Message(
         "U421", "demo-without-torch", "error:input", "install",
         "`msprobe demo` trains with PyTorch, which is not installed: {install}.",
         "`msprobe demo` 使用 PyTorch 训练，但未安装：{install}。", severity="error",
-    ),
-    Message(
-        "U422", "demo-folder-not-empty", "error:files", "folder",
-        '"{folder}" is not an empty folder; give a new one: msprobe demo -o FOLDER.',
-        '"{folder}" 不是空文件夹；请给出新文件夹：msprobe demo -o FOLDER。', severity="error",
-    ),
-    Message(
-        "U423", "demo-command-failed", "error:input", "line found expected",
-        "`{line}` ended with status {found}, expected {expected}; its output is above.",
-        "`{line}` 的退出码为 {found}，应为 {expected}；其输出见上。", severity="error",
     ),
     Message(
         "U424", "demo-line-not-named", "error:input", "findings",
@@ -141,7 +126,6 @@ MESSAGES: tuple[Message, ...] = (
 PIECES: tuple[Piece, ...] = (
     Piece("found-these", "forms", "found {forms}", "实际为 {forms}"),
     Piece("found-none-of-them", "", "found none of them", "都没有给出"),
-    Piece("no-parameter-there", "", "there is no parameter", "没有参数"),
     Piece("not-done-with", "done listed", "Not {done}: {listed}.", "未{done}：{listed}。"),
     Piece("and-so-many-more", "count", "and {count} more", "另有 {count} 项"),
     Piece("done-compared", "", "compared", "比对"),

@@ -80,6 +80,18 @@ def said(name: str, *values: object) -> Wording:
     return Wording(entry.english, *values, entry=entry)
 
 
+def both(english: str, chinese: str, *values: object) -> Wording:
+    """A text that stands in both languages where it is declared, as the help of an option does; it has no code. With
+    values, both are templates of :meth:`str.format`.
+    """
+    from msprobe.messages.entry import Piece
+
+    texts = (english, chinese)
+    if not values:
+        texts = (str(english).replace("{", "{{").replace("}", "}}"), chinese.replace("{", "{{").replace("}", "}}"))
+    return Wording(texts[0], *values, entry=Piece("", "", *texts))
+
+
 def text_of(value: object) -> str:
     """The text of a value; of an error that was raised with a wording, the wording."""
     first = value.args[0] if isinstance(value, BaseException) and len(value.args) == 1 else None

@@ -315,6 +315,6 @@ def _values(step: JudgedStep, *leaves: Any) -> Sequence[Any]:
             raise NoSuchThingError(said("values-not-on-both-sides"))
         array = timeline.part.array(name)
         if array is None:
-            raise NoSuchThingError(said("tensor-file-missing", clean(name)))
+            raise NoSuchThingError(said("tensor-file-unreadable-here", clean(name)))
         found.append(array)
     return found

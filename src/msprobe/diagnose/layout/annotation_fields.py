@@ -13,7 +13,7 @@ from msprobe.config.declared import Declared, demand, is_filled_object, is_list,
 from msprobe.config.mistakes import shown
 from msprobe.diagnose.layout.placements import Placement, parsed_placement
 from msprobe.foreign.patterns import PatternError, compile_pattern
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 _SLOTS = ("input", "output")
 
@@ -70,7 +70,7 @@ def _expression(pattern: str) -> str:
         compile_pattern(pattern, "names")
     except PatternError as problem:
         raise wrong(
-            said("no-regular-expression", problem.__cause__) if problem.__cause__ else problem.reason
+            said("must-be-regular-expression", problem.__cause__) if problem.__cause__ else problem.reason
         ) from problem
     return pattern
 

@@ -12,7 +12,7 @@ from msprobe.diagnose.differences.records import Difference, fingerprint, is_flo
 from msprobe.diagnose.differences.words import dtype_word, named
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.movement import place_of_weight
-from msprobe.diagnose.effect.reach import of_results, pair_of
+from msprobe.diagnose.effect.reach import pair_of, results_difference
 from msprobe.diagnose.evidence import Because, Named, Seen, Setting
 from msprobe.diagnose.findings import Kind
 from msprobe.diagnose.origin.argument import blame_argument
