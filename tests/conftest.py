@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,12 @@ settings.load_profile(os.environ.get("MSPROBE_EXAMPLES", "same"))
 #: What a file of tests imports that measures memory.
 _MEASURE_MEMORY = {"tracemalloc", "resource", "most_bytes_in"}
 _USUALLY, _SELDOM = gc.get_threshold(), (20_000, 20, 50)
+
+
+class _file:
+    """That of the test that runs."""
+
+    now: Path | None = None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,7 +59,14 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Garbage is looked for seldom, which takes a tenth of all time otherwise; as usual where memory is measured."""
+    """Garbage is looked for seldom, which takes a tenth of all time otherwise; as usual where memory is measured. What
+    earlier files have left (compiled code, caches) is not looked through again by each test that collects garbage or
+    looks for all models and optimizers.
+    """
+    if item.path != _file.now:
+        _file.now = item.path
+        gc.collect()
+        gc.freeze()
     measures = vars(item.module).keys() & _MEASURE_MEMORY if isinstance(item, pytest.Function) else ()
     gc.set_threshold(*(_USUALLY if measures else _SELDOM))
 
