@@ -89,7 +89,17 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS.keys())
+#: Each starts the workers of run_ut, as they do; that there is one place for it is a test below.
+LIKE_RUN_UT = ("run_ut of ranks", "multi_run_ut", "run_overflow_check")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(words, marks=[pytest.mark.slow] * (name in LIKE_RUN_UT), id=name)
+        for name, words in COMMANDS.items()
+    ],
+)
 def test_a_command_runs_no_module_of_the_working_directory_or_the_dump(tmp_path: Path, words: str) -> None:
     demand_not_run(tmp_path, *words.split())
 
