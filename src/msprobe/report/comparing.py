@@ -252,7 +252,7 @@ def _write(
     files = [sheet]
     for advice in always("advice") if request.advise and request.form == "8.1.1" else ():
         files.append(output / advice.file.format(part=part))
-        write_atomically(files[-1], advice.content(comparison), fsync=False)
+        write_atomically(files[-1], advice.content(comparison, request.mappings), fsync=False)
     for mapping in generated:
         path = output / f"data_mapping{part}.yaml"
         write_data_mapping(path, mapping)
