@@ -1,7 +1,6 @@
 """Which node of one hierarchy answers to which of the other.
 
-- ``aligned`` (the default): calls are aligned module by module, as in the diagnosis (one pairing in the house); names
-  may differ and a call more or less shifts nothing.
+- ``aligned`` (the default): as the verdict pairs them; names may differ and a call more or less shifts nothing.
 - ``strict``: the same name, place, number of arguments, types and shapes, as mindstudio-probe 8.1.1.
 - ``fuzzy``: modules of the same name and shapes; the calls in them by their order, as its ``-f``.
 - a layer mapping: the same place in the model after renaming, as its ``-lm``.
@@ -19,8 +18,7 @@ import numpy.typing as npt
 from msprobe.compare.entry_names import read_name
 from msprobe.compare.layers import pair_entries
 from msprobe.compare.mapping_files import LayerMapping
-from msprobe.diagnose.pairing.match import pair
-from msprobe.diagnose.pairing.translation import translate
+from msprobe.diagnose.pairing.step import pair_timelines
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.graph.node_kinds import CALL, GROUP, MODULE
@@ -51,8 +49,7 @@ def aligned(candidate: Tree, reference: Tree, parts: tuple[DumpPart, DumpPart]) 
     with no_collection():
         try:
             timelines += [Timeline(part) for part in parts]
-            translate(timelines[0], timelines[1])
-            pairing = pair(timelines[0], timelines[1])
+            pairing = pair_timelines(timelines[0], timelines[1]).pairing
             names = {left.name: right.name for left, right in pairing.partner.items()}
         finally:
             for timeline in timelines:

@@ -9,7 +9,7 @@ from pathlib import Path
 from msprobe.diagnose.measured.classes import Classes, measured
 from msprobe.diagnose.measured.judge import beyond_limits, judge_nodes, limits_of
 from msprobe.diagnose.measured.nodes import Node, nodes, product_units
-from msprobe.diagnose.one_step import pair_timelines
+from msprobe.diagnose.pairing.step import pair_timelines
 from msprobe.diagnose.runs import compare_runs
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.compare.rows import Rows, slots_of
 from msprobe.diagnose.differences.records import pair_slots
 from msprobe.diagnose.pairing.slots import answering_slots
-from msprobe.diagnose.pairing.step import PairedStep, pair_step
+from msprobe.diagnose.pairing.step import Paired, pair_timelines
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Slot, Timeline
 from msprobe.store.part import DumpPart
@@ -50,7 +50,7 @@ def _places(parts: tuple[DumpPart, DumpPart], mappings: Mappings | None) -> list
         try:
             found = [
                 (mine[id(one)], theirs[id(other)])
-                for (_, one), (_, other) in _slots(pair_step(*timelines, mappings))
+                for (_, one), (_, other) in _slots(pair_timelines(*timelines, mappings))
                 if id(one) in mine and id(other) in theirs
             ]
         finally:
@@ -82,10 +82,10 @@ def _gradients_by_argument(record: dict[str, Any]) -> Iterator[Any]:
             yield from gradients.values()
 
 
-def _slots(step: PairedStep) -> Iterator[tuple[Slot, Slot]]:
-    for event, partner in step.pairing.partner.items():
+def _slots(paired: Paired) -> Iterator[tuple[Slot, Slot]]:
+    for event, partner in paired.pairing.partner.items():
         for left, right in (
-            *answering_slots(event, partner, step.crossing),
+            *answering_slots(event, partner, paired.crossing),
             (event.parameters(), partner.parameters()),
         ):
             yield from pair_slots(left, right)[0]
