@@ -18,9 +18,7 @@ import numpy.typing as npt
 from msprobe.compare.entry_names import read_name
 from msprobe.compare.layers import pair_entries
 from msprobe.compare.mapping_files import LayerMapping
-from msprobe.diagnose.pairing.step import pair_timelines
-from msprobe.diagnose.steps.collector import no_collection
-from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.pairing.rows import records_of_verdict
 from msprobe.graph.node_kinds import CALL, GROUP, MODULE
 from msprobe.graph.side import Parameter, Side
 from msprobe.graph.tree import Tree
@@ -44,17 +42,8 @@ def match(
 
 
 def aligned(candidate: Tree, reference: Tree, parts: tuple[DumpPart, DumpPart]) -> Partners:
-    """Partners by the alignment of the diagnosis. It reads the dumps itself, and needs no arguments of the sides."""
-    timelines: list[Timeline] = []
-    with no_collection():
-        try:
-            timelines += [Timeline(part) for part in parts]
-            pairing = pair_timelines(timelines[0], timelines[1]).pairing
-            names = {left.name: right.name for left, right in pairing.partner.items()}
-        finally:
-            for timeline in timelines:
-                timeline.close()
-    return _by_names(candidate, reference, names)
+    """Partners by the pairs of the verdict. It reads the dumps itself, and needs no arguments of the sides."""
+    return _by_names(candidate, reference, records_of_verdict(*parts))
 
 
 def _by_names(candidate: Tree, reference: Tree, names: dict[str, str]) -> Partners:

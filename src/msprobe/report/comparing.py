@@ -31,7 +31,13 @@ from msprobe.messages import joined
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.report.advisor import unmatched_lines
 from msprobe.report.formats import always, sheet_format
-from msprobe.report.row_partners import crosses_frameworks, find_as_verdict, find_by_mappings, names_differ
+from msprobe.report.row_partners import (
+    crosses_frameworks,
+    find_as_verdict,
+    find_by_mappings,
+    names_differ,
+    records_as_verdict,
+)
 from msprobe.report.workbook import Column, Sheet
 from msprobe.store.part import DumpPart
 
@@ -47,7 +53,8 @@ class Request:
 
     ``stack`` is False for no column of call stacks, a path for those of one file, None for those beside the
     candidate, if there are any. ``file_format`` is the word of a format of sheets. ``suffix`` stands in the names of
-    the files. ``workers`` compare ranks side by side, and the tensors of a single file in threads.
+    the files. ``workers`` compare ranks side by side, and the tensors of a single file in threads. ``fuzzy``: rows
+    answer to each other as the verdict pairs their records, and not by name.
     """
 
     output: StrPath
@@ -183,7 +190,7 @@ def _compare_open(
     comparison = compare_parts(
         first,
         second,
-        fuzzy=request.fuzzy,
+        find_records=records_as_verdict if request.fuzzy else None,
         find_names=find_names,
         cross_framework=crosses_frameworks(first, second),
         jobs=threads,

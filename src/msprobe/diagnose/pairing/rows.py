@@ -1,4 +1,7 @@
-"""The pairs of the verdict, row by row: what the sheet of a run in MindSpore and one in PyTorch shows side by side.
+"""The pairs of the verdict, for those who show records or their rows side by side: sheets and graphs.
+
+Of two runs in one framework, rows answer to each other by their place in records that do. What follows is for the
+sheet of a run in MindSpore and one in PyTorch.
 
 The names of rows do not answer to each other there. A row answers to the one whose value the verdict compares its own
 with; what the verdict leaves out (the calls inside layers that both frameworks have, those that ask for shapes) has no
@@ -34,6 +37,19 @@ def partners_of_verdict(
     """
     mine, theirs = _names(candidate), _names(reference)
     return {mine[one]: theirs[other] for one, other in _places(parts, mappings) if one in mine and other in theirs}
+
+
+def records_of_verdict(candidate: DumpPart, reference: DumpPart) -> dict[str, str]:
+    """The record of the reference that each record of the candidate answers to, by name, as the verdict pairs them."""
+    timelines: list[Timeline] = []
+    with no_collection():
+        try:
+            timelines += [Timeline(part) for part in (candidate, reference)]
+            partner = pair_timelines(timelines[0], timelines[1]).pairing.partner
+            return {left.name: right.name for left, right in partner.items()}
+        finally:
+            for timeline in timelines:
+                timeline.close()
 
 
 def _names(rows: Rows) -> dict[Place, str]:
