@@ -13,8 +13,8 @@ TORCH_VERSION ?=
 TORCH_VENV := .venv-torch-$(TORCH_VERSION)
 TORCH_RUN := $(TORCH_VENV)/bin/python
 TORCH_STAMP := $(TORCH_VENV)/.msprobe-installed
-# The tests run in as many processes as there are cores: make test WORKERS=0 runs them in one.
-WORKERS ?= logical
+# The tests run in one process more than there are cores, as some wait: make test WORKERS=0 runs them in one.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # A file in one process, so that what its tests share is recorded once; long files come first.
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # CPU seconds of each folder stand at the end; make cpu-times shows the slowest files and tests, too.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import tempfile
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +19,26 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Nor answers on the locale of its user.
 os.environ["MSPROBE_LANG"] = "en"
 
+
+def _room_in_memory() -> Path | None:
+    """A folder in memory with room for the temporary files of all tests, None where there is none: they are tens of
+    thousands, most of them small, and what writes them waits for the disk.
+    """
+    place = Path("/dev/shm")
+    try:
+        found = os.statvfs(place)
+        available = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
+    except OSError:
+        return None
+    room = min(found.f_bavail * found.f_frsize, int(available[1]) << 10 if available else 0)
+    return None if room < _ROOM or found.f_flag & os.ST_NOEXEC or not os.access(place, os.W_OK) else place
+
+
+_ROOM = 6 << 30
+if "TMPDIR" not in os.environ and (place := _room_in_memory()):
+    os.environ["TMPDIR"] = str(place)
+    tempfile.tempdir = None
+
 # Timings never decide a test, nor does chance: each run draws the same examples. `make fuzz` looks for others.
 settings.register_profile("same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("others", settings.get_profile("same"), derandomize=False, max_examples=1000)
@@ -24,6 +47,12 @@ settings.load_profile(os.environ.get("MSPROBE_EXAMPLES", "same"))
 #: What a file of tests imports that measures memory.
 _MEASURE_MEMORY = {"tracemalloc", "resource", "most_bytes_in"}
 _USUALLY, _SELDOM = gc.get_threshold(), (20_000, 20, 50)
+
+
+class _Running:
+    """The file of the test that runs."""
+
+    file: Path | None = None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,7 +81,14 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Garbage is looked for seldom, which takes a tenth of all time otherwise; as usual where memory is measured."""
+    """Garbage is looked for seldom, which takes a tenth of all time otherwise; as usual where memory is measured. What
+    earlier files have left (compiled code, caches) is not looked through again by each test that collects garbage or
+    looks for all models and optimizers.
+    """
+    if item.path != _Running.file:
+        _Running.file = item.path
+        gc.collect()
+        gc.freeze()
     measures = vars(item.module).keys() & _MEASURE_MEMORY if isinstance(item, pytest.Function) else ()
     gc.set_threshold(*(_USUALLY if measures else _SELDOM))
 

@@ -252,12 +252,20 @@ def _log_probs(folder: Path) -> None:
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def _link(source: str, target: str) -> None:
+    """A second name of a file; a copy where that is on a different file system."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy(source, target)
+
+
 def put(page: Page, made: dict[str, Path], folder: Path) -> None:
     """Put the inputs of a page into a folder, without a copy of what they hold: no block writes to its inputs."""
     for place, name in {"train.py": "train.py", **page.files}.items():
         source = made.get(name, ROOT / name)
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, folder / place, copy_function=os.link, dirs_exist_ok=True)
+            shutil.copytree(source, folder / place, copy_function=_link, dirs_exist_ok=True)
         elif not (folder / place).exists():
             shutil.copy(source, folder / place)

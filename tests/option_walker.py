@@ -125,7 +125,7 @@ class Walker:
     def __init__(self, folder: Path, inputs: dict[str, str]) -> None:
         self.folder = folder
         self.inputs = inputs
-        self._known: dict[tuple[str, str, str], Seen] = {}
+        self._known: dict[tuple[str, str, str], tuple[Completed, Seen]] = {}
         self.count = 0
 
     def run(self, command: str, line: str, reaches: str) -> Completed:
@@ -140,14 +140,15 @@ class Walker:
             except MsprobeError as raised:  # with --debug
                 return Completed(words, 1, "", f"raised {raised!r}")
 
-    def seen(self, command: str, line: str, reaches: str) -> Seen:
+    def seen(self, command: str, line: str, reaches: str) -> tuple[Completed, Seen]:
+        """How it ended, and what it answered, showed and wrote."""
         done = self.run(command, line, reaches)
-        return _seen(done, self.folder / str(self.count))
+        return done, _seen(done, self.folder / str(self.count))
 
-    def base(self, command: str, line: str, reaches: str) -> Seen:
-        """What is the same each time."""
+    def base(self, command: str, line: str, reaches: str) -> tuple[Completed, Seen]:
+        """How it ended, and what is the same each time."""
         key = command, line, reaches
         if key not in self._known:
-            first, second = self.seen(*key), self.seen(*key)
-            self._known[key] = {name: value for name, value in first.items() if second.get(name) == value}
+            (done, first), (_, second) = self.seen(*key), self.seen(*key)
+            self._known[key] = done, {name: value for name, value in first.items() if second.get(name) == value}
         return self._known[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +18,9 @@ Recorded = Callable[[Setting], list[Rank]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    own = f"{Path(__file__).parent}{os.sep}"
     for item in items:
-        if Path(__file__).parent in Path(item.path).parents:
+        if str(item.path).startswith(own):
             item.add_marker(pytest.mark.compat)
 
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import call
 
 from hostile.limits import Answer
 from hostile.made import TENSOR, dump, monitored, record
@@ -89,7 +90,17 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS.keys())
+#: Each starts the workers of run_ut, as they do; that there is one place for it is a test below.
+LIKE_RUN_UT = ("run_ut of ranks", "multi_run_ut", "run_overflow_check")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(words, marks=[pytest.mark.slow] * (name in LIKE_RUN_UT), id=name)
+        for name, words in COMMANDS.items()
+    ],
+)
 def test_a_command_runs_no_module_of_the_working_directory_or_the_dump(tmp_path: Path, words: str) -> None:
     demand_not_run(tmp_path, *words.split())
 
@@ -132,7 +143,7 @@ def test_a_script_imports_nothing_of_its_folder_or_the_working_directory(
 ) -> None:
     out, mark = tmp_path / "out", tmp_path / "mark"
     file = dump(tmp_path / "A", {f"{CALL}.forward": record()})
-    Answer("op_generate", "--dump", file, "--api", CALL, "-o", out, cwd=tmp_path).demand_quick()
+    assert call("op_generate", "--dump", file, "--api", CALL, "-o", out, cwd=tmp_path).returncode == 0
     written = next(out.glob("*.py"))
     script = written.rename(out / "written_call.py")
     (out / "link.py").symlink_to(script)
@@ -148,7 +159,7 @@ def test_a_script_imports_nothing_of_its_folder_or_the_working_directory(
 
 def test_a_script_from_standard_input_imports_nothing_of_the_working_directory(tmp_path: Path) -> None:
     file = dump(tmp_path / "A", {f"{CALL}.forward": record()})
-    Answer("op_generate", "--dump", file, "--api", CALL, "-o", tmp_path / "out", cwd=tmp_path).demand_quick()
+    assert call("op_generate", "--dump", file, "--api", CALL, "-o", tmp_path / "out", cwd=tmp_path).returncode == 0
     place, mark = tmp_path / "place", tmp_path / "mark"
     place.mkdir()
     plant(place, mark)

@@ -46,17 +46,17 @@ def test_a_line_that_is_no_row(tmp_path, line):
 @pytest.mark.parametrize(
     "text",
     [
-        HEADER.rstrip() + "".join(f",c{n}" for n in range(1_000_000)) + "\n",
-        "\ufeff" + HEADER + "0,w,1,1,1,1,1\n",
-        '"' * 1_000_001,
-        "\n" * 1_000_000,
-        "\udcff\udcfe\n",
-        HEADER + "0,w,1,1,1,1,1\n" * 60_000,
+        lambda: HEADER.rstrip() + "".join(f",c{n}" for n in range(1_000_000)) + "\n",
+        lambda: "\ufeff" + HEADER + "0,w,1,1,1,1,1\n",
+        lambda: '"' * 1_000_001,
+        lambda: "\n" * 1_000_000,
+        lambda: "\udcff\udcfe\n",
+        lambda: HEADER + "0,w,1,1,1,1,1\n" * 60_000,
     ],
     ids=["columns", "mark", "quotes", "lines", "no-text", "repeats"],
 )
 def test_a_file_that_is_no_table(tmp_path, text):
-    sides = two_sides(tmp_path, text)
+    sides = two_sides(tmp_path, text())
     Called("monitor", "diff", *sides, cwd=tmp_path).demand_quick()
 
 

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import torch
+import torch._dynamo  # the first step of an optimizer imports it
 from innocence_torch_state import flags, functions, replaced
 from torch import nn
 

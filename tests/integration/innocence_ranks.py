@@ -35,7 +35,7 @@ class Job:
     listens: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}@{self.setting or 'bare'}"
+        return f"{self.name}@{self.setting or 'bare'}{'-listens' * self.listens}"
 
 
 @dataclass

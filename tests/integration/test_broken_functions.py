@@ -32,6 +32,8 @@ HANDS_ON = (
     "capture/torch/custom.py:_recorded.run:",
     "capture/torch/recorded_call.py:run_call:",
 )
+#: The usual tests take one of so many functions.
+USUAL = 160
 TRAININGS: dict[str, tuple[str, dict[str, Any]]] = {
     "mix": ("debugger", {"task": "statistics", "level": "mix"}),
     "L0": ("debugger", {"task": "statistics", "level": "L0"}),
@@ -73,7 +75,7 @@ def holes(ready: Trainings, place: Path, training: str, share: int, calls: tuple
     assert whole.raised == 0
     found: list[str] = []
     # Each training has a sample of its own: together they have most files in them.
-    for function in every(list(whole.called), share, 7 * list(TRAININGS).index(training)):
+    for function in every(list(whole.called), share, 13 * list(TRAININGS).index(training)):
         if function.startswith(HANDS_ON):
             continue
         for call in calls:
@@ -95,11 +97,11 @@ def _text(ended: Ended, alone: Ended) -> str:
 def test_a_function_of_ours_that_fails_costs_the_training_nothing(
     trainings: Trainings, tmp_path: Path, training: str
 ) -> None:
-    assert holes(trainings, tmp_path, training, 80, (0,)) == []
+    assert holes(trainings, tmp_path, training, USUAL, (0,)) == []
 
 
 def test_nor_does_one_without_the_extension(without_extension: Trainings, tmp_path: Path) -> None:
-    assert holes(without_extension, tmp_path, "mix", 80, (0,)) == []
+    assert holes(without_extension, tmp_path, "mix", USUAL, (0,)) == []
 
 
 @pytest.mark.slow

@@ -90,10 +90,10 @@ def growth(step: Callable[[], None], warm_up: int, steps: int, objects: float, a
     found: list[tuple[int, int]] = []
     gc.collect()
     gc.freeze()  # what is older than this training is not looked through each time
+    for _ in range(warm_up):
+        step()
     tracemalloc.start()
     try:
-        for _ in range(warm_up):
-            step()
         for _ in range(6):
             before = alive(), tracemalloc.get_traced_memory()[0]
             for _ in range(steps):

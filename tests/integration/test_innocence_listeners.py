@@ -1,5 +1,5 @@
 """Training with a listener that looks at everything is, bit for bit, the training without; alone, and beside a dump,
-which has the same records then.
+which has the same records then. On ranks: test_innocence_ranks.py.
 """
 
 from __future__ import annotations
@@ -7,12 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 import zoo
 from coded_texts import mentions
 from innocence_listening import Listening
 from innocence_observation import differences
-from innocence_ranks import Job, Outcome, run_jobs
 from innocence_run import Setting, run, run_bare_twice, without_known_once
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -60,26 +58,3 @@ def test_a_listener_that_looks_at_everything_changes_nothing(
     assert not mentions(capsys.readouterr().out, "listener-failed")
     assert len(watcher.everything.told) > 10
     assert bool(watcher.entries()) == (setting is BESIDE)
-
-
-RANKED = ("fsdp2", "ddp")
-
-
-@pytest.fixture(scope="module")
-def on_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[Job, list[Outcome]]:
-    """All trainings of two ranks in one launch of them: starting them costs more than training."""
-    jobs = [job for name in RANKED for job in (Job(name, None), Job(name, BESIDE, listens=True))]
-    return run_jobs(jobs, tmp_path_factory.mktemp("ranks"))
-
-
-@pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
-@pytest.mark.parametrize("name", RANKED)
-def test_such_a_listener_changes_nothing_on_two_ranks(name: str, on_two_ranks: dict[Job, list[Outcome]]) -> None:
-    bare, heard = on_two_ranks[Job(name, None)], on_two_ranks[Job(name, BESIDE, listens=True)]
-    for rank, (off, on) in enumerate(zip(bare, heard, strict=True)):
-        assert not off.error, off.error
-        assert not on.error, on.error
-        assert not differences(*without_known_once(off.observation, on.observation)), f"rank {rank}"
-        # All that is dumped was told; a further record of each pass of a parameter's gradient is one event of many.
-        dumped = {entry for entries in on.entries.values() for entry in entries}
-        assert {entry for entry in dumped if "parameters_grad." not in entry} <= on.told

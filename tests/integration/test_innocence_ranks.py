@@ -1,10 +1,14 @@
 """The promise of test_innocence.py for trainings of two gloo ranks: DDP, FSDP, tensor parallel, pipeline,
-collectives; and no alarm is raised where two of them are the same."""
+collectives; and no alarm is raised where two of them are the same. So it is with a listener, and under the free
+benchmark."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import zoo
+from innocence_benchmark import SETTINGS, table
 from innocence_observation import Observation, differences
 from innocence_ranks import WORLD_SIZE, Job, Outcome, run_jobs
 from innocence_run import Setting, without_known_once
@@ -32,6 +36,12 @@ RECORDED = [
 # something else before.
 HEALTHY = ["fsdp1_flat_parameters", "fsdp2_mixed_precision", "pipeline_gpipe", "pipeline_interleaved_1f1b"]
 TWIN = Setting("mix", top={"async_dump": False})
+HEARD = [Job(name, LEVELS[2], listens=True) for name in ("fsdp2", "ddp")]
+PERTURBED = [
+    Job(name, Setting("L1", "free_benchmark", SETTINGS[kind]))
+    for name in ("fsdp2", "ddp")
+    for kind in ("forward", "backward")
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +50,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     training.
     """
     asked = [item.callspec.params for item in request.session.items if item.path == request.path]  # type: ignore[attr-defined]
-    recorded = [params["job"] for params in asked if "job" in params]
+    recorded = [params[kind] for kind in ("job", "heard", "perturbed") for params in asked if kind in params]
     twins = [params["healthy"] for params in asked if "healthy" in params]
     recorded += [job for name in twins for job in (Job(name, LEVELS[2]), Job(name, TWIN)) if job not in recorded]
     bare = {job.name: Job(job.name, None) for job in recorded}
@@ -78,3 +88,22 @@ def test_two_healthy_trainings_of_ranks_agree(healthy: str, outcomes: dict[Job, 
     verdict = compare_runs(one, other)
     assert verdict.status == "agree", [str(finding)[:300] for finding in verdict.findings]
     assert check_run(one).findings == ()
+
+
+@pytest.mark.parametrize("heard", HEARD, ids=str)
+def test_a_listener_that_looks_at_everything_changes_nothing(heard: Job, outcomes: dict[Job, list[Outcome]]) -> None:
+    for rank, (off, on) in enumerate(zip(outcomes[Job(heard.name, None)], outcomes[heard], strict=True)):
+        assert not on.error, on.error
+        compare(f"{heard}, rank {rank}", off, on.observation)
+        # All that is dumped was told; a further record of each pass of a parameter's gradient is one event of many.
+        dumped = {entry for entries in on.entries.values() for entry in entries}
+        assert {entry for entry in dumped if "parameters_grad." not in entry} <= on.told
+
+
+@pytest.mark.parametrize("perturbed", PERTURBED, ids=str)
+def test_the_free_benchmark_changes_nothing(perturbed: Job, outcomes: dict[Job, list[Outcome]]) -> None:
+    for rank, (off, on) in enumerate(zip(outcomes[Job(perturbed.name, None)], outcomes[perturbed], strict=True)):
+        assert not on.error, on.error
+        compare(f"{perturbed}, rank {rank}", off, on.observation)
+        rows = table(Path(on.dump) / f"rank{rank}", "free_benchmark_summary.csv")
+        assert sum(int(row["checked"]) for row in rows), f"rank {rank}"

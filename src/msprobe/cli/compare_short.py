@@ -190,6 +190,7 @@ def _check(args: argparse.Namespace, asked: Sequence[Format]) -> None:
         "-m": args.mode != "auto",
         "-tensor_log": args.is_print_compare_log,
         "-da": args.diff_analyze,
+        "-f": args.fuzzy_match,
         "--config": args.config,
         "--consistent_check": args.consistent_check,
         "--backend": args.backend,
@@ -201,7 +202,6 @@ def _check(args: argparse.Namespace, asked: Sequence[Format]) -> None:
     if wrong:
         raise InvalidInputError(said("option-not-of-two-dumps", ", ".join(wrong)))
     mapped = {
-        "-f": args.fuzzy_match,
         "-dm": args.data_mapping,
         "-lm": args.layer_mapping,
     }
@@ -275,7 +275,7 @@ def _tables(
     )
 
     def write(candidate: StrPath, reference: StrPath, folder: Path, steps: _Steps, tell: Teller) -> Iterator[Path]:
-        wanted = Wanted(folder, tables, fuzzy=args.fuzzy_match, mappings=mappings, workers=workers, steps=steps)
+        wanted = Wanted(folder, tables, mappings=mappings, workers=workers, steps=steps)
         return write_row_tables(candidate, reference, wanted, tell)
 
     return write

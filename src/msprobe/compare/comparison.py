@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,7 @@ import numpy.typing as npt
 from msprobe import log
 from msprobe.compare import verdicts
 from msprobe.compare.colours import Colouring, colour_statistics, colour_tensors
-from msprobe.compare.fuzzy import fuzzy_match
-from msprobe.compare.matching import DIFFERENT, Agreement, NameMapping, Pairing, agreement, match
+from msprobe.compare.matching import DIFFERENT, Agreement, NameMapping, Pairing, agreement, match, match_records
 from msprobe.compare.measures_statistics import StatisticMeasures, statistic_measures
 from msprobe.compare.measures_tensor import Form, TensorMeasures
 from msprobe.compare.own_metrics import OwnMetrics
@@ -25,6 +24,8 @@ from msprobe.store.part import DumpPart
 
 # Finds the names of the reference for the rows of both parts.
 FindNames = Callable[[Rows, Rows, DumpPart, DumpPart], NameMapping]
+# Finds the records of the reference that records of the candidate answer to.
+FindRecords = Callable[[DumpPart, DumpPart], Mapping[str, str]]
 
 DOUBLE_CHECK = "A statistic is off by more than half of itself: check this API."
 NEW_NONFINITE = "The target has a NaN or an infinity that the bench has not."
@@ -67,7 +68,7 @@ def compare_parts(
     candidate: DumpPart,
     reference: DumpPart,
     *,
-    fuzzy: bool = False,
+    find_records: FindRecords | None = None,
     find_names: FindNames | None = None,
     cross_framework: bool = False,
     jobs: int = 1,
@@ -76,7 +77,8 @@ def compare_parts(
     own: OwnMetrics | None = None,
     by_statistics: bool = False,
 ) -> Comparison:
-    """Compare two parts. ``find_names`` goes before ``fuzzy``; ``jobs`` threads read and measure values
+    """Compare two parts. Rows are paired by name where neither ``find_names`` nor, after it,
+    ``find_records`` is given; ``jobs`` threads read and measure values
     by the formulas of ``form``, after ``prepare`` had them; ``own`` adds metrics of the user.
     ``by_statistics`` compares dumps of tensors by their statistics.
 
@@ -93,8 +95,8 @@ def compare_parts(
     names = NameMapping() if find_names is None else find_names(ours, theirs, candidate, reference)
     if find_names is not None:
         pairing = match(ours, theirs, names)
-    elif fuzzy:
-        pairing = fuzzy_match(ours, theirs, candidate.parents(), reference.parents())
+    elif find_records is not None:
+        pairing = match_records(ours, theirs, find_records(candidate, reference))
     else:
         pairing = match(ours, theirs)
     agree = agreement(ours, theirs, pairing, cross_framework, names.views)

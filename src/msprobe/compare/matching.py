@@ -32,7 +32,7 @@ class Pairing:
     """Which rows answer to each other.
 
     ``partner`` has the row of the reference for each row of the candidate, -1 where there is none.
-    ``fuzzy`` is true for pairs of calls with different numbers, found by alignment.
+    ``fuzzy`` is true for pairs of calls with different names.
     """
 
     partner: npt.NDArray[np.int64]
@@ -85,6 +85,28 @@ def match(candidate: Rows, reference: Rows, mapping: NameMapping | None = None) 
     if len(where) < len(reference):
         _pair_repeated(names, reference, partner)
     return Pairing(partner, np.zeros(len(candidate), np.bool_), len(reference))
+
+
+def match_records(candidate: Rows, reference: Rows, records: Mapping[str, str]) -> Pairing:
+    """Pair rows by their place in records that answer to each other: ``records`` names that of the reference for one of
+    the candidate.
+    """
+    entries = [reference.entries[entry] for entry in reference.entry[reference.starts].tolist()]
+    ends = np.append(reference.starts, len(reference))[1:]
+    rows_of = dict(zip(entries, map(range, reference.starts.tolist(), ends.tolist()), strict=True))
+    partner = np.full(len(candidate), -1, np.int64)
+    fuzzy = np.zeros(len(candidate), np.bool_)
+    slots: dict[str, int] = {}
+    current = -1
+    for row, entry in enumerate(candidate.entry.tolist()):
+        if entry != current:
+            current = entry
+            there = rows_of.get(records.get(candidate.entries[entry], ""), ())
+            slots = {reference.slot[place]: place for place in there}
+        place = slots.get(candidate.slot[row], -1)
+        partner[row] = place
+        fuzzy[row] = place >= 0 and candidate.name[row] != reference.name[place]
+    return Pairing(partner, fuzzy, len(reference))
 
 
 def _pair_repeated(names: Sequence[str | None], reference: Rows, partner: npt.NDArray[np.int64]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from msprobe.config.mistakes import did_you_mean, ended
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 
@@ -86,7 +87,8 @@ class Framework(Protocol):
 def framework(name: object) -> Framework:
     """The framework of this name. Raises InvalidInputError for another name."""
     if not isinstance(name, str) or name not in FRAMEWORKS:
-        raise InvalidInputError(said("fmk-unknown", ", ".join(FRAMEWORKS), name))
+        near = did_you_mean(name, FRAMEWORKS)
+        raise InvalidInputError(ended(said("fmk-unknown", ", ".join(FRAMEWORKS), name, near)))
     return cast("Framework", importlib.import_module(_HOMES[name]).FRAMEWORK)
 
 

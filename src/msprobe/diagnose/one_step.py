@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.effect.leftover import Left, gradients_left
 from msprobe.diagnose.effect.movement import weights_of
 from msprobe.diagnose.effect.reach import Reach, reach_of, written_in
@@ -16,15 +15,12 @@ from msprobe.diagnose.origin.measured_calls import look_at_rows
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.search import search
 from msprobe.diagnose.origin.step_facts import Before, StepFacts
-from msprobe.diagnose.pairing.interrupted import leave_out_unreached
 from msprobe.diagnose.pairing.lone import lone_calls
-from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.pairing.step import pair_step
+from msprobe.diagnose.pairing.step import Paired, pair_timelines
 from msprobe.diagnose.pairing.translation import NOTE
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.tensor_info import Known
 from msprobe.diagnose.steps.timeline import Timeline
-from msprobe.diagnose.steps.written import add_written
 from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.calibration import NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.tolerance.told_units import precision_of
@@ -110,40 +106,6 @@ def _compare_part(task: Task, calibration: Calibration) -> Compared:
                 timeline.close()
             left.close()
             right.close()
-
-
-@dataclass(frozen=True)
-class Paired:
-    """Two timelines whose calls answer to each other, and what compares their values.
-
-    ``crossing``: one ran on MindSpore, the other on PyTorch. ``unseen``: remarks on what one side could not record.
-    """
-
-    pairing: Pairing
-    comparer: Comparer
-    crossing: bool
-    unseen: tuple[str, ...]
-
-
-def pair_timelines(
-    candidate: Timeline,
-    reference: Timeline,
-    mappings: Mappings | None,
-    follows: bool,
-    known: Mapping[str, str] | None = None,
-) -> Paired:
-    """Pair the calls of two timelines, as every comparison does it. ``follows``: steps of both sides came before;
-    ``known``: see :class:`Task`.
-    """
-    paired = pair_step(candidate, reference, mappings, known)
-    crossing = paired.crossing
-    if not crossing:
-        add_written(candidate)
-        add_written(reference)
-    leave_out_unreached(paired.pairing)
-    comparer = Comparer(candidate.part, reference.part, paired.files)
-    comparer.crossing, comparer.follows = crossing, follows
-    return Paired(paired.pairing, comparer, crossing, tuple(paired.notes))
 
 
 def searched(

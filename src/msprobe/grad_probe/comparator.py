@@ -19,8 +19,6 @@ from typing import Any, Literal
 from msprobe import coverage, log, paths
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.foreign.json_text import read_json
-from msprobe.foreign.patterns import compile_pattern
 from msprobe.grad_probe import layout
 from msprobe.grad_probe.comparison import RankComparison, compare_rank
 from msprobe.grad_probe.reading import RankFolder
@@ -164,20 +162,12 @@ def _paths(*given: tuple[Any, Any]) -> tuple[Path, Path, Path]:
 
 
 def _partner(mapping: Mapped) -> Callable[[str], str]:
-    """How a parameter of the first run is called in the second."""
+    """How a parameter of the first run is called in the second. Raises InvalidInputError with all that is wrong."""
     if mapping is None:
         return lambda name: name
-    if not isinstance(mapping, Mapping):
-        mapping = _read_mapping(mapping)
-    if any(not isinstance(word, str) for pair in mapping.items() for word in pair):
-        raise InvalidInputError(said("gradient-mapping-no-texts"))
-    table = dict(mapping)
-    try:
-        patterns = [(compile_pattern(name, "mapping"), new) for name, new in table.items()]
-        for pattern, new in patterns:
-            pattern.sub(new, "")
-    except (re.error, IndexError) as problem:
-        raise InvalidInputError(f"mapping: no regular expression: {problem}.") from None
+    from msprobe.grad_probe.mapping import read_mapping  # few comparisons need it
+
+    table, patterns = read_mapping(mapping)
 
     def partner(name: str) -> str:
         if name in table:
@@ -187,14 +177,6 @@ def _partner(mapping: Mapped) -> Callable[[str], str]:
         return name
 
     return partner
-
-
-def _read_mapping(path: str | Path) -> Mapping[str, str]:
-    file = paths.check_readable_file(path, ".json", follow_symlink=True)
-    found = read_json(file)
-    if not isinstance(found, dict):
-        raise InvalidInputError(said("gradient-mapping-is-no-object", file))
-    return found
 
 
 def _ranks(ranks: Mapping[int, Path]) -> str:

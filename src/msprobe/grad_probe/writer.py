@@ -7,9 +7,7 @@ cannot be written is told once; the training goes on.
 from __future__ import annotations
 
 import os
-import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from msprobe.grad_probe.measure import Array
 from msprobe.grad_probe.rows import GradientRow, summary_csv
 from msprobe.messages import said
 from msprobe.paths import FILE_MODE, create_folder, write_atomically
+from msprobe.store.background import Background
 
 MOST_WAITING = 256 << 20
 #: The row of a gradient and its direction, or what gives them when a device is done.
@@ -47,49 +46,24 @@ class StepWriter:
 
     def __init__(self, probe: GradientProbe) -> None:
         self._probe = probe
-        self._changed = threading.Condition()
-        self._waiting: deque[StepFiles] = deque()
-        self._bytes = 0
-        self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
+        self._background = Background("msprobe-gradients", self._work, MOST_WAITING)
         self._headers: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self.failed = False
 
     def put(self, step: StepFiles) -> None:
         """Write the files of a step soon."""
-        if os.getpid() != self._pid:
-            return
-        with self._changed:
-            while self._bytes and self._bytes + step.nbytes > MOST_WAITING:
-                self._changed.wait()
-            self._bytes += step.nbytes
-            self._waiting.append(step)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="msprobe-gradients", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        self._background.put(step, step.nbytes)
 
     def flush(self) -> None:
         """Wait until everything is written."""
-        if os.getpid() != self._pid:
-            return
-        with self._changed:
-            while self._thread is not None and self._bytes:
-                self._changed.wait()
+        self._background.flush()
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                while not self._waiting:
-                    self._changed.wait()
-                step = self._waiting.popleft()
+    def _work(self, steps: Iterator[StepFiles]) -> None:
+        for step in steps:
             try:
                 self._write(step)
             except Exception as problem:
                 self._fail(step, problem)
-            with self._changed:
-                self._bytes -= step.nbytes
-                self._changed.notify_all()
             del step
 
     def _write(self, step: StepFiles) -> None:

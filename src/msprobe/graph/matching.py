@@ -1,7 +1,6 @@
 """Which node of one hierarchy answers to which of the other.
 
-- ``aligned`` (the default): calls are aligned module by module, as in the diagnosis (one pairing in the house); names
-  may differ and a call more or less shifts nothing.
+- ``aligned`` (the default): as the verdict pairs them; names may differ and a call more or less shifts nothing.
 - ``strict``: the same name, place, number of arguments, types and shapes, as mindstudio-probe 8.1.1.
 - ``fuzzy``: modules of the same name and shapes; the calls in them by their order, as its ``-f``.
 - a layer mapping: the same place in the model after renaming, as its ``-lm``.
@@ -19,10 +18,7 @@ import numpy.typing as npt
 from msprobe.compare.entry_names import read_name
 from msprobe.compare.layers import pair_entries
 from msprobe.compare.mapping_files import LayerMapping
-from msprobe.diagnose.pairing.match import pair
-from msprobe.diagnose.pairing.translation import translate
-from msprobe.diagnose.steps.collector import no_collection
-from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.pairing.rows import records_of_verdict
 from msprobe.graph.node_kinds import CALL, GROUP, MODULE
 from msprobe.graph.side import Parameter, Side
 from msprobe.graph.tree import Tree
@@ -46,18 +42,8 @@ def match(
 
 
 def aligned(candidate: Tree, reference: Tree, parts: tuple[DumpPart, DumpPart]) -> Partners:
-    """Partners by the alignment of the diagnosis. It reads the dumps itself, and needs no arguments of the sides."""
-    timelines: list[Timeline] = []
-    with no_collection():
-        try:
-            timelines += [Timeline(part) for part in parts]
-            translate(timelines[0], timelines[1])
-            pairing = pair(timelines[0], timelines[1])
-            names = {left.name: right.name for left, right in pairing.partner.items()}
-        finally:
-            for timeline in timelines:
-                timeline.close()
-    return _by_names(candidate, reference, names)
+    """Partners by the pairs of the verdict. It reads the dumps itself, and needs no arguments of the sides."""
+    return _by_names(candidate, reference, records_of_verdict(*parts))
 
 
 def _by_names(candidate: Tree, reference: Tree, names: dict[str, str]) -> Partners:

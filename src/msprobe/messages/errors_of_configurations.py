@@ -267,9 +267,9 @@ MESSAGES: tuple[Message, ...] = (
         "config_check 结束收集：{problem}", severity="error",
     ),
     Message(
-        "E353", "fmk-unknown", "error:checkpoint", "names found",
-        "fmk must be one of {names}, found {found!r:.80}.",
-        "fmk 必须是 {names} 之一，实际为 {found!r:.80}。", severity="error",
+        "E353", "fmk-unknown", "error:checkpoint", "names found near",
+        "fmk must be one of {names}, found {found!r:.80}{near}",
+        "fmk 必须是 {names} 之一，实际为 {found!r:.80}{near}", severity="error",
     ),
     Message(
         "E354", "config-check-of-wrong-cell", "error:checkpoint", "kind",

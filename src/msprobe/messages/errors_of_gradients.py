@@ -17,16 +17,6 @@ MESSAGES: tuple[Message, ...] = (
         '文件夹 "{folder}" {what}；请给出 grad_probe 写出的文件夹。', severity="error",
     ),
     Message(
-        "M203", "gradient-mapping-no-texts", "error:monitor", "",
-        "mapping: names and their replacements must be texts.",
-        "映射：名称及其替换必须是文本。", severity="error",
-    ),
-    Message(
-        "M204", "gradient-mapping-is-no-object", "error:monitor", "file",
-        'mapping: "{file}" must hold an object {{"name": "name in the second run"}}.',
-        '映射："{file}" 必须是对象 {{"name": "第二次运行中的名称"}}。', severity="error",
-    ),
-    Message(
         "M205", "no-gradients-to-compare", "error:monitor", "reasons",
         "nothing can be compared: {reasons}.",
         "没有可比较的内容：{reasons}。", severity="error",

@@ -52,11 +52,6 @@ MESSAGES: tuple[Message, ...] = (
         "{where}：{name} 需要带 threshold 的 args，已略过。", severity="warning",
     ),
     Message(
-        "M110", "alert-key-unknown", "warning:work", "where key known near",
-        "{where}.{key} is not known and is ignored; known are {known}{near}",
-        "{where}.{key} 未知，已忽略；可用的有 {known}{near}", severity="warning",
-    ),
-    Message(
         "M111", "alerts-are-at", "error:monitor", "base",
         "anomaly.json is at {base}.",
         "anomaly.json 在 {base}。", severity="note",

@@ -1,40 +1,39 @@
-"""The advice that goes with a sheet: the first suspicious row, and what to look at.
+"""The advice that goes with a sheet: what the verdict on the same two dumps says, and the row that shows it.
 
 Source of the form (three lines ``key: value``): mindstudio-probe 8.1.1.
 """
 
 from __future__ import annotations
 
-from msprobe.compare.comparison import Comparison
-from msprobe.compare.suspect import Kind, Suspect, find_suspect
+from dataclasses import replace
 
-_NOTHING = "All compared values meet the requirement."
-_ADVICE: dict[Kind, str] = {
-    "nonfinite": "Here a NaN or an infinity is that the bench has not. Look at what this call calculates "
-    "(division, exp, log, overflow of half precision) and at the values that go into it.",
-    "argument": "Both runs make this call with different arguments. Make them the same before looking at numbers.",
-    "input": "This input already differs, and no call before it that was recorded. Follow where it comes from: "
-    "the data of the batch, an in-place call that overwrote it, or code that was not recorded.",
-    "parameter": "This parameter differs although nothing before it does: the weights are not the same. "
-    "Load the same checkpoint or set the same seed on both sides.",
-    "output": "The inputs of this call agree and its output does not: its forward computation is to be checked.",
-    "extra_call": "The target makes a call that the bench does not make, and what follows differs.",
-    "backward": "The gradients that come in agree and those that go out do not: the backward computation of this "
-    "call is to be checked.",
-    "parameters_grad": "All calls agree, forward and backward, and this gradient of a parameter does not: look at what "
-    "happens to gradients between backward and here (hooks, accumulation, reduction between ranks).",
-    "saved": "This saved value is the first that differs.",
-}
-_RANDOM = ("conv2d", "conv3d", "matmul", "nll_loss", "layer_norm", "lstm")
-_RANDOM_ADVICE = "It may be a kernel that is not deterministic: turn on deterministic mode with seed_all(mode=True)."
+import numpy as np
+
+from msprobe.compare.comparison import Comparison
+from msprobe.compare.mapping import Mappings
+from msprobe.diagnose.findings import Finding, Verdict
+from msprobe.diagnose.runs import compare_runs
+from msprobe.messages import translated
+from msprobe.report.advice import advice_on
+from msprobe.report.phrases import clean, headline, leading
+
 _MOST_NAMED = 5
 
 
-def advice_text(comparison: Comparison) -> str:
-    """The content of the advisor's file."""
-    suspect = find_suspect(comparison)
-    advice = "\n".join([*_advice(comparison, suspect), *unmatched_lines(comparison)])
-    line, name = ("NA", "NA") if suspect is None else (str(suspect.row), comparison.candidate.name[suspect.row])
+def advice_text(comparison: Comparison, mappings: Mappings | None = None) -> str:
+    """The content of the advisor's file. ``mappings`` of functions and modules serve the verdict, too.
+
+    Where there is no verdict (saved variables, dumps of which nothing answers to the other), the row is the first that
+    differs. Raises the errors of :func:`msprobe.diagnose.compare_runs`.
+    """
+    verdict = None if comparison.parts[0].kind == "debug" else _verdict_on(comparison, mappings)
+    if verdict is None or verdict.status == "incomparable":
+        differing = np.flatnonzero(comparison.failing)
+        row = int(differing[0]) if len(differing) else None
+    else:
+        row = _row_of(comparison, leading(verdict)[0]) if verdict.findings else None
+    advice = "\n".join([*_sentences(verdict, row), *unmatched_lines(comparison)])
+    line, name = ("NA", "NA") if row is None else (str(row), comparison.candidate.name[row])
     return f"Line: {line}\nSuspect Nodes: {name}\nExpert Advice: {advice}\n"
 
 
@@ -53,11 +52,32 @@ def unmatched_lines(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _advice(comparison: Comparison, suspect: Suspect | None) -> list[str]:
-    if suspect is None:
-        return [_NOTHING]
-    lines = [_ADVICE[suspect.kind], *suspect.evidence]
-    name = comparison.candidate.name[suspect.row]
-    if suspect.kind in ("output", "backward") and any(word in name for word in _RANDOM):
-        lines.append(_RANDOM_ADVICE)
-    return lines
+def _verdict_on(comparison: Comparison, mappings: Mappings | None) -> Verdict:
+    known = replace(mappings, data=None) if mappings is not None else None
+    ours, theirs = (part.folder for part in comparison.parts)
+    return compare_runs(ours, theirs, mappings=known or None)
+
+
+def _sentences(verdict: Verdict | None, row: int | None) -> list[str]:
+    if verdict is None:
+        differs = "No saved value differs." if row is None else "This saved value is the first that differs."
+        return [differs]
+    lines = [translated(headline(verdict))]
+    if verdict.findings:
+        first = leading(verdict)[0]
+        lines += [translated(clean(first.message)), translated(advice_on(first))]
+    return [line for line in lines if line]
+
+
+def _row_of(comparison: Comparison, finding: Finding) -> int | None:
+    """The row that a finding is about: of its call, that of its slot, else the first that differs, else the first."""
+    ours = comparison.candidate
+    if finding.entry not in ours.entries:
+        return None
+    rows = np.flatnonzero(ours.entry == ours.entries.index(finding.entry))
+    if not len(rows):
+        return None
+    arguments = finding.evidence.get("arguments") or [finding.evidence]
+    slots = {str(one.get("slot")) for one in arguments if isinstance(one, dict)}
+    named = [row for row in rows.tolist() if ours.slot[row] in slots]
+    return int(next(iter([*named, *rows[comparison.failing[rows]].tolist(), *rows.tolist()])))

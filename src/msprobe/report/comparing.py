@@ -31,7 +31,13 @@ from msprobe.messages import joined, said
 from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomically
 from msprobe.report.advisor import unmatched_lines
 from msprobe.report.formats import always, sheet_format
-from msprobe.report.row_partners import crosses_frameworks, find_as_verdict, find_by_mappings, names_differ
+from msprobe.report.row_partners import (
+    crosses_frameworks,
+    find_as_verdict,
+    find_by_mappings,
+    names_differ,
+    records_as_verdict,
+)
 from msprobe.report.workbook import Column, Sheet
 from msprobe.store.part import DumpPart
 
@@ -45,7 +51,8 @@ class Request:
 
     ``stack`` is False for no column of call stacks, a path for those of one file, None for those beside the
     candidate, if there are any. ``file_format`` is the word of a format of sheets. ``suffix`` stands in the names of
-    the files. ``workers`` compare ranks side by side, and the tensors of a single file in threads.
+    the files. ``workers`` compare ranks side by side, and the tensors of a single file in threads. ``fuzzy``: rows
+    answer to each other as the verdict pairs their records, and not by name.
     """
 
     output: StrPath
@@ -181,7 +188,7 @@ def _compare_open(
     comparison = compare_parts(
         first,
         second,
-        fuzzy=request.fuzzy,
+        find_records=records_as_verdict if request.fuzzy else None,
         find_names=find_names,
         cross_framework=crosses_frameworks(first, second),
         jobs=threads,
@@ -253,7 +260,7 @@ def _write(
     files = [sheet]
     for advice in always("advice") if request.advise and request.form == "8.1.1" else ():
         files.append(output / advice.file.format(part=part))
-        write_atomically(files[-1], advice.content(comparison), fsync=False)
+        write_atomically(files[-1], advice.content(comparison, request.mappings), fsync=False)
     for mapping in generated:
         path = output / f"data_mapping{part}.yaml"
         write_data_mapping(path, mapping)

@@ -71,9 +71,9 @@ class Format(NamedTuple):
         found: Callable[..., Any] = getattr(importlib.import_module(module), function)
         return found
 
-    def content(self, result: object) -> bytes:
-        """The content of the file. Texts become UTF-8."""
-        found = self.render()(result)
+    def content(self, *results: object) -> bytes:
+        """The content of the file that shows these. Texts become UTF-8."""
+        found = self.render()(*results)
         return found if isinstance(found, bytes) else str(found).encode("utf-8", "backslashreplace")
 
     def check_available(self) -> None:

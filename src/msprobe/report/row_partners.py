@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from msprobe.compare.comparison import FindNames
@@ -40,6 +40,15 @@ def find_as_verdict(mappings: Mappings) -> FindNames:
         return NameMapping(partners.get if partners else None, by_hand, views=True)
 
     return find
+
+
+def records_as_verdict(one: DumpPart, other: DumpPart) -> Mapping[str, str]:
+    """The records that answer to each other as the verdict pairs them; saved variables, which it does not compare, by
+    name.
+    """
+    from msprobe.diagnose.pairing.rows import records_of_verdict  # few comparisons need it
+
+    return {name: name for name in one.names()} if one.kind == "debug" else records_of_verdict(one, other)
 
 
 def crosses_frameworks(first: DumpPart, second: DumpPart) -> bool:

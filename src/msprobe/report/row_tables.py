@@ -18,20 +18,25 @@ from msprobe.messages import said
 from msprobe.paths import StrPath, make_folder
 from msprobe.report.comparing import sheets_of
 from msprobe.report.formats import Format
-from msprobe.report.row_partners import crosses_frameworks, find_as_verdict, find_by_mappings, names_differ
+from msprobe.report.row_partners import (
+    crosses_frameworks,
+    find_as_verdict,
+    find_by_mappings,
+    names_differ,
+    records_as_verdict,
+)
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Where the tables go, in which formats, how names answer to each other, and of which steps of the candidate tables
-    are written; None for all.
+    """Where the tables go, in which formats, which names answer to each other where the verdict's pairs are not taken,
+    and of which steps of the candidate tables are written; None for all.
     """
 
     folder: Path
     formats: Sequence[Format]
-    fuzzy: bool = False
     mappings: Mappings = field(default_factory=Mappings)
     workers: Workers = ALONE
     steps: Collection[int | None] | None = None
@@ -78,14 +83,14 @@ def _name(dump: Dump) -> str:
 
 def _compare(first: DumpPart, second: DumpPart, wanted: Wanted, threads: int) -> Comparison:
     find_names = None
-    if wanted.mappings.layer is None and not wanted.fuzzy and names_differ(first, second):
+    if wanted.mappings.layer is None and names_differ(first, second):
         find_names = find_as_verdict(wanted.mappings)
     elif wanted.mappings:
         find_names = find_by_mappings(wanted.mappings)
     return compare_parts(
         first,
         second,
-        fuzzy=wanted.fuzzy,
+        find_records=records_as_verdict,
         find_names=find_names,
         cross_framework=crosses_frameworks(first, second),
         jobs=threads,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.findings import Verdict
 from msprobe.diagnose.measured.judge import judge_step
-from msprobe.diagnose.one_step import pair_timelines
+from msprobe.diagnose.pairing.step import pair_timelines
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.verdict.common import Rank, Step, in_common

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from msprobe.diagnose.check.bad_values import births
 from msprobe.diagnose.differences.records import Comparer, fingerprint
 from msprobe.diagnose.differences.value_digests import add_digests
-from msprobe.diagnose.one_step import measured, pair_timelines, searched
+from msprobe.diagnose.one_step import measured, searched
 from msprobe.diagnose.origin.step_facts import StepFacts
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.order import in_order
+from msprobe.diagnose.pairing.step import pair_timelines
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline

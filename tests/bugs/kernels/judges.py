@@ -11,7 +11,7 @@ from msprobe.diagnose.measured.judge import beyond_limits, judge_nodes, limits_o
 from msprobe.diagnose.measured.node import Node
 from msprobe.diagnose.measured.nodes import nodes
 from msprobe.diagnose.measured.product_units import product_units
-from msprobe.diagnose.one_step import pair_timelines
+from msprobe.diagnose.pairing.step import pair_timelines
 from msprobe.diagnose.runs import compare_runs
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline

@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from msprobe.diagnose.measured.judge import judge_step
-from msprobe.diagnose.one_step import pair_timelines
+from msprobe.diagnose.pairing.step import pair_timelines
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.store.reader import open_dump

@@ -75,10 +75,10 @@ def test_an_option_changes_something_or_is_refused(walker: Walker, command: str,
         assert done.returncode in (1, 2), done
         assert (done.stdout, done.stderr.count("\n")) == ("", 1), done
         return
-    for one in (base, line) if not row.fails else ():
-        said = [text for text in walker.run(command, one, reaches).stderr.splitlines() if text.startswith("msprobe: ")]
-        assert not [text for text in said if "reached with" not in text], (one, said)
-    usual, found = walker.base(command, base, reaches), walker.seen(command, line, reaches)
+    (before, usual), (done, found) = walker.base(command, base, reaches), walker.seen(command, line, reaches)
+    for ended in (before, done) if not row.fails else ():
+        said = [text for text in ended.stderr.splitlines() if text.startswith("msprobe: ")]
+        assert not [text for text in said if "reached with" not in text], (ended.args, said)
     gone = {name: value for name, value in usual.items() if found.get(name) != value}
     new = found.keys() - usual.keys()
     assert gone or new, f"{option} changes nothing"

@@ -199,8 +199,9 @@ def test_2_is_wrong_usage_or_an_input_that_is_not_there(walker: Walker, name: st
     ],
 )
 def test_the_doubted_run_stands_first_or_both_have_their_names(walker: Walker, name: str, line: str, same: str) -> None:
-    seen = walker.base(name, line, "")
-    assert {key: value for key, value in walker.seen(name, same, "").items() if key in seen} == seen
+    _, seen = walker.base(name, line, "")
+    _, found = walker.seen(name, same, "")
+    assert {key: value for key, value in found.items() if key in seen} == seen
 
 
 @pytest.mark.parametrize(

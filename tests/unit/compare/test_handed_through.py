@@ -10,7 +10,6 @@ from hand_made import backward, call, tensor, write_part
 
 from msprobe.compare.comparison import Comparison, compare_parts
 from msprobe.compare.first_difference import calls_of
-from msprobe.compare.suspect import find_suspect
 from msprobe.diagnose import compare_runs
 from msprobe.store.handed_through import HANDED_THROUGH
 
@@ -44,15 +43,6 @@ def compared(folder: Path, marked: bool) -> Comparison:
         for name, wrong in (("own", 4.0), ("other", 1.0))
     ]
     return compare_parts(*parts)
-
-
-@pytest.mark.parametrize(("marked", "named"), [(True, MAKER), (False, IDLE)])
-def test_the_call_that_computed_the_gradient_is_the_suspect(marked: bool, named: str, tmp_path: Path) -> None:
-    found = compared(tmp_path, marked)
-    suspect = find_suspect(found)
-
-    assert suspect is not None
-    assert found.candidate.name[suspect.row].startswith(f"{named}.backward")
 
 
 @pytest.mark.parametrize("marked", [True, False])

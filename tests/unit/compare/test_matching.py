@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hand_made import backward, call, write_part
 
-from msprobe.compare.fuzzy import fuzzy_match
-from msprobe.compare.matching import DIFFERENT, FAMILY, SAME, NameMapping, agreement, match
+from msprobe.compare.matching import DIFFERENT, FAMILY, SAME, NameMapping, agreement, match, match_records
 from msprobe.compare.rows import Rows, _Collector
+from msprobe.report.row_partners import records_as_verdict
 
 LEAF = {
     "type": "torch.Tensor",
@@ -93,49 +93,24 @@ def test_a_null_against_a_tensor_is_told() -> None:
     assert not agreement(a, a, match(a, a)).null.any()
 
 
-def fuzzy(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
-    a, b = calls(ours), calls(theirs)
-    found = pairs(a, b, fuzzy_match(a, b).partner)
-    return {name.removesuffix(".input.0"): other.removesuffix(".input.0") for name, other in found.items()}
+def test_rows_of_records_that_answer_to_each_other_pair_by_their_place() -> None:
+    ours, theirs = calls(["Torch.add.1.forward", "Torch.exp.0.forward"]), calls(["Torch.add.0.forward"])
+    found = match_records(ours, theirs, {"Torch.add.1.forward": "Torch.add.0.forward", "Torch.exp.0.forward": "gone"})
+    assert found.partner.tolist() == [0, 1, -1, -1]
+    assert found.fuzzy.tolist() == [True, True, False, False]
+    assert not match_records(ours, ours, {name: name for name in ours.entries}).fuzzy.any()
 
 
-def test_an_extra_call_shifts_nothing() -> None:
-    ours = ["Torch.add.0.forward", "Torch.mul.0.forward", "Torch.add.1.forward", "Torch.exp.0.forward"]
-    theirs = ["Torch.mul.0.forward", "Torch.add.0.forward", "Torch.exp.0.forward"]
-    found = fuzzy(ours, theirs)
+def test_sheets_of_two_dumps_pair_as_the_verdict(tmp_path: Path) -> None:
+    """An extra call shifts nothing, and backward calls go the way of their forward call."""
+    ours = ["Torch.add.0.forward", "Torch.mul.0.forward", "Torch.add.1.forward", "Torch.add.1.backward"]
+    theirs = ["Torch.mul.0.forward", "Torch.add.0.forward", "Torch.add.0.backward"]
+    parts = [
+        write_part(tmp_path / name / "step0" / "rank", {one: backward() if "back" in one else call() for one in side})
+        for name, side in (("own", ours), ("other", theirs))
+    ]
+    found = records_as_verdict(*parts)
     assert "Torch.add.0.forward" not in found
     assert found["Torch.add.1.forward"] == "Torch.add.0.forward"
-    assert found["Torch.exp.0.forward"] == "Torch.exp.0.forward"
-
-
-def test_backward_calls_go_the_way_of_their_forward_call() -> None:
-    ours = [f"Torch.add.{n}.forward" for n in (1, 2)] + [f"Torch.add.{n}.backward" for n in (2, 1)]
-    theirs = [f"Torch.add.{n}.forward" for n in (5, 6)] + [f"Torch.add.{n}.backward" for n in (6, 5)]
-    assert fuzzy(ours, theirs)["Torch.add.2.backward"] == "Torch.add.6.backward"
-
-
-def test_calls_pair_within_their_module() -> None:
-    ours = calls(["Torch.add.0.forward", "Torch.add.1.forward"])
-    theirs = calls(["Torch.add.0.forward"])
-    found = fuzzy_match(
-        ours,
-        theirs,
-        {"Torch.add.0.forward": "Module.a.A.forward.0", "Torch.add.1.forward": "Module.b.B.forward.0"},
-        {"Torch.add.0.forward": "Module.b.B.forward.3"},
-    )
-    assert found.partner.tolist() == [-1, -1, 0, 1]
-    assert found.fuzzy.tolist() == [False, False, True, True]
-
-
-@given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(0, 5))
-def test_shifted_numbers_of_the_same_calls_all_pair(kinds: list[str], shift: int) -> None:
-    def numbered(start: int) -> list[str]:
-        counts: dict[str, int] = {}
-        names = []
-        for kind in kinds:
-            counts[kind] = counts.get(kind, start - 1) + 1
-            names.append(f"Torch.{kind}.{counts[kind]}.forward")
-        return names
-
-    a, b = calls(numbered(0)), calls(numbered(shift))
-    assert fuzzy_match(a, b).partner.tolist() == list(range(len(a)))
+    assert found["Torch.add.1.backward"] == "Torch.add.0.backward"
+    assert found["Torch.mul.0.forward"] == "Torch.mul.0.forward"

@@ -318,6 +318,7 @@ def test_files_of_hyper_parameters_are_read(tmp_path: Path, capsys: pytest.Captu
         ((None, ["a.docx"]), ValueError, '"a.docx" cannot be read for hyper-parameters'),
         ((None, None, "a.tar"), MsprobeError, "ends with .zip, found 'a.tar'."),
         ((None, None, "a.zip", "jax"), MsprobeError, "fmk must be one of pytorch, mindspore, found 'jax'."),
+        ((None, None, "a.zip", "pytorhc"), MsprobeError, 'did you mean "pytorch"?'),
         ((None, None, "a.zip", "pytorch", 0), MsprobeError, "steps must be a whole number from 1 on, found 0."),
     ],
 )

@@ -195,8 +195,22 @@ def test_wrappers_and_a_mapping(tmp_path: Path) -> None:
     found = GradComparator.compare_distributed(one, other, tmp_path / "out", mapping=table)
     assert not found.notes
     assert [problem.parameter for problem in found.problems] == ["old"]
-    with pytest.raises(InvalidInputError, match="no regular expression"):
-        GradComparator.compare_distributed(one, other, tmp_path / "out", mapping={"(": "x"})
+
+
+def test_all_that_is_wrong_in_a_mapping_is_told_with_its_line(tmp_path: Path) -> None:
+    runs = write_run(tmp_path / "a", {0: {"w": [True]}}), write_run(tmp_path / "b", {0: {"w": [True]}})
+    wrong = {"(": "x", "fc": 3, "(a)": r"\2"}
+    table = tmp_path / "names.json"
+    table.write_text(json.dumps(wrong, indent=1))
+    for mapping in (table, wrong):
+        with pytest.raises(InvalidInputError) as problem:
+            GradComparator.compare_distributed(*runs, tmp_path / "out", mapping=mapping)
+        lines = str(problem.value).splitlines()
+        assert sum('field "' in line for line in lines) == 3, lines
+        assert sum(f"{table}:{line}" in str(problem.value) for line in (2, 3, 4)) == (3 if mapping is table else 0)
+    table.write_text("[]")
+    with pytest.raises(InvalidInputError, match=r"names\.json"):
+        GradComparator.compare_distributed(*runs, tmp_path / "out", mapping=table)
 
 
 def test_folders_that_cannot_be_used(tmp_path: Path) -> None:

@@ -308,25 +308,27 @@ def test_ranks_that_no_longer_agree_are_named_with_step_and_tensor(tmp_path: Pat
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ([], "alert must be an object"),
-        ({"rules": {}}, "alert.rules must be a list"),
-        ({"rules": [], "dump": "yes"}, "alert.dump must be true or false, found 'yes'"),
-        ({"rules": [{"rule_name": "Foo"}]}, "'Foo' is not supported, rules are AnomalyTurbulence"),
-        ({"rules": [{"rule_name": "AnomalyNaN"}]}, "did you mean AnomalyNan?"),
+        ([], ["alert must be an object"]),
+        ({"rules": {}}, ["alert.rules: "]),
+        ({"rules": [], "dump": "yes"}, ["alert.dump: ", '"yes"']),
+        ({"rules": [{"rule_name": "Foo"}]}, ["alert.rules[0].rule_name: ", "AnomalyTurbulence", '"Foo"']),
+        ({"rules": [{"rule_name": "AnomalyNaN"}]}, ['did you mean "AnomalyNan"?']),
+        ({"rules": [rule("AnomalyTurbulence", threshold=-1)]}, ["alert.rules[0].args.threshold: ", "-1"]),
+        ({"rules": [rule("AnomalyNan", threshold="1")]}, ["alert.rules[0].args.threshold: ", '"1"']),
+        ({"rules": [rule("AnomalyNan", treshold=1)]}, ["alert.rules[0].args.treshold: ", '"threshold"']),
+        ({"rules": [rule("AnomalyTurbulence", warm_up=3)]}, ["alert.rules[0].args.threshold: is missing"]),
+        ({"rules": [rule("AnomalyTurbulence", threshold=1, method="men")]}, ["args.method: ", '"mean"']),
         (
-            {"rules": [rule("AnomalyTurbulence", threshold=-1)]},
-            "args.threshold must be a number of at least 0, found -1",
+            {"rules": [rule("AnomalyNan", quantities=["actv", "actvs"])]},
+            ["alert.rules[0].args.quantities[1]: ", 'did you mean "actv"?'],
         ),
-        ({"rules": [rule("AnomalyNan", threshold="1")]}, "found '1'"),
-        ({"rules": [rule("AnomalyNan", treshold=1)]}, "treshold is no parameter of AnomalyNan"),
-        ({"rules": [rule("AnomalyTurbulence", warm_up=3)]}, "args.threshold is missing"),
-        ({"rules": [3, rule("Foo")]}, "found 3; alert.rules[1].rule_name"),
+        ({"rules": [3, rule("Foo")], "dump": 1}, ["alert.rules[0]: ", "alert.rules[1].rule_name: ", "alert.dump: "]),
     ],
 )
-def test_a_bad_configuration_is_told_at_once(config: Any, said: str) -> None:
+def test_a_bad_configuration_is_told_at_once(config: Any, said: list[str]) -> None:
     with pytest.raises(AlertConfigError) as problem:
         read_alert_settings(config)
-    assert said in str(problem.value)
+    assert [text for text in said if text not in str(problem.value)] == []
     assert isinstance(problem.value, TypeError)
 
 

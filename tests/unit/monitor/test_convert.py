@@ -88,6 +88,7 @@ def test_runs_of_a_rank_are_merged_and_that_is_said(
         ({"process_num": True}, "not a positive integer"),
         ({"process_num": 129}, "129.* larger than 128"),
         ({"data_type_list": ["actv", "foo"]}, r"data type\(foo\) is not supported.*param_updated"),
+        ({"data_type_list": ["actvs"]}, 'did you mean "actv"'),
         ({"data_type_list": "actv"}, "must be a list"),
         ({"time_start": "Dec01_00-00-00", "time_end": "Nov01_00-00-00"}, "later than"),
         ({"time_start": "xx", "process_num": 0}, r"xx.*process_num\(0\)"),

@@ -185,6 +185,7 @@ def test_what_is_saved_is_chosen(tmp_path: Path) -> None:
     ("settings", "named"),
     [
         ({"dump_mode": "weird"}, "dump_mode must be one of all, list, auto, OFF, found 'weird'"),
+        ({"dump_mode": "lits"}, 'did you mean "list"?'),
         ({"dump_path": None}, "dump_path must be an existing folder, found None"),
         ({"process_num": 99}, "process_num must be a whole number from 0 to"),
         ({"api_list": "add"}, "api_list must be a list of names"),

@@ -1,4 +1,7 @@
-"""The pairs of the verdict, row by row: what the sheet of a run in MindSpore and one in PyTorch shows side by side.
+"""The pairs of the verdict, for those who show records or their rows side by side: sheets and graphs.
+
+Of two runs in one framework, rows answer to each other by their place in records that do. What follows is for the
+sheet of a run in MindSpore and one in PyTorch.
 
 The names of rows do not answer to each other there. A row answers to the one whose value the verdict compares its own
 with; what the verdict leaves out (the calls inside layers that both frameworks have, those that ask for shapes) has no
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.compare.rows import Rows, slots_of
 from msprobe.diagnose.differences.records import pair_slots
 from msprobe.diagnose.pairing.slots import answering_slots
-from msprobe.diagnose.pairing.step import PairedStep, pair_step
+from msprobe.diagnose.pairing.step import Paired, pair_timelines
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Slot, Timeline
 from msprobe.store.part import DumpPart
@@ -36,6 +39,19 @@ def partners_of_verdict(
     return {mine[one]: theirs[other] for one, other in _places(parts, mappings) if one in mine and other in theirs}
 
 
+def records_of_verdict(candidate: DumpPart, reference: DumpPart) -> dict[str, str]:
+    """The record of the reference that each record of the candidate answers to, by name, as the verdict pairs them."""
+    timelines: list[Timeline] = []
+    with no_collection():
+        try:
+            timelines += [Timeline(part) for part in (candidate, reference)]
+            partner = pair_timelines(timelines[0], timelines[1]).pairing.partner
+            return {left.name: right.name for left, right in partner.items()}
+        finally:
+            for timeline in timelines:
+                timeline.close()
+
+
 def _names(rows: Rows) -> dict[Place, str]:
     entries = map(rows.entries.__getitem__, rows.entry.tolist())
     return dict(zip(zip(entries, rows.slot, strict=True), rows.name, strict=True))
@@ -50,7 +66,7 @@ def _places(parts: tuple[DumpPart, DumpPart], mappings: Mappings | None) -> list
         try:
             found = [
                 (mine[id(one)], theirs[id(other)])
-                for (_, one), (_, other) in _slots(pair_step(*timelines, mappings))
+                for (_, one), (_, other) in _slots(pair_timelines(*timelines, mappings))
                 if id(one) in mine and id(other) in theirs
             ]
         finally:
@@ -82,10 +98,10 @@ def _gradients_by_argument(record: dict[str, Any]) -> Iterator[Any]:
             yield from gradients.values()
 
 
-def _slots(step: PairedStep) -> Iterator[tuple[Slot, Slot]]:
-    for event, partner in step.pairing.partner.items():
+def _slots(paired: Paired) -> Iterator[tuple[Slot, Slot]]:
+    for event, partner in paired.pairing.partner.items():
         for left, right in (
-            *answering_slots(event, partner, step.crossing),
+            *answering_slots(event, partner, paired.crossing),
             (event.parameters(), partner.parameters()),
         ):
             yield from pair_slots(left, right)[0]

@@ -6,36 +6,45 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.differences.tensor_files import TensorFiles
 from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.pairing.compiled import leave_out_unseen
+from msprobe.diagnose.pairing.interrupted import leave_out_unreached
 from msprobe.diagnose.pairing.match import Pairing, pair
 from msprobe.diagnose.pairing.translation import translate
 from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.steps.written import add_written
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
 
 
 @dataclass(frozen=True)
-class PairedStep:
-    """``crossing``: one side ran on MindSpore, the other on PyTorch. ``notes``: what was left out, in words.
-    ``files``: the tensor files of both, as far as they were read.
+class Paired:
+    """Two timelines whose calls answer to each other, and what compares their values.
+
+    ``crossing``: one ran on MindSpore, the other on PyTorch. ``unseen``: remarks on what one side could not record.
     """
 
     pairing: Pairing
+    comparer: Comparer
     crossing: bool
-    notes: list[str]
-    files: TensorFiles
+    unseen: tuple[str, ...]
 
 
-def pair_step(
-    candidate: Timeline, reference: Timeline, mappings: Mappings | None = None, known: Mapping[str, str] | None = None
-) -> PairedStep:
-    """Pair the calls of two timelines of one step, without those that one side alone could record.
+def pair_timelines(
+    candidate: Timeline,
+    reference: Timeline,
+    mappings: Mappings | None = None,
+    follows: bool = False,
+    known: Mapping[str, str] | None = None,
+) -> Paired:
+    """Pair the calls of two timelines of one step, without those that one side alone could record: for the verdict, the
+    second healthy run, sheets, graphs and the page. Both timelines are changed.
 
-    ``mappings``: names that are given, from MindSpore's to PyTorch's. ``known``: see
-    :class:`msprobe.diagnose.one_step.Task`. Both timelines are changed.
+    ``mappings``: names that are given, from MindSpore's to PyTorch's. ``follows``: steps of both sides came before.
+    ``known``: see :class:`msprobe.diagnose.one_step.Task`.
     """
     crossing = translate(candidate, reference, mappings)
     files = TensorFiles(candidate.part, reference.part)
@@ -43,7 +52,14 @@ def pair_step(
         add_digests(candidate, reference, files=files)
     unseen = leave_out_unseen(candidate, reference)
     _leave_out_unrecorded(candidate, reference)
-    return PairedStep(pair(candidate, reference, known), crossing, unseen, files)
+    pairing = pair(candidate, reference, known)
+    if not crossing:
+        add_written(candidate)
+        add_written(reference)
+    leave_out_unreached(pairing)
+    comparer = Comparer(candidate.part, reference.part, files)
+    comparer.crossing, comparer.follows = crossing, follows
+    return Paired(pairing, comparer, crossing, tuple(unseen))
 
 
 def _leave_out_unrecorded(candidate: Timeline, reference: Timeline) -> None:

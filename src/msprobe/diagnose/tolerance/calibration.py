@@ -14,7 +14,7 @@ from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.effect.reach import reach_of
 from msprobe.diagnose.measured.healthy import NOT_MEASURED, HealthyCalls
 from msprobe.diagnose.measured.judge import healthy_calls
-from msprobe.diagnose.pairing.match import pair
+from msprobe.diagnose.pairing.step import pair_timelines
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.tolerance.judge import judge_all
@@ -87,8 +87,8 @@ def calibrate(healthy: DumpPart, reference: DumpPart) -> Calibration:
     """Measure how far a second healthy run is from the reference."""
     timelines = Timeline(healthy), Timeline(reference)
     try:
-        pairing = pair(*timelines)
-        comparer = Comparer(healthy, reference)
+        paired = pair_timelines(*timelines)
+        pairing, comparer = paired.pairing, paired.comparer
         judged = judge_all(pairing, comparer, Producers(pairing.candidate))
         measured = {one.partner.name: one.output_difference for one in judged.values() if one.output_difference}
         arrived = {one.partner.name: one.input_difference for one in judged.values() if one.input_difference}

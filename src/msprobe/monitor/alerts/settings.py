@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, get_args
+from functools import cache
+from typing import Annotated, Any, get_args
+
+from pydantic import Field, create_model
 
 from msprobe import log
+from msprobe.config.declared import (
+    Declared,
+    Switch,
+    Texts,
+    demand,
+    is_list,
+    is_object,
+    is_texts,
+    one_of,
+    read_declared,
+    whole,
+)
+from msprobe.config.jsonc import Document, FieldPath
+from msprobe.config.mistakes import Mistake, Source, dotted, raise_in_one_line
 from msprobe.errors import InvalidInputError
-from msprobe.foreign.nearest import near_words
 from msprobe.messages import said
 from msprobe.monitor.alerts.rules import RULES, Rule, Turbulence
 from msprobe.monitor.measurements import Quantity
@@ -26,34 +42,57 @@ class AlertSettings:
     dump: bool = False
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_word_list(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)
-
-
-# Name of a parameter -> what it must be, in words and as a test.
-_PARAMETERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "threshold": ("a number of at least 0", _is_number),
-    "floor": ("a number of at least 0", _is_number),
-    "scale_share": ("a number of at least 0", _is_number),
-    "z": ("a number of at least 0", _is_number),
-    "warm_up": ("an integer of at least 1", _is_count),
-    "steps": ("an integer of at least 1", _is_count),
-    "window": ("an integer of at least 1", _is_count),
-    "method": ("'mean' or 'robust'", lambda value: value in ("mean", "robust")),
-    "ops": ("a list of names of operators", _is_word_list),
-    "quantities": (
-        f"a list of {', '.join(get_args(Quantity))}",
-        lambda value: _is_word_list(value) and all(word in get_args(Quantity) for word in value),
-    ),
+_QUANTITIES = get_args(Quantity)
+_Number = Annotated[float, demand((_is_number, "must be a number of at least 0, found {found}"))]
+_Count = Annotated[int, whole(1)]
+# What a parameter of a rule must be.
+_PARAMETERS: dict[str, Any] = {
+    **dict.fromkeys(("threshold", "floor", "scale_share", "z"), _Number),
+    **dict.fromkeys(("warm_up", "steps", "window"), _Count),
+    "method": Annotated[str, one_of("mean", "robust")],
+    "ops": Texts,
+    "quantities": Annotated[
+        tuple[Annotated[str, one_of(*_QUANTITIES)], ...],
+        demand((is_texts, f"must be a list of {', '.join(_QUANTITIES)}, found {{found}}")),
+    ],
 }
+
+
+class _Entry(Declared):
+    rule_name: Annotated[str, one_of(*RULES)] = Field(description=f"rules are {', '.join(RULES)}")
+    args: Annotated[
+        dict[str, Any] | None,
+        demand((lambda value: value is None or is_object(value), "must be an object, found {found}")),
+    ] = None
+
+
+class _Alert(Declared):
+    rules: Annotated[list[Any], demand((is_list, "must be a list of rules, found {found}"))] = Field(
+        default_factory=list
+    )
+    dump: Switch = False
+
+
+class _InAlert(Source):
+    """Places as they are called in the file that has the field ``alert``."""
+
+    def where(self, path: FieldPath) -> str:
+        return dotted((self.name, *path))
+
+
+@cache
+def _arguments_of(kind: Any) -> type[Declared]:
+    """The parameters of a rule as a declaration."""
+    declared: dict[str, Any] = {
+        part.name: (_PARAMETERS[part.name], ... if part.default is MISSING else part.default)
+        for part in fields(kind)
+        if not part.name.startswith("_")
+    }
+    return create_model(kind.__name__, __base__=Declared, **declared)
 
 
 def read_alert_settings(config: object) -> AlertSettings:
@@ -65,67 +104,42 @@ def read_alert_settings(config: object) -> AlertSettings:
         return AlertSettings()
     if not isinstance(config, Mapping):
         raise AlertConfigError(said("alert-wrong", config))
-    wrong: list[str] = []
-    _tell_unknown(config, ("rules", "dump"), "alert")
-    dump = config.get("dump", False)
-    if not isinstance(dump, bool):
-        wrong.append(f"alert.dump must be true or false, found {dump!r}")
-    given = config.get("rules", [])
+    source = _InAlert("alert", Document(config, {}, ()), {})
+    read = read_declared(_Alert, source, "it", unknown="ignored")
+    mistakes = list(read.mistakes)
     if "rules" not in config:
         log.warning(said("alert-without-rules"))
-    elif not isinstance(given, list):
-        wrong.append(f"alert.rules must be a list, found {given!r}")
-        given = []
-    rules = [_rule(entry, f"alert.rules[{at}]", wrong) for at, entry in enumerate(given)]
-    if wrong:
-        raise AlertConfigError("; ".join(wrong) + ".")
-    return AlertSettings(tuple(rule for rule in rules if rule is not None), dump)
-
-
-def _rule(entry: object, where: str, wrong: list[str]) -> Rule | None:
-    if not isinstance(entry, Mapping):
-        wrong.append(f"{where} must be an object with rule_name and args, found {entry!r}")
-        return None
-    name, args = entry.get("rule_name"), entry.get("args")
-    kind = RULES.get(name) if isinstance(name, str) else None
-    if kind is None:
-        wrong.append(f"{where}.rule_name: {name!r} is not supported, rules are {', '.join(RULES)}{_near(name, RULES)}")
-        return None
-    _tell_unknown(entry, ("rule_name", "args"), where)
-    if args is None:
-        args = {}
-    if not isinstance(args, Mapping):
-        wrong.append(f"{where}.args must be an object, found {args!r}")
-        return None
-    if kind is Turbulence and not args:
-        log.warning(said("alert-rule-needs-threshold", where, name))
-        return None
-    before = len(wrong)
-    known = {part.name: part for part in fields(kind) if not part.name.startswith("_")}
-    for key, value in args.items():
-        if key not in known:
-            having = f"which has {', '.join(known)}{_near(key, known)}" if known else "which has none"
-            wrong.append(f"{where}.args.{key} is no parameter of {name}, {having}")
-        elif not _PARAMETERS[key][1](value):
-            wrong.append(f"{where}.args.{key} must be {_PARAMETERS[key][0]}, found {value!r}")
-    wrong += [
-        f"{where}.args.{key} is missing: {_PARAMETERS[key][0]}"
-        for key, part in known.items()
-        if part.default is MISSING and key not in args
+    rules = [
+        rule
+        for at in range(len(read.value.rules) if read.value else 0)
+        if (rule := _rule(source, at, mistakes)) is not None
     ]
-    if len(wrong) > before:
+    if mistakes:
+        raise_in_one_line(mistakes, AlertConfigError)
+    return AlertSettings(tuple(rules), read.value.dump)
+
+
+def _rule(source: Source, at: int, mistakes: list[Mistake]) -> Rule | None:
+    """The rule at a place of the list; None where it is left out or wrong."""
+    path = ("rules", at)
+    if not isinstance(source.document.value["rules"][at], Mapping):
+        found = source.document.value["rules"][at]
+        mistakes.append(source.mistake(path, f"must be an object with rule_name and args, found {found!r}"))
         return None
-    rule: Rule = kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in args.items()})
-    return rule
-
-
-def _tell_unknown(given: Mapping[Any, Any], known: Collection[str], where: str) -> None:
-    """Warn of keys that nobody looks at."""
-    for key in given:
-        if key not in known:
-            log.warning(said("alert-key-unknown", where, key, ", ".join(known), _near(key, known)))
-
-
-def _near(word: object, known: Iterable[str]) -> str:
-    near = near_words(str(word), known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    read = read_declared(_Entry, source, "it", path, unknown="ignored")
+    mistakes += read.mistakes
+    if read.value is None:
+        return None
+    kind: Any = RULES[read.value.rule_name]
+    if not read.value.args:
+        if kind is Turbulence:
+            log.warning(said("alert-rule-needs-threshold", f"alert.rules[{at}]", kind.name))
+            return None
+        usual: Rule = kind()
+        return usual
+    arguments = read_declared(_arguments_of(kind), source, "it", (*path, "args"))
+    mistakes += arguments.mistakes
+    if arguments.value is None:
+        return None
+    made: Rule = kind(**dict(arguments.value))
+    return made

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from msprobe import engine
+from msprobe.config.mistakes import did_you_mean, ended
 from msprobe.errors import InvalidInputError
 from msprobe.monitor.files import RunFolder, stamp_of
 
@@ -29,7 +30,7 @@ class ConversionArgumentError(InvalidInputError, ValueError, RuntimeError):
 def raise_all(wrong: Sequence[str]) -> None:
     """Raise ConversionArgumentError if there is anything wrong."""
     if wrong:
-        raise ConversionArgumentError(" ".join(f"{text.rstrip('.')}." for text in wrong))
+        raise ConversionArgumentError(" ".join(map(ended, wrong)))
 
 
 def wrong_process_number(number: object) -> list[str]:
@@ -49,6 +50,7 @@ def wrong_data_types(names: object) -> list[str]:
         return [f"data_type_list must be a list of some of {', '.join(DATA_TYPES)}, found {names!r}"]
     return [
         f"data type({name}) is not supported, supported data types: {', '.join(DATA_TYPES)}"
+        + did_you_mean(name, DATA_TYPES)
         for name in names
         if name not in DATA_TYPES
     ]

@@ -7,9 +7,7 @@ is dropped, with one line in the log, and the training goes on.
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from msprobe import log
@@ -18,6 +16,7 @@ from msprobe.capture.sinks import StepFacts
 from msprobe.errors import MsprobeError
 from msprobe.messages import said
 from msprobe.precheck.online.frames import WireFrame
+from msprobe.store.background import Background
 
 #: So many bytes wait to be sent; the training waits for room then.
 MOST_WAITING_BYTES = 1 << 30
@@ -44,70 +43,35 @@ class Stream:
     def __init__(self, connect: Callable[[], Sender], patience: float = 60.0, most: int = MOST_WAITING_BYTES) -> None:
         self._connect = connect
         self._patience = patience
-        self._most = most
-        self._waiting: deque[WireFrame] = deque()
-        self._bytes = 0
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._closing = False
+        self._background = Background("msprobe-online", self._work, most)
         #: True when frames were lost.
         self.failed = False
 
     def put(self, frame: WireFrame) -> None:
         """Send a frame soon. Never raises."""
         size = len(memoryview(frame.data).cast("B")) + _FRAME_BYTES
-        with self._changed:
-            if self.failed or self._closing:
-                return
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, daemon=True, name="msprobe-online")
-                self._thread.start()
-            has_room = self._changed.wait_for(
-                lambda: self.failed or not self._bytes or self._bytes + size <= self._most, self._patience
-            )
-            if not has_room:
-                self._fail(f"nobody has taken a frame for {self._patience:g} seconds")
-            if self.failed:
-                return
-            self._waiting.append(frame)
-            self._bytes += size
-            self._changed.notify_all()
+        is_taken = self._background.put(frame, size, self._patience)
+        if not is_taken and not self._background.is_closed:
+            self._fail(f"nobody has taken a frame for {self._patience:g} seconds")
 
     def close(self, seconds: float = 60.0) -> None:
         """Send what waits, and say that no more comes."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(seconds)
+        self._background.close(seconds)
 
     def _fail(self, why: str) -> None:
-        self.failed = True
-        self._waiting.clear()
-        log.error(said("online-sends-no-more", why))
-        self._changed.notify_all()
+        if not self.failed:
+            self.failed = True
+            log.error(said("online-sends-no-more", why))
+        self._background.drop()
 
-    def _work(self) -> None:
+    def _work(self, frames: Iterator[WireFrame]) -> None:
         sender = None
         try:
             sender = self._connect()
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._waiting or self._closing or self.failed)
-                    if self.failed or not self._waiting:
-                        break
-                    frame = self._waiting[0]
+            for frame in frames:
                 sender.send(frame)
-                with self._changed:
-                    if self._waiting:
-                        self._waiting.popleft()
-                    self._bytes -= len(memoryview(frame.data).cast("B")) + _FRAME_BYTES
-                    self._changed.notify_all()
         except Exception as error:
-            with self._changed:
-                if not self.failed:
-                    self._fail(error.message if isinstance(error, MsprobeError) else f"{type(error).__name__}: {error}")
+            self._fail(error.message if isinstance(error, MsprobeError) else f"{type(error).__name__}: {error}")
         if sender is not None:
             # Also when something failed: nobody is to wait for this rank.
             with contextlib.suppress(Exception):

@@ -18,6 +18,7 @@ from msprobe import log
 from msprobe.capture.torch import private
 from msprobe.capture.torch.dispatch_operators import describe_operator, written
 from msprobe.capture.torch.recorder import RANKS
+from msprobe.config.mistakes import did_you_mean, ended
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.messages import said
 from msprobe.paths import check_output_folder
@@ -271,7 +272,9 @@ def _checked(
     """All mistakes of the arguments at once. Raises DispatchException."""
     mistakes = []
     if dump_mode not in MODES:
-        mistakes.append(f"dump_mode must be one of {', '.join(MODES)}, found {dump_mode!r}")
+        mistakes.append(
+            f"dump_mode must be one of {', '.join(MODES)}, found {dump_mode!r}" + did_you_mean(dump_mode, MODES)
+        )
     if not isinstance(dump_path, (str, os.PathLike)) or not os.path.isdir(dump_path):
         mistakes.append(f"dump_path must be an existing folder, found {dump_path!r}")
     if api_list is not None and not (
@@ -289,7 +292,7 @@ def _checked(
         mistakes.append(f"process_num must be a whole number from 0 to {most}, found {process_num!r}")
     machine = _machine_of(bench, mistakes)
     if mistakes or machine is None:
-        raise DispatchException(f"PtdbgDispatch: {'; '.join(mistakes)}.")
+        raise DispatchException(ended(f"PtdbgDispatch: {'; '.join(mistakes)}"))
     names = frozenset(api_list or ())
     unknown = sorted(name for name in names if not hasattr(torch.ops.aten, name))
     if unknown:
