@@ -295,12 +295,16 @@ _ROOMS = {
     "N1": ("Notes on a comparison", "比对的说明"),
     "N2": ("Notes on a check", "检查的说明"),
     "N6": ("Notes on layouts", "并行布局的说明"),
+    "N8": ("Notes on train against rollout", "训练与推理比对的说明"),
     "P1": ("Pre-check of calls", "精度预检"),
     "P2": ("Pre-check: workers and online", "精度预检：工作进程与在线"),
     "R1": ("Errors: recording", "错误：采集"),
     "S1": ("Errors: dumps", "错误：dump"),
+    "T1": ("Train against rollout: what log-probs mean", "训练与推理：log-prob 的含义"),
+    "T2": ("Train against rollout: inputs, weights and operators", "训练与推理：输入、权重与算子"),
     "U1": ("Errors: command lines", "错误：命令行"),
     "U2": ("Weights of adapters and Megatron-core", "adapter 与 Megatron-core 的权重"),
+    "U3": ("Errors: train against rollout", "错误：训练与推理"),
     "V1": ("Errors: the page", "错误：页面"),
 }
 _HEADS = (

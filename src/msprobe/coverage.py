@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msprobe.messages import Wording, joined, said
 from msprobe.paths import StrPath, write_atomically
 
 #: The status of a command that found nothing wrong in what it read, and did not read all of it.
@@ -47,10 +48,10 @@ class Coverage:
         """``Not compared: WHAT (WHY); ...``, or an empty text where nothing was passed over."""
         if not self.not_read:
             return ""
-        shown = [str(one)[:_LONGEST] for one in self.not_read[:_SHOWN]]
+        shown = [_shortened(one) for one in self.not_read[:_SHOWN]]
         if len(self.not_read) > _SHOWN:
-            shown.append(f"and {len(self.not_read) - _SHOWN} more")
-        return f"Not {verb}: {'; '.join(shown)}."
+            shown.append(said("coverage-more", len(self.not_read) - _SHOWN))
+        return said("coverage-not-read", said(f"coverage-{verb}"), joined("; ", shown))
 
     def status(self, found: bool) -> int:
         """The exit status: 1 where something was found, 2 where nothing was and not all was read, else 0."""
@@ -63,6 +64,11 @@ class Coverage:
             "read": dict(self.read),
             "not_read": [{"what": one.what, "why": one.why} for one in self.not_read],
         }
+
+
+def _shortened(one: NotRead) -> str:
+    text = Wording("{} ({})", one.what, one.why)
+    return text if len(text) <= _LONGEST else str(text)[:_LONGEST]
 
 
 def of_json(content: Mapping[str, Any]) -> Coverage:

@@ -39,12 +39,12 @@ class Score:
         """Count a mismatch."""
         self.planted += 1
         first = found.all_findings[0] if found.all_findings else None
-        right = first is not None and first.code.startswith(one.code)
+        right = first is not None and first.name.startswith(one.code)
         right = right and str(first.arguments.get("module", "")).endswith(one.module)
         if not right:
             self.missed.append(one.name)
         print(
-            f"{'first ' if right else 'MISSED'} {one.name}: {first and (first.code, first.arguments)}"[:300], flush=True
+            f"{'first ' if right else 'MISSED'} {one.name}: {first and (first.name, first.arguments)}"[:300], flush=True
         )
 
     def contract(self, name: str, code: str, found: list[str]) -> None:
@@ -110,7 +110,7 @@ def _live(engine: Engine, score: Score) -> None:
         one.grad = torch.randn_like(one)
     optimizer.step()
     arrived = check(policy)
-    codes = {one.code for one in arrived.findings}
+    codes = {one.name for one in arrived.findings}
     if codes != {"weights-stale"}:
         score.missed.append("a step that did not arrive")
     print(

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe import log
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 from msprobe.rollout.engine_file import write_engine
 
@@ -126,13 +127,11 @@ def recording(llm: Any, config_path: str | None = None, *, trainer: Any = None, 
     def recorded(*arguments: Any, **options: Any) -> Any:
         arrived = None if check is None else check(trainer)
         if arrived is not None and not arrived:
-            log.warning(str(arrived))
+            for line in str(arrived).splitlines():
+                log.warning(line)
         is_eager = _asked(llm, "msprobe_begin", config_path, settings)
         if not all(is_eager):
-            log.warning(
-                "the engine compiles its model or captures it in a graph: only what runs outside is recorded; "
-                "pass enforce_eager=True to LLM."
-            )
+            log.warning(said("engine-not-whole"))
         try:
             outputs = generate(*arguments, **options)
         finally:
@@ -155,10 +154,7 @@ def _asked(llm: Any, method: str, *arguments: Any) -> list[Any]:
     try:
         answers: list[Any] = llm.collective_rpc(method, args=arguments)
     except (AttributeError, NotImplementedError) as problem:
-        raise InvalidInputError(
-            f'the workers of the engine have no method "{method}"; make it with LLM(..., '
-            f'worker_extension_cls="{WORKER}").'
-        ) from problem
+        raise InvalidInputError(said("workers-without-probe", method, WORKER)) from problem
     return answers
 
 

@@ -16,6 +16,7 @@ from msprobe.messages import (
     errors_of_precheck,
     errors_of_precheck_runs,
     errors_of_recording,
+    errors_of_rollout,
     errors_of_second_look,
     errors_of_sheets,
     errors_of_usage,
@@ -23,9 +24,11 @@ from msprobe.messages import (
     gradients,
     layouts,
     pieces,
+    rollout,
     runs,
     topics_of_checks,
     topics_of_errors,
+    topics_of_rollout,
     topics_of_runs,
     values,
 )
@@ -53,11 +56,18 @@ _ALL: tuple[Message, ...] = (
     *errors_of_configurations.MESSAGES,
     *errors_of_precheck.MESSAGES,
     *errors_of_precheck_runs.MESSAGES,
+    *errors_of_rollout.MESSAGES,
+    *rollout.MESSAGES,
 )
 #: Code -> message, in the order of the codes.
 MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lambda message: message.code)}
 #: What there is to say about a sort of messages: ``kind:argument``, ``cause:clipping``, ``check:softmax``, ``note``.
-TOPICS: dict[str, Topic] = {**topics_of_runs.TOPICS, **topics_of_checks.TOPICS, **topics_of_errors.TOPICS}
+TOPICS: dict[str, Topic] = {
+    **topics_of_runs.TOPICS,
+    **topics_of_checks.TOPICS,
+    **topics_of_rollout.TOPICS,
+    **topics_of_errors.TOPICS,
+}
 _PIECES: tuple[Piece, ...] = (
     *pieces.PIECES,
     *errors_of_dumps.PIECES,
@@ -67,6 +77,7 @@ _PIECES: tuple[Piece, ...] = (
     *errors_of_configurations.PIECES,
     *errors_of_precheck.PIECES,
     *errors_of_precheck_runs.PIECES,
+    *rollout.PIECES,
 )
 #: What is said about a topic, as pieces: ``advice kind:argument``.
 _OF_TOPICS: tuple[Piece, ...] = tuple(

@@ -54,7 +54,7 @@ def consistent_check(
     """
     known = next((name for name in BACKENDS if name == backend), None)
     if known is None:
-        raise InvalidArgumentError(f"--consistent_check needs --backend {' or '.join(BACKENDS)}, found {backend!r}.")
+        raise InvalidArgumentError(said("consistent-check-backend", " or ".join(BACKENDS), backend))
     folder = check_output_folder(output)
     missing: list[NotRead] = []
     if not is_folder_pair(training, inference, ("-tp", "-gp")):
@@ -62,16 +62,16 @@ def consistent_check(
     written: list[Path] = []
     first: MsprobeError | None = None
     pairs, lone = pair_ranks(Path(training), Path(inference), strict=False)
-    missing += [NotRead(name, f'only in "{side}"') for name, side in lone]
+    missing += [NotRead(name, said("only-in-side", side)) for name, side in lone]
     for pair in pairs:
         try:
             ours, theirs = files_of(pair.candidate), files_of(pair.reference)
             if "dump" not in ours or "dump" not in theirs:
-                raise DamagedDataError(f'"{pair.candidate}" or "{pair.reference}" has no dump.json.')
+                raise DamagedDataError(said("rank-without-dump", pair.candidate, pair.reference))
             found = _compare(ours["dump"], theirs["dump"], folder, known, file_format, f"_{pair.name}", missing)
             written.append(found)
         except (DamagedDataError, TaskMismatchError) as problem:
-            log.error(f"{pair.name} is not compared: {problem.message}")
+            log.error(said("rank-not-in-sheet", pair.name, problem.message))
             missing.append(NotRead(pair.name, problem.message))
             first = first or problem
     if first is not None and not written:
@@ -83,7 +83,7 @@ def _checked(written: list[Path], missing: list[NotRead], folder: Path) -> Check
     covered = Coverage({"ranks": len(written)}, tuple(missing))
     if missing:
         path = write(covered, folder / f"coverage_{time.strftime('%Y%m%d%H%M%S')}.json")
-        log.warning(f'{covered.sentence()} All of it is in "{path}".')
+        log.warning(said("not-in-sheets", covered.sentence(), path))
     return Checked(written, covered)
 
 
@@ -107,13 +107,13 @@ def _compare(
     matched = sum(_NOTHING not in row[:2] for row in rows)
     mine = sum(row[0] != _NOTHING for row in rows)
     if rows and not matched:
-        log.warning("no tensor of the training has a partner in the inference; is the backend the right one?")
+        log.warning(said("no-tensor-has-a-partner"))
     header = header_of("tensor", "26.2", with_stack=False)
     columns: list[Sequence[Cell]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in header]
     path = make_folder(folder) / kind.file.format(part=f"{rank}_{time.strftime('%Y%m%d%H%M%S')}")
     kind.render()(path, [Sheet("Sheet", header, [columns], len(rows))])
     log.info(said("rollout-asks-more"))
-    log.info(f"{matched} of {mine} tensors of the training have a partner; written: {path}")
+    log.info(said("tensors-with-a-partner", matched, mine, path))
     return path
 
 

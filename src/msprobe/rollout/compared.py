@@ -9,7 +9,7 @@ from msprobe.coverage import Coverage
 from msprobe.rollout.contract import Contract, Finding, Status
 
 #: What may be the effect of other weights or of an operator: these stand behind them.
-EFFECTS = ("beyond-rounding", "responses-stand-out", "from-a-position-on", "temperature-not-applied")
+EFFECTS = ("log-probs-beyond-rounding", "responses-stand-out", "from-a-position-on", "temperature-not-applied")
 
 
 @dataclass
@@ -89,10 +89,10 @@ class Compared:
     def all_findings(self) -> list[Finding]:
         """In the order in which they decide: contract, weights, operators, and what may be their effect."""
         given = list(self.contract.findings) if self.contract is not None else []
-        causes = [one for one in given if one.code not in EFFECTS]
+        causes = [one for one in given if one.name not in EFFECTS]
         if not causes and not self.findings and self.only_rounding:
             return []
-        return [*causes, *self.findings, *(one for one in given if one.code in EFFECTS)]
+        return [*causes, *self.findings, *(one for one in given if one.name in EFFECTS)]
 
     @property
     def status(self) -> Status:

@@ -14,14 +14,15 @@ from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes
+from msprobe.messages import said
 from msprobe.rollout.compared import Compared, Operator
 from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, Finding, hold
 from msprobe.rollout.engine_file import RESPONSES_FILE, Engine, read_engine
 from msprobe.rollout.responses import Response, Responses, read_responses
 from msprobe.rollout.torch.adapters import without_adapters
 from msprobe.rollout.torch.experts import FLIPPED
-from msprobe.rollout.torch.measuring import UNITS, Judged, NotKnown
-from msprobe.rollout.torch.operators import CONTAINER, Operators, settings_that_differ
+from msprobe.rollout.torch.measuring import UNITS, Container, Judged, NotKnown
+from msprobe.rollout.torch.operators import Operators, settings_that_differ
 from msprobe.rollout.torch.recorded import Call, Rows, calls, passes_of, type_of
 from msprobe.rollout.torch.routing import Choices
 from msprobe.rollout.torch.trainer import Trainer, load
@@ -40,7 +41,7 @@ def compare_engine(roll: str, model: str) -> Compared:
     """Compare a recorded ``generate`` with the model of a folder. Raises PathError, InvalidInputError."""
     dump = open_dump(roll)
     if len(dump.steps) != 1:
-        raise InvalidInputError(f'"{roll}" has {len(dump.steps)} steps; give one of them (a folder step0, ...).')
+        raise InvalidInputError(said("one-step-of-the-engine", roll, len(dump.steps)))
     step = dump.steps[0]
     ranks = dump.ranks(step)
     part = dump.part(step, ranks[0])
@@ -48,7 +49,7 @@ def compare_engine(roll: str, model: str) -> Compared:
     trainer = Trainer(load(model, type_of(part)))
     answers = _Answers(str(part.folder.parent / RESPONSES_FILE))
     done = Compared()
-    not_read = [NotRead(f"rank {rank}", "one rank of the engine is compared") for rank in ranks[1:]]
+    not_read = [NotRead(said("rank-named", rank), said("one-rank-is-compared")) for rank in ranks[1:]]
     done.findings, done.weights, more = hold_weights(engine.modules, TrainerWeights.of_model(trainer.model))
     not_read += more
     differ = len(done.findings)
@@ -61,8 +62,10 @@ def compare_engine(roll: str, model: str) -> Compared:
         for call in calls(part, engine):
             try:
                 one = operators.judge(call.path, call.number, call.given, call.results, call.requests, call.positions)
+            except Container:
+                continue
             except NotKnown as reason:
-                unknown.setdefault(call.path, str(reason))
+                unknown.setdefault(call.path, reason.why)
                 continue
             if call.path.rpartition(".")[2] == "logits_processor":
                 answers.note_logits(call)
@@ -74,9 +77,10 @@ def compare_engine(roll: str, model: str) -> Compared:
                 done.findings.append(_finding(one, call, engine, trainer, answers))
         done.of_logits = answers.are_of_logits()
         done.contract = answers.contract(trainer, operators.choices)
-    not_read += [NotRead(f"calls of {path}", why) for path, why in unknown.items() if why != CONTAINER]
+    not_read += [NotRead(said("calls-of", path), why) for path, why in unknown.items()]
     # Either choice of a router between equals is right: nothing is lost with such a row.
-    not_read += [NotRead(f"{count} rows of {path}", why) for (path, why), count in skipped.items() if why != FLIPPED]
+    lost = {of: count for of, count in skipped.items() if of[1] != FLIPPED}
+    not_read += [NotRead(said("rows-of", count, path), said(why)) for (path, why), count in lost.items()]
     done.findings += _scaled(done.operators)
     done.findings = [*inputs, *_ordered(_one_each(done.findings), done.operators)]
     done.coverage = Coverage({"weights": done.weights + differ, "calls": judged, "rows": rows}, tuple(not_read))
@@ -251,6 +255,6 @@ def _one_each(findings: list[Finding]) -> list[Finding]:
     """The first finding of each module: later passes repeat it."""
     done: dict[tuple[str, str, str], Finding] = {}
     for one in findings:
-        key = one.code, str(one.arguments.get("module")), str(one.arguments.get("weight"))
+        key = one.name, str(one.arguments.get("module")), str(one.arguments.get("weight"))
         done.setdefault(key, one)
     return list(done.values())

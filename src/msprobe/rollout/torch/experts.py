@@ -14,11 +14,13 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.rollout.torch.measuring import UNITS, NotKnown, Rows
 from msprobe.rollout.torch.trainer import Trainer
 from msprobe.rollout.torch.widened import InFloat64
 
-FLIPPED = "two experts are equal within rounding at the edge of the router's choice"
+#: A piece of the catalogue: why a row is not judged.
+FLIPPED = "experts-equal"
 _EDGE = 2.0
 
 
@@ -28,7 +30,7 @@ def router_of(trainer: Trainer, path: str) -> Any:
     for module in () if around is None else around.children():
         if is_router(module):
             return module
-    raise NotKnown("the trainer has no router that is known")
+    raise NotKnown(said("router-unknown"))
 
 
 def is_router(module: Any) -> bool:
@@ -58,7 +60,7 @@ def of(trainer: Trainer, path: str, tensors: Sequence[Any], wide: Any) -> list[A
     hidden, logits = tensors
     router, experts = router_of(trainer, path), trainer.module(path)
     if experts is None or hidden.dim() != 2 or logits.shape != (len(hidden), router.weight.shape[0]):
-        raise NotKnown("the trainer's experts take other inputs")
+        raise NotKnown(said("experts-take-other-inputs"))
     # With the identity for its weight, the trainer's router makes its choice from the logits that it is given.
     router = copy.deepcopy(router)
     kind = torch.float64 if wide is not None else hidden.dtype
@@ -71,4 +73,4 @@ def of(trainer: Trainer, path: str, tensors: Sequence[Any], wide: Any) -> list[A
             module = experts if wide is None else wide(experts)
             return [module(hidden.to(kind), places, weights.to(kind))]
     except (TypeError, ValueError, RuntimeError) as problem:
-        raise NotKnown(f"the trainer's experts cannot be called alone: {str(problem)[:80]}") from problem
+        raise NotKnown(said("experts-not-alone", str(problem)[:80])) from problem

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from msprobe.messages import said
+
 UNITS = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float64: 2.0**-52}
 LIMITS = {torch.float32: 64.0, torch.bfloat16: 2.0, torch.float16: 2.0, torch.float64: 64.0}
 _TIMES_OWN = 4.0
@@ -31,7 +33,18 @@ _HALF = (torch.bfloat16, torch.float16)
 
 
 class NotKnown(Exception):
-    """No operator of the trainer computes this call; the text says why."""
+    """No operator of the trainer computes this call. ``why``: in the catalogue's words."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Container(NotKnown):
+    """A module that only calls others: those are judged."""
+
+    def __init__(self) -> None:
+        super().__init__(said("own-modules-judged"))
 
 
 @dataclass(frozen=True)
@@ -48,8 +61,8 @@ class Judged:
 
     ``bits``: the share of elements that equal the trainer's operator in the engine's type. ``engine``, ``trainer``:
     each against float64. ``slopes``: the sums over the rows of the squares of their slopes, over the square of what
-    rounding leaves; 0 for what is no norm in a half type.
-    ``skipped``: reason -> rows that could not be judged. ``stand_in``: rows judged with keys of the trainer.
+    rounding leaves; 0 for what is no norm in a half type. ``skipped``: reason (a piece of the catalogue) -> rows that
+    could not be judged. ``stand_in``: rows judged with keys of the trainer.
     """
 
     path: str
@@ -85,7 +98,7 @@ def measured(
     kind = found[0].dtype
     unit = UNITS.get(kind)
     if unit is None:
-        raise NotKnown(f"results of {kind} have no limit")
+        raise NotKnown(said("results-without-limit", kind))
     mine: Any = np.zeros(len(found[0]))
     theirs: Any = np.zeros(len(found[0]))
     equal: list[float] = []

@@ -18,15 +18,13 @@ import torch
 from msprobe.messages import said
 from msprobe.rollout.torch import experts
 from msprobe.rollout.torch.attention import Attention
-from msprobe.rollout.torch.measuring import Judged, NotKnown, Rows, measured
+from msprobe.rollout.torch.measuring import Container, Judged, NotKnown, Rows, measured
 from msprobe.rollout.torch.routing import Choices
 from msprobe.rollout.torch.trainer import Trainer
 from msprobe.rollout.torch.widened import InFloat64
 
 #: Modules of more weights are not kept in float64.
 _MOST_KEPT = 1 << 20
-#: Why a module that only calls others is not judged.
-CONTAINER = "its own modules are judged"
 
 
 class Operators:
@@ -53,7 +51,7 @@ class Operators:
         except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as problem:
             # A module of the trainer that takes other arguments than its counterpart.
             why = (str(problem).splitlines() or [type(problem).__name__])[0][:80]
-            raise NotKnown(str(said("trainer-takes-other-inputs", why))) from problem
+            raise NotKnown(said("trainer-takes-other-inputs", why)) from problem
 
     def _judge(
         self,
@@ -67,12 +65,12 @@ class Operators:
         name = path.rpartition(".")[2]
         parts = self.trainer.parts(path)
         if name != "experts" and len(parts) == 1 and any(True for _ in parts[0].module.children()):
-            raise NotKnown(CONTAINER)
+            raise Container
         tensors = [one for one in given if one is not None]
         self.choices.note(path, results, requests, positions)
         found = [one for one in results if one is not None]
         if not tensors or not found or not found[0].is_floating_point():
-            raise NotKnown("no tensors of it were recorded")
+            raise NotKnown(said("no-tensors-recorded"))
         rows = Rows()
         if name == "rotary_emb":
             truth, own = (self._rotary(path, tensors, wide) for wide in (True, False))
@@ -95,7 +93,7 @@ class Operators:
     def _plain(self, path: str, tensors: Sequence[Any], found: Sequence[Any], wide: bool) -> list[Any]:
         parts = self.trainer.parts(path)
         if not parts:
-            raise NotKnown("the trainer has no such module")
+            raise NotKnown(said("trainer-lacks-module"))
         first, width = tensors[0], found[0].shape[-1]
         if isinstance(parts[0].module, torch.nn.Embedding) and not first.is_floating_point():
             # Some trainers scale inside of the table, engines behind it.
@@ -113,7 +111,7 @@ class Operators:
         else:
             done = self._ran(parts[0].module, [first], wide)
         if done.shape != found[0].shape:
-            raise NotKnown(f"the trainer's result has the shape {list(done.shape)}")
+            raise NotKnown(said("trainer-result-shape", list(done.shape)))
         return [done]
 
     def _logits(self, hidden: Any, wide: bool) -> Any:
@@ -127,7 +125,7 @@ class Operators:
 
     def _ran(self, module: Any, given: Sequence[Any], wide: bool) -> Any:
         if module is None:
-            raise NotKnown("the trainer has no such module")
+            raise NotKnown(said("trainer-lacks-module"))
         if wide:
             module = self._in_float64(module)
         with InFloat64() if wide else nullcontext():
@@ -151,7 +149,7 @@ class Operators:
         attention = self.trainer.parent_of(path)
         apply = getattr(sys.modules.get(type(attention).__module__), "apply_rotary_pos_emb", None)
         if found is None or apply is None or len(tensors) != 3:
-            raise NotKnown("the trainer has no rotary embedding that is known")
+            raise NotKnown(said("rotary-unknown"))
         positions, queries, keys = tensors
         size = attention.head_dim
         # Angles in the trainer's own precision: in float32 as it computes them, applied in float64.

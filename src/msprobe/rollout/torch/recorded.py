@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.rollout.engine_file import Engine
 from msprobe.store.part import DumpPart
 
@@ -86,7 +87,7 @@ def type_of(part: DumpPart) -> str:
             if isinstance(leaf, dict) and "float" in str(leaf.get("dtype")):
                 counts[str(leaf["dtype"])] = counts.get(str(leaf["dtype"]), 0) + 1
     if not counts:
-        raise InvalidInputError(f'"{part.path}" has no results of modules; record the engine with level L0.')
+        raise InvalidInputError(said("engine-without-modules", part.path))
     return max(counts, key=lambda name: counts[name])
 
 
