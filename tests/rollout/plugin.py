@@ -46,7 +46,7 @@ def main(model: str, dtype: str) -> None:
     for first in (3, 9):
         given = [{"prompt_token_ids": [first, 4, 5]}, {"prompt_token_ids": [7, first, 9, 10]}]
         for one in llm.generate(given, settings, use_tqdm=False):
-            entries = [list(places.values())[0].logprob for places in one.outputs[0].logprobs]
+            entries = [next(iter(places.values())).logprob for places in one.outputs[0].logprobs]
             print("OUT", json.dumps([list(one.outputs[0].token_ids), entries]), flush=True)
 
 

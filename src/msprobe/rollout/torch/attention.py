@@ -67,7 +67,8 @@ class Attention:
         for row, request in enumerate(requests):
             whole[row] = request not in unknown
             widened[row] = layer[request].widened
-        skipped = {CACHED: int((~whole).sum())} if not whole.all() else {}
+        lost = sum(request in unknown for request in requests)
+        skipped = {CACHED: lost} if lost else {}
         if not whole.any():
             raise NotKnown(said(CACHED))
         return Rows(whole, skipped, widened if (widened > 0).any() else None)

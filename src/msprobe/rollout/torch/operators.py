@@ -74,7 +74,8 @@ class Operators:
         rows = Rows()
         if name == "rotary_emb":
             truth, own = (self._rotary(path, tensors, wide) for wide in (True, False))
-        elif name in ("attn", "attention") and len(tensors) == 3:
+        elif name in ("attn", "attention") and len(tensors) in (3, 5):
+            tensors = self._turned(path, tensors) if len(tensors) == 5 else tensors
             rows = self._attention.remember(path, tensors, requests, positions)
             keep = rows.keep
             truth, own = (self._attention.of(path, tensors, requests, positions, keep, wide) for wide in (True, False))
@@ -145,6 +146,11 @@ class Operators:
         return wide
 
     def _rotary(self, path: str, tensors: Sequence[Any], wide: bool) -> list[Any]:
+        own = self.trainer.module(path)
+        if own is not None and len(tensors) == 2:
+            # A model's own table of angles, once for all layers.
+            angles = own(tensors[0].float() if wide else tensors[0], tensors[1].long()[None])
+            return [_cast(one[0], wide) for one in angles]
         found = next(iter(self.trainer.named("rotary_emb")), None)
         attention = self.trainer.parent_of(path)
         apply = getattr(sys.modules.get(type(attention).__module__), "apply_rotary_pos_emb", None)
@@ -163,6 +169,16 @@ class Operators:
             turned, _ = apply(heads, heads, cos.to(kind), sin.to(kind))
             done.append(turned.transpose(1, 2).reshape(one.shape))
         return done
+
+    def _turned(self, path: str, tensors: Sequence[Any]) -> list[Any]:
+        """(queries, keys, values, cos, sin) of rows -> (queries, keys, values) at their positions."""
+        attention = self.trainer.parent_of(path)
+        apply = getattr(sys.modules.get(type(attention).__module__), "apply_rotary_pos_emb", None)
+        if apply is None:
+            raise NotKnown(said("rotary-unknown"))
+        heads = [one.reshape(1, len(one), -1, attention.head_dim).transpose(1, 2) for one in tensors[:2]]
+        turned = apply(*heads, tensors[3][None], tensors[4][None])
+        return [*(one.transpose(1, 2).reshape(len(tensors[0]), -1) for one in turned), tensors[2]]
 
 
 def _layer_type(attention: Any) -> dict[str, Any] | None:
