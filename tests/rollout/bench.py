@@ -1,6 +1,7 @@
 """The bench of ``msprobe rollout``: a real engine, planted mismatches, healthy pairs.
 
-``python -m rollout.bench float32 FOLDER [KIND ...]`` in the environment of ``make test-rollout`` (from ``tests/``).
+``python -m rollout.bench float32 FOLDER [KIND ...]`` in the environment of ``make test-rollout`` (from ``tests/``);
+``some`` in place of the type: a few of each sort in bfloat16.
 What must be named first is the code of what was planted and, where there is one, its module; a healthy pair must agree.
 """
 
@@ -10,6 +11,7 @@ import gc
 import json
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,27 @@ def _rows(roll: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (roll / "responses.jsonl").read_text().splitlines()]
 
 
+#: Weights, settings, positions, a kernel: what ``some`` plants.
+_SOME = {
+    "a missed optimizer step in one layer",
+    "gate and up exchanged",
+    "a norm's weight that never arrived",
+    "another eps",
+    "positions off by one in decode",
+    "a head of attention that is lost",
+}
+
+
+def of_some(engine: Engine, score: Score) -> None:
+    """A little of what a dense engine is asked."""
+    greedy = engine.record("greedy", sampling())
+    score.healthy_one("greedy", compared(greedy, engine.trained))
+    score.healthy_one("sampled", compared(engine.record("sampled", sampling(temperature=1.0)), engine.trained))
+    _planted("dense", engine, score, greedy, _SOME)
+    _live(engine, score)
+    _plugged_in(engine, score)
+
+
 def of_cached(engine: Engine, score: Score) -> None:
     """Chunked prefill, a prefix cache that is used rightly, and one that is not reset after an update."""
     long = prompts(4, 60, seed=2)
@@ -186,10 +209,10 @@ def of_adapter(engine: Engine, score: Score) -> None:
     _planted("adapter", engine, score, roll)
 
 
-def _planted(kind: str, engine: Engine, score: Score, healthy: Path) -> None:
+def _planted(kind: str, engine: Engine, score: Score, healthy: Path, names: Collection[str] = ()) -> None:
     """Each mismatch of one kind of engine: in the trainer's folder, or in the engine while it is recorded."""
     for one in PLANTED:
-        if one.kind != kind:
+        if one.kind != kind or (names and one.name not in names):
             continue
         if one.trainer is not None:
             score.planted_one(one, compared(healthy, engine.trainer(one.name, one.trainer)))
@@ -202,7 +225,7 @@ def main(dtype: str, folder: Path, kinds: list[str]) -> int:
     score = Score()
     begun = time.monotonic()
     for kind in kinds or list(KINDS):
-        engine = Engine(kind, dtype, folder / kind)
+        engine = Engine(kind if kind in KINDS else "dense", dtype, folder / kind)
         globals()[f"of_{kind}"](engine, score)
         del engine
         gc.collect()
@@ -217,4 +240,5 @@ def main(dtype: str, folder: Path, kinds: list[str]) -> int:
 
 if __name__ == "__main__":
     torch.set_grad_enabled(False)
-    sys.exit(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:]))
+    wanted, where, which = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    sys.exit(main("bfloat16", where, ["some"]) if wanted == "some" else main(wanted, where, which))

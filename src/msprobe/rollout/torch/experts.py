@@ -22,6 +22,7 @@ from msprobe.rollout.torch.widened import InFloat64
 #: A piece of the catalogue: why a row is not judged.
 FLIPPED = "experts-equal"
 _EDGE = 2.0
+_SHARED = ("shared_expert", "shared_experts", "shared_mlp")
 
 
 def router_of(trainer: Trainer, path: str) -> Any:
@@ -56,7 +57,10 @@ def chosen(router: Any, logits: Any) -> Any:
 
 
 def of(trainer: Trainer, path: str, tensors: Sequence[Any], wide: Any) -> list[Any]:
-    """The trainer's experts for (hidden states, router logits); ``wide`` makes a module one of float64."""
+    """The trainer's experts for (hidden states, router logits), alone and with those that each token has (shared).
+
+    ``wide`` makes a module one of float64.
+    """
     hidden, logits = tensors
     router, experts = router_of(trainer, path), trainer.module(path)
     if experts is None or hidden.dim() != 2 or logits.shape != (len(hidden), router.weight.shape[0]):
@@ -71,6 +75,24 @@ def of(trainer: Trainer, path: str, tensors: Sequence[Any], wide: Any) -> list[A
         with InFloat64() if wide is not None else nullcontext():
             _, weights, places = router(logits.to(kind))
             module = experts if wide is None else wide(experts)
-            return [module(hidden.to(kind), places, weights.to(kind))]
+            routed = module(hidden.to(kind), places, weights.to(kind))
+            return [routed, routed + _shared(trainer, path, hidden.to(kind), wide)]
     except (TypeError, ValueError, RuntimeError) as problem:
         raise NotKnown(said("experts-not-alone", str(problem)[:80])) from problem
+
+
+def adds_shared(found: Any, routed: Any, whole: Any) -> bool:
+    """Does an engine's call of its experts give the sum with the shared ones? It is the nearer of the two."""
+    near, far = ((found.double() - one.double()).square().mean() for one in (whole, routed))
+    return bool(near < far)
+
+
+def _shared(trainer: Trainer, path: str, hidden: Any, wide: Any) -> Any:
+    """What the experts beside the routed ones give, behind their gate where they have one; 0 where there are none."""
+    around = trainer.parent_of(path)
+    one = next((getattr(around, name) for name in _SHARED if getattr(around, name, None) is not None), None)
+    if one is None:
+        return 0.0
+    gate = getattr(around, "shared_expert_gate", None)
+    given = (one if wide is None else wide(one))(hidden)
+    return given if gate is None else torch.sigmoid((gate if wide is None else wide(gate))(hidden)) * given

@@ -70,7 +70,8 @@ class Operators:
         self.choices.note(path, results, requests, positions)
         found = [one for one in results if one is not None]
         if not tensors or not found or not found[0].is_floating_point():
-            raise NotKnown(said("no-tensors-recorded"))
+            # A module of the engine alone that gives no tensor has nothing that could differ.
+            raise NotKnown(said("no-tensors-recorded")) if parts or name == "experts" else Container
         rows = Rows()
         if name == "rotary_emb":
             truth, own = (self._rotary(path, tensors, wide) for wide in (True, False))
@@ -83,8 +84,12 @@ class Operators:
             inputs = [tensors[0], self.choices.logits(path, tensors)]
             rows = experts.judged_rows(experts.router_of(self.trainer, path), inputs[1])
             truth, own = (experts.of(self.trainer, path, inputs, wide) for wide in (self._in_float64, None))
+            if experts.adds_shared(found[0], truth[0], truth[1]):
+                truth, own = truth[1:], own[1:]
         elif name == "logits_processor":
-            truth, own = ([self._logits(tensors[-1], wide)] for wide in (True, False))
+            width = self.trainer.head().weight.shape[1]
+            hidden = next(one for one in reversed(tensors) if one.dim() == 2 and one.shape[1] == width)
+            truth, own = ([self._logits(hidden, wide)] for wide in (True, False))
         else:
             truth, own = (self._plain(path, tensors, found, wide) for wide in (True, False))
         return measured(path, call, found, truth, own, rows, is_norm="norm" in name)
@@ -103,6 +108,9 @@ class Operators:
         if len(parts) > 1:
             done = torch.cat([self._ran(one.module, [first], wide) for one in parts], -1)
         elif len(tensors) == 2 and len(found) == 2:
+            if torch.equal(found[1], tensors[1]) and "RMS" not in type(parts[0].module).__name__:
+                # A norm that hands a residual on, and leaves it as it is (Cohere).
+                return [self._ran(parts[0].module, [first], wide), _cast(tensors[1], wide)]
             # A norm that adds the residual first, and hands the sum on.
             total = _cast(tensors[0], wide) + _cast(tensors[1], wide)
             return [self._ran(parts[0].module, [total], wide), total]
@@ -166,7 +174,7 @@ class Operators:
         for one in (queries, keys):
             heads = _cast(one, wide).reshape(1, one.shape[0], -1, size).transpose(1, 2)
             kind = heads.dtype
-            turned, _ = apply(heads, heads, cos.to(kind), sin.to(kind))
+            turned = _applied(apply, heads, cos.to(kind), sin.to(kind))
             done.append(turned.transpose(1, 2).reshape(one.shape))
         return done
 
@@ -177,8 +185,15 @@ class Operators:
         if apply is None:
             raise NotKnown(said("rotary-unknown"))
         heads = [one.reshape(1, len(one), -1, attention.head_dim).transpose(1, 2) for one in tensors[:2]]
-        turned = apply(*heads, tensors[3][None], tensors[4][None])
+        turned = [_applied(apply, one, tensors[3][None], tensors[4][None]) for one in heads]
         return [*(one.transpose(1, 2).reshape(len(tensors[0]), -1) for one in turned), tensors[2]]
+
+
+def _applied(apply: Any, heads: Any, cos: Any, sin: Any) -> Any:
+    """Heads [1, heads, rows, size] turned; of some models only as much of each head as there are angles."""
+    size = cos.shape[-1]
+    turned, _ = apply(heads[..., :size], heads[..., :size], cos, sin)
+    return turned if size == heads.shape[-1] else torch.cat([turned, heads[..., size:]], -1)
 
 
 def _layer_type(attention: Any) -> dict[str, Any] | None:

@@ -31,6 +31,13 @@ class Rows:
     #: Where the pass was a padded batch.
     batch: Batch | None = None
 
+    def flat(self, values: Any) -> Any:
+        """A recorded tensor by rows: of a padded batch without its padding; of [1, rows, ...] the rows."""
+        if self.batch is not None:
+            return self.batch.rows_of(values)
+        is_one = values.dim() >= (3 if values.is_floating_point() else 2) and values.shape[0] == 1
+        return values[0] if is_one and values.shape[1] in (len(self.requests), len(set(self.requests))) else values
+
     def of(self, count: int) -> tuple[list[str], Any]:
         """Those of a result of ``count`` rows: of all tokens, or of the last of each request."""
         if count == len(self.requests):
@@ -87,16 +94,16 @@ def calls(part: DumpPart, passes: Sequence[Rows]) -> Iterator[Call]:
         is_behind = path.partition(".")[0] in BEHIND and not is_inside
         order = (ended - 1, ended) if is_behind else (ended, ended - 1)
         around = [passes[at] for at in order if 0 <= at < len(passes)]
-        batch = around[0].batch if around else None
+        rows = around[0] if around else None
         named = record.get("input_kwargs") or {}
-        given = [_values(part, leaf, batch) for leaf in (*record.get("input_args", []), *named.values())]
-        results = [_values(part, leaf, batch) for leaf in record.get("output", [])]
+        given = [_values(part, leaf, rows) for leaf in (*record.get("input_args", []), *named.values())]
+        results = [_values(part, leaf, rows) for leaf in record.get("output", [])]
         count = next((len(one) for one in results if one is not None), 0)
         requests, positions = next((one.of(count) for one in around if one.of(count)[0]), ([], None))
         attentions.note(path, given, results)
         angles = named.get("position_embeddings")
         if isinstance(angles, list):
-            attended = attentions.ended(path, [_values(part, leaf, batch) for leaf in angles])
+            attended = attentions.ended(path, [_values(part, leaf, rows) for leaf in angles])
             if attended is not None:
                 yield Call(f"{path}.attn", ended, *attended, requests, positions)
         yield Call(path, ended, given, results, requests, positions)
@@ -135,7 +142,7 @@ def _rows(part: DumpPart, engine: Engine, number: int, name: str, batches: Batch
     return Rows(requests, named.get("positions"), named.get("input_ids"))
 
 
-def _values(part: DumpPart, leaf: Any, batch: Batch | None = None) -> Any:
+def _values(part: DumpPart, leaf: Any, rows: Rows | None = None) -> Any:
     if not isinstance(leaf, dict) or not isinstance(leaf.get("data_name"), str):
         return None
     values = part.array(leaf["data_name"])
@@ -143,4 +150,4 @@ def _values(part: DumpPart, leaf: Any, batch: Batch | None = None) -> Any:
     if values is None or not isinstance(kind, torch.dtype):
         return None
     tensor = torch.from_numpy(np.array(values)).to(kind)
-    return tensor if batch is None else batch.rows_of(tensor)
+    return tensor if rows is None else rows.flat(tensor)
