@@ -197,6 +197,11 @@ MESSAGES: tuple[Message, ...] = (
         "{module} 的结果与不带 adapter 时相同：第 {call} 次前向的 {rows} 行中有 {wrong} 行",
     ),
     Message(
+        "T216", "between-modules-differs", "rollout:between", "module deviation before",
+        "{module} is given something different: by {deviation:.2g} relative to the trainer's, all modules before by no more than {before:.2g}; it is computed between them",
+        "{module} 的输入不同：相对训练侧相差 {deviation:.2g}，此前各模块不超过 {before:.2g}；差异产生于模块之间",
+    ),
+    Message(
         "N801", "engine-not-whole", "note", "",
         "the engine compiles its model or captures it in a graph: only what runs outside is recorded; pass enforce_eager=True to LLM.",
         "引擎编译了模型或将其捕获成图：只采集在其外运行的内容；请向 LLM 传入 enforce_eager=True。",

@@ -134,6 +134,14 @@ TOPICS: dict[str, Topic] = {
         advice=("The settings that the message names come first; else run this operator of both sides on these inputs.",
             "先看消息列出的设置；否则在这些输入上分别运行两侧的该算子。"),
     ),
+    "rollout:between": Topic(
+        meaning=("weights and operators agree, and what is computed between modules does not",
+            "权重与算子一致，而模块之间的计算不一致"),
+        cause=("A residual is added at a different place or not at all, a multiplier or the scale of embeddings differs, or modules are called in a different order.",
+            "残差加在不同位置或没有加、乘数或 embedding 的缩放不同，或模块的调用顺序不同。"),
+        advice=("Look at the code of the layer between this module and the one before it, on both sides, and at multipliers of the configuration.",
+            "查看两侧该层代码中本模块与前一模块之间的部分，以及配置中的各乘数。"),
+    ),
     "rollout:scaled": Topic(
         meaning=("a norm makes whole rows too large or too small, by more than rounding of their elements",
             "norm 使整行偏大或偏小，超过元素的舍入误差"),

@@ -140,3 +140,16 @@ def test_padding_that_is_attended_is_named_with_its_request(tmp_path: Path) -> N
     first = compared(tmp_path).all_findings[0]
     assert (first.name, first.arguments["module"]) == ("operator-differs", "model.layers.0.self_attn.attn")
     assert first.responses == ("0",)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_multiplier_between_modules_is_named_where_it_is_first_used(tmp_path: Path, dtype: Any) -> None:
+    KINDS["Granite"] = {"residual_multiplier": 0.5, "attention_multiplier": 0.25, "logits_scaling": 2.0}
+    recorded(made("Granite", tmp_path, dtype), tmp_path, generate)
+    assert compared(tmp_path).status == "agree"
+    config(residual_multiplier=0.22)(tmp_path)
+    first = compared(tmp_path).all_findings[0]
+    assert (first.name, first.arguments["module"]) == (
+        "between-modules-differs",
+        "model.layers.0.post_attention_layernorm",
+    )

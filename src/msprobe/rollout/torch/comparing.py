@@ -16,6 +16,7 @@ from msprobe.rollout.contract import Finding
 from msprobe.rollout.engine_file import RESPONSES_FILE, Engine
 from msprobe.rollout.torch.adapters import without_adapters
 from msprobe.rollout.torch.answers import Answers
+from msprobe.rollout.torch.between import between_modules
 from msprobe.rollout.torch.experts import FLIPPED
 from msprobe.rollout.torch.measuring import UNITS, Container, Judged, NotKnown
 from msprobe.rollout.torch.operators import Operators, settings_that_differ
@@ -77,6 +78,9 @@ def compare_engine(roll: str, model: str) -> Compared:
     lost = {of: count for of, count in skipped.items() if of[1] != FLIPPED}
     not_read += [NotRead(said("rows-of", count, path), said(why)) for (path, why), count in lost.items()]
     done.findings += _scaled(done.operators)
+    if not done.findings and not inputs:
+        between = between_modules(calls(part, passes), trainer, answers.tokens)
+        done.findings += [between] if between is not None else []
     done.findings = [*inputs, *_ordered(_one_each(done.findings), done.operators)]
     done.coverage = Coverage({"weights": done.weights + differ, "calls": judged, "rows": rows}, tuple(not_read))
     return done
