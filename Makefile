@@ -145,7 +145,8 @@ rollout-packages: $(ROLLOUT_STAMP)
 ROLLOUT ?= some
 test-rollout: $(ROLLOUT_STAMP)
 	cd tests && for type in $(if $(filter all,$(ROLLOUT)),float32 bfloat16,some); do \
-	  PYTHONPATH=$(abspath src) $(abspath $(ROLLOUT_VENV))/bin/python -m rollout.bench $$type $(abspath .bench/rollout)/$$type || exit 1; done
+	  PYTHONPATH=$(abspath src) $(abspath $(ROLLOUT_VENV))/bin/python -m rollout.bench $$type $(abspath .bench/rollout)/$$type || exit 1; \
+	  if [ $$type != some ]; then PYTHONPATH=$(abspath src) $(abspath $(ROLLOUT_VENV))/bin/python -m rollout.families $$type $(abspath .bench/families)/$$type || exit 1; fi; done
 
 # What each planted bug and each healthy pair is answered, in one precision each; in all of them with BUGS=all.
 BUGS ?= some

@@ -135,10 +135,15 @@ def _rows(part: DumpPart, engine: Engine, number: int, name: str, batches: Batch
     record = dict(part.records([name])).get(name)
     record = record if isinstance(record, dict) else {}
     named = {key: _values(part, leaf) for key, leaf in (record.get("input_kwargs") or {}).items()}
+    given = [_values(part, leaf) for leaf in record.get("input_args", [])]
     if not engine.rows:
-        found = batches.rows([_values(part, leaf) for leaf in record.get("input_args", [])], named)
+        found = batches.rows(given, named)
         return Rows([], None) if found is None else Rows(found.requests, found.positions, found.tokens, found)
     requests = [_SUFFIX.sub("", one) for one in engine.rows.get(number, [])]
+    # Where they are given by place: token ids, then positions.
+    ids = [one for one in given if one is not None and not one.is_floating_point()]
+    for key, one in zip(("input_ids", "positions"), ids, strict=False):
+        named.setdefault(key, one)
     return Rows(requests, named.get("positions"), named.get("input_ids"))
 
 
