@@ -124,9 +124,9 @@ def _live(engine: Engine, score: Score) -> None:
     )
 
 
-def _plugged_in(engine: Engine, score: Score) -> None:
-    """A script in a process of its own, which the plug-in records; its answers must be those of before."""
-    steps, answers, before = recorded(str(engine.model), engine.dtype_name, engine.folder / "plugin")
+def _plugged_in(engine: Engine, score: Score, twice: bool = True) -> None:
+    """A script in a process of its own, which the plug-in records; ``twice``: its answers must be those without."""
+    steps, answers, before = recorded(str(engine.model), engine.dtype_name, engine.folder / "plugin", twice)
     for number, step in enumerate(steps):
         score.healthy_one(f"plug-in, generate {number}", compared(step, engine.trained))
     if len(steps) != 2 or answers != before:
@@ -166,7 +166,7 @@ def of_some(engine: Engine, score: Score) -> None:
     score.healthy_one("sampled", compared(engine.record("sampled", sampling(temperature=1.0)), engine.trained))
     _planted("dense", engine, score, greedy, _SOME)
     _live(engine, score)
-    _plugged_in(engine, score)
+    _plugged_in(engine, score, twice=False)
 
 
 def of_cached(engine: Engine, score: Score) -> None:

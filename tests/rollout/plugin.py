@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,9 @@ import tomllib
 ROOT = Path(__file__).parents[2]
 
 
-def recorded(model: str, dtype: str, folder: Path) -> tuple[list[Path], list[Any], list[Any]]:
-    """The folders of the steps; the script's answers when recorded and when not."""
+def recorded(model: str, dtype: str, folder: Path, twice: bool) -> tuple[list[Path], list[Any], list[Any]]:
+    """The folders of the steps; the script's answers when recorded, and when not (``twice``; else the same)."""
+    shutil.rmtree(folder, ignore_errors=True)
     installed = folder / "installed" / "msprobe-0.dist-info"
     installed.mkdir(parents=True, exist_ok=True)
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["vllm.general_plugins"]
@@ -28,13 +30,13 @@ def recorded(model: str, dtype: str, folder: Path) -> tuple[list[Path], list[Any
     paths = os.pathsep.join([str(ROOT / "src"), str(installed.parent)])
     environment = {**os.environ, "PYTHONPATH": paths, "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
     answers = []
-    for more in ({"MSPROBE_ROLLOUT": str(folder / "recorded")}, {}):
+    for more in ({"MSPROBE_ROLLOUT": str(folder / "recorded")}, *([{}] if twice else [])):
         command = [sys.executable, __file__, model, dtype]
         ended = subprocess.run(command, env={**environment, **more}, capture_output=True, text=True, timeout=300)
         if ended.returncode:
             raise RuntimeError(ended.stderr[-2000:])
         answers.append([json.loads(line[4:]) for line in ended.stdout.splitlines() if line.startswith("OUT ")])
-    return sorted((folder / "recorded").glob("*/step*")), *answers
+    return sorted((folder / "recorded").glob("*/step*")), answers[0], answers[-1]
 
 
 def main(model: str, dtype: str) -> None:
