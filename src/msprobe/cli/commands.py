@@ -219,7 +219,7 @@ _DECLARED: tuple[Command, ...] = (
         "compare",
         "name where an inference engine and the trainer first disagree",
         reads="two files of log-probs, or a recorded engine and a model",
-        writes="with -o: rollout.json",
+        writes="with -o: rollout.json, rollout.html",
         clean="they agree",
         found="something does not hold",
         could_not=_NOT_ALL,

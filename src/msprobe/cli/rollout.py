@@ -15,13 +15,14 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import said, translated
 from msprobe.paths import make_folder, write_atomically
 
 if TYPE_CHECKING:
     from msprobe.rollout.responses import Responses
 
 FILE = "rollout.json"
+PAGE = "rollout.html"
 _EPILOG = f"""\
 With --log-probs: .jsonl, .json, .csv or .pt files with token ids and log-probs of the same responses, as verl, slime,
 TRL, NeMo-RL, vLLM and SGLang write them; one file that has both may be given twice. Names what does not hold:
@@ -31,7 +32,7 @@ of a dictionary).
 With ROLL and --trainer: ROLL is a step that msprobe.integrations.vllm recorded with task tensor. Compares the weights
 bit by bit, then runs the trainer's operators on the engine's own inputs and names the first that gives other results.
 
-With -o DIR it writes DIR/{FILE}.
+With -o DIR it writes DIR/{FILE}, and the same as a page, DIR/{PAGE}.
 """
 
 
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--operators", action="store_true", help="show for each module the share of equal bits and its rounding"
     )
-    add_output(parser, f"write {FILE} there", "--output_path")
+    add_output(parser, f"write {FILE} and {PAGE} there", "--output_path")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -64,37 +65,44 @@ def _execute(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.parser import refuse_unused
 
-    folder = usable_output(args.output_path, [FILE]) if args.output_path is not None else None
+    folder = usable_output(args.output_path, [FILE, PAGE]) if args.output_path is not None else None
     if args.log_probs is None:
         if args.roll is None or args.trainer is None:
             raise InvalidInputError(said("rollout-sides-missing"))
         refuse_unused({"--prefill": args.prefill}, "it goes with --log-probs")
-        shown, tree, status = _operators(args)
+        shown, tree, page, status = _operators(args)
     else:
         unused = {"ROLL": args.roll, "--trainer": args.trainer, "--operators": args.operators or None}
         refuse_unused(unused, "--log-probs compares two files")
-        shown, tree, status = _contract(args)
+        shown, tree, page, status = _contract(args)
     text = json.dumps(tree, indent=1, ensure_ascii=False, default=str)
     answers.whole(text)
     if folder is not None:
         make_folder(folder)
         write_atomically(folder / FILE, text.encode() + b"\n", fsync=False)
-        shown.append(f"  written: {folder / FILE}")
+        write_atomically(folder / PAGE, page, fsync=False)
+        answers.wrote([folder / FILE, folder / PAGE])
+        files = f"{folder / FILE}, {folder / PAGE}"
+        shown.append(f"  {translated(said('rollout-written', files))}")
     say("\n".join(shown))
     return status
 
 
-def _contract(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], int]:
+def _contract(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], bytes, int]:
     from msprobe.rollout.contract import hold
-    from msprobe.rollout.texts import as_json, lines
+    from msprobe.rollout.page import page
+    from msprobe.rollout.texts import as_json, headline, lines, remarks
 
     engine, trainer, prefill = _read(args)
     contract = hold(engine, trainer, prefill)
-    return lines(contract, engine, trainer), as_json(contract, engine, trainer), contract.exit_code
+    sides = contract, engine, trainer
+    shown = page(contract.status, headline(contract), contract.findings, remarks(*sides))
+    return lines(*sides), as_json(*sides), shown, contract.exit_code
 
 
-def _operators(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], int]:
-    from msprobe.rollout.texts import compared_json, compared_lines
+def _operators(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], bytes, int]:
+    from msprobe.rollout.page import page
+    from msprobe.rollout.texts import compared_headline, compared_json, compared_lines, compared_remarks
 
     try:
         from msprobe.rollout.torch.comparing import compare_engine
@@ -103,7 +111,9 @@ def _operators(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], int
             raise
         raise NotAvailableError(said("trainer-packages-missing")) from problem
     compared = compare_engine(args.roll, args.trainer)
-    return compared_lines(compared, args.operators), compared_json(compared), compared.exit_code
+    first, findings = compared_headline(compared), compared.all_findings
+    shown = page(compared.status, first, findings, compared_remarks(compared), compared.operators)
+    return compared_lines(compared, args.operators), compared_json(compared), shown, compared.exit_code
 
 
 def _read(args: argparse.Namespace) -> tuple[Responses, Responses, Responses | None]:

@@ -98,11 +98,16 @@ def _one_after_the_other(*sentences: str) -> str:
 
 def lines(contract: Contract, engine: Responses, trainer: Responses) -> list[str]:
     """The verdict, what was found, the measures."""
-    done = [translated(headline(contract)), *finding_lines(contract.findings)]
-    done.append(_indented(said("rollout-sides", engine.path, engine.field, trainer.path, trainer.field)))
-    done.append(_indented(_measures(said("engine-minus-trainer"), contract.measures)))
+    shown = [_indented(one) for one in remarks(contract, engine, trainer)]
+    return [translated(headline(contract)), *finding_lines(contract.findings), *shown]
+
+
+def remarks(contract: Contract, engine: Responses, trainer: Responses) -> list[str]:
+    """The files, and the measures of what they say."""
+    done: list[str] = [said("rollout-sides", engine.path, engine.field, trainer.path, trainer.field)]
+    done.append(_measures(said("engine-minus-trainer"), contract.measures))
     if contract.decode is not None:
-        done.append(_indented(_measures(said("decode-minus-prefill"), contract.decode)))
+        done.append(_measures(said("decode-minus-prefill"), contract.decode))
     return done
 
 
@@ -127,10 +132,15 @@ def compared_lines(compared: Compared, shows_operators: bool = False) -> list[st
     done = [translated(compared_headline(compared)), *finding_lines(findings[:_MOST_FINDINGS])]
     if len(findings) > _MOST_FINDINGS:
         done.append(_indented(said("rollout-more-findings", len(findings) - _MOST_FINDINGS)))
-    if compared.contract is not None:
-        done.append(_indented(_measures(said("log-probs-engine-minus-trainer"), compared.contract.measures)))
-    done += [_indented(one) for one in notes(compared)]
+    done += [_indented(one) for one in compared_remarks(compared)]
     return [*done, *_operators(compared)] if shows_operators else done
+
+
+def compared_remarks(compared: Compared) -> list[str]:
+    """Measures of log-probs, and what else to know."""
+    if compared.contract is None:
+        return notes(compared)
+    return [_measures(said("log-probs-engine-minus-trainer"), compared.contract.measures), *notes(compared)]
 
 
 def notes(compared: Compared) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Callable
@@ -286,6 +287,9 @@ def test_the_command_says_writes_and_prints_the_same(tmp_path: Path) -> None:
     assert (first["code"], first["name"], first["arguments"]["places"]) == ("T115", "shifted-tokens", -1)
     assert first["message"] in ended.stdout
     assert written["coverage"]["complete"] is True
+    page = (tmp_path / "out" / "rollout.html").read_text()
+    assert "T115 shifted-tokens" in page
+    assert html.escape(first["message"]) in page
 
 
 #: Words that are no language: what files call their fields, and terms that Chinese engineers write as they are.

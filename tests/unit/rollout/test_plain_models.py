@@ -28,6 +28,7 @@ KINDS = {
     "Qwen2": {"tie_word_embeddings": True},
     "Qwen3": {"sliding_window": 4, "use_sliding_window": True, "max_window_layers": 1},
     "Qwen3Moe": EXPERTS,
+    "Granite": {"residual_multiplier": 0.5, "attention_multiplier": 0.25, "logits_scaling": 2.0},
 }
 THETA = {"rope_theta": 99.0, "rope_type": "default"}
 PROMPTS = torch.tensor([[0, 0, 5, 6, 7], [3, 9, 8, 4, 2]])
@@ -144,7 +145,7 @@ def test_padding_that_is_attended_is_named_with_its_request(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_multiplier_between_modules_is_named_where_it_is_first_used(tmp_path: Path, dtype: Any) -> None:
-    KINDS["Granite"] = {"residual_multiplier": 0.5, "attention_multiplier": 0.25, "logits_scaling": 2.0}
+
     recorded(made("Granite", tmp_path, dtype), tmp_path, generate)
     assert compared(tmp_path).status == "agree"
     config(residual_multiplier=0.22)(tmp_path)
@@ -153,3 +154,10 @@ def test_a_multiplier_between_modules_is_named_where_it_is_first_used(tmp_path: 
         "between-modules-differs",
         "model.layers.0.post_attention_layernorm",
     )
+
+
+def test_log_probs_of_recorded_logits_are_not_called_processed(tmp_path: Path) -> None:
+    recorded(made("Granite", tmp_path), tmp_path, generate)
+    config(logits_scaling=1.0)(tmp_path)
+    first = compared(tmp_path).all_findings[0]
+    assert (first.name, first.arguments["module"]) == ("operator-differs", "logits_processor")

@@ -20,7 +20,7 @@ from msprobe.rollout.torch.between import between_modules
 from msprobe.rollout.torch.experts import FLIPPED
 from msprobe.rollout.torch.measuring import UNITS, Container, Judged, NotKnown
 from msprobe.rollout.torch.operators import Operators, settings_that_differ
-from msprobe.rollout.torch.recorded import BEHIND, Call, Rows, calls, engine_of, passes_of, type_of
+from msprobe.rollout.torch.recorded import LOGITS, Call, Rows, calls, engine_of, passes_of, type_of
 from msprobe.rollout.torch.trainer import Trainer, load
 from msprobe.rollout.torch.trainer_weights import TrainerWeights
 from msprobe.rollout.torch.weights import hold_weights
@@ -41,10 +41,11 @@ def compare_engine(roll: str, model: str) -> Compared:
     ranks = dump.ranks(step)
     part = dump.part(step, ranks[0])
     engine = engine_of(part)
-    trainer = Trainer(load(model, type_of(part)))
+    kind = type_of(part)
+    trainer = Trainer(load(model, kind))
     passes = passes_of(part, engine)
     answers = Answers(str(part.folder.parent / RESPONSES_FILE), passes)
-    done = Compared()
+    done = Compared(is_half=not kind.endswith(("float32", "float64")))
     not_read = [NotRead(said("rank-named", rank), said("one-rank-is-compared")) for rank in ranks[1:]]
     done.findings, done.weights, more = hold_weights(engine.modules, TrainerWeights.of_model(trainer.model))
     not_read += more
@@ -63,7 +64,7 @@ def compare_engine(roll: str, model: str) -> Compared:
             except NotKnown as reason:
                 unknown.setdefault(call.path, reason.why)
                 continue
-            if call.path.rpartition(".")[2] in BEHIND:
+            if call.path.rpartition(".")[2] == LOGITS:
                 answers.note_logits(call)
             judged, rows = judged + 1, rows + len(one.rows)
             _count(done, one)

@@ -17,7 +17,9 @@ from msprobe.rollout.torch.batches import Attentions, Batch, Batches, modules_of
 from msprobe.store.part import DumpPart
 
 _CALL = re.compile(r"Module\.(?P<path>.+)\.(?P<kind>[^.]+)\.forward\.(?P<number>\d+)")
-BEHIND = ("logits_processor", "lm_head")
+#: What makes logits of hidden states in an engine; of a plain model what it returns stands for it.
+LOGITS = "logits_processor"
+BEHIND = (LOGITS, "lm_head", "embed_out")
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 
 
@@ -80,6 +82,7 @@ def calls(part: DumpPart, passes: Sequence[Rows]) -> Iterator[Call]:
     """All calls of modules in the order in which they ended, and attention between modules."""
     ended = 0
     attentions = Attentions()
+    hidden: Any = None
     # What the root has returned is made logits behind it, before the next pass; some models make them inside.
     names = [found["path"] for found in map(_CALL.fullmatch, part.names()) if found is not None]
     is_inside = any(one.partition(".")[0] in BEHIND for one in names[: names.index("root") if "root" in names else 0])
@@ -89,6 +92,11 @@ def calls(part: DumpPart, passes: Sequence[Rows]) -> Iterator[Call]:
             continue
         path = found["path"]
         if path == "root":
+            rows = passes[ended] if ended < len(passes) else None
+            logits = _values(part, _logits_of(record), rows)
+            if is_inside and hidden is not None and logits is not None:
+                yield Call(LOGITS, ended, [hidden], [logits], *(rows.of(len(logits)) if rows else ([], None)))
+            hidden = None
             ended += 1
             continue
         is_behind = path.partition(".")[0] in BEHIND and not is_inside
@@ -100,6 +108,8 @@ def calls(part: DumpPart, passes: Sequence[Rows]) -> Iterator[Call]:
         results = [_values(part, leaf, rows) for leaf in record.get("output", [])]
         count = next((len(one) for one in results if one is not None), 0)
         requests, positions = next((one.of(count) for one in around if one.of(count)[0]), ([], None))
+        if path in BEHIND and given:
+            hidden = given[0]
         attentions.note(path, given, results)
         angles = named.get("position_embeddings")
         if isinstance(angles, list):
@@ -125,6 +135,13 @@ def type_of(part: DumpPart) -> str:
     if not counts:
         raise InvalidInputError(said("engine-without-modules", part.path))
     return max(counts, key=lambda name: counts[name])
+
+
+def _logits_of(record: Any) -> Any:
+    """The leaf of the logits among what a plain model returned."""
+    results = record.get("output", []) if isinstance(record, dict) else []
+    first = results[0] if results else None
+    return first.get("logits", first) if isinstance(first, dict) else None
 
 
 def _roots(part: DumpPart) -> list[str]:
