@@ -43,15 +43,9 @@ def main(model: str, dtype: str) -> None:
     """Two generates."""
     from vllm import LLM, SamplingParams
 
-    llm = LLM(
-        model,
-        dtype=dtype,
-        skip_tokenizer_init=True,
-        max_model_len=128,
-        max_num_seqs=8,
-        block_size=32,
-        enforce_eager=True,
-    )
+    # Compiled, its numbers would be others than when it is recorded.
+    sizes = {"max_model_len": 128, "max_num_seqs": 8, "block_size": 32}
+    llm = LLM(model, dtype=dtype, skip_tokenizer_init=True, enforce_eager=True, **sizes)
     settings = SamplingParams(logprobs=0, max_tokens=6, ignore_eos=True, detokenize=False, temperature=0.0)
     for first in (3, 9):
         given = [{"prompt_token_ids": [first, 4, 5]}, {"prompt_token_ids": [7, first, 9, 10]}]

@@ -13,8 +13,8 @@ _EFFECTS = ("log-probs-beyond-rounding", "responses-stand-out", "from-a-position
 
 #: What log-probs cannot be where they are those of the logits that were recorded: so these are effects, too.
 _OF_OTHER_LOGITS = ("processed", "renormalised", "log-probs-divided", "log-base", "wrong-entry", "shifted-tokens")
-#: Mean difference of log-probs that rounding may add up to in a deep model, in float32 and in half types: ten times what
-#: a contract alone allows, which comes from models of two layers.
+#: Mean difference of log-probs that rounding may add up to in a deep model, in float32 and in half types: ten times
+#: what a contract alone allows, which comes from models of two layers.
 MOST_ADDED_UP = {False: 10 * ROUNDING_OF_FLOAT32, True: 10 * ROUNDING_OF_HALF}
 
 
