@@ -66,7 +66,7 @@ FAMILIES = {
         {"head_dim": 64, "num_key_value_heads": 1},
         (
             (stale(f"{_LAYER}.self_attn.q_norm.weight"), "weights-differ", "1.self_attn.q_norm"),
-            (theta(1e4), "operator-differs", "rotary_emb"),
+            (theta(500.0), "operator-differs", "rotary_emb"),
         ),
     ),
     # Norms on both sides of each block, caps of scores and logits, every other layer with a window.

@@ -226,6 +226,12 @@ MESSAGES: tuple[Message, ...] = (
         severity="warning",
     ),
     Message(
+        "N809", "rounds-differently", "note", "kinds",
+        "what is left is rounding, different in {kinds} (share of equal elements); --operators shows each module and who is nearer to float64",
+        "其余为舍入差异，主要在 {kinds}（相等元素的比例）；--operators 给出各模块以及哪一侧更接近 float64",
+        severity="note",
+    ),
+    Message(
         "N804", "rank-not-in-sheet", "warning:work", "rank why",
         "{rank} is not compared: {why}",
         "{rank} 未比对：{why}",

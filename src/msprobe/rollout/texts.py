@@ -15,6 +15,7 @@ from msprobe.rollout.responses import Responses
 
 _MOST_FINDINGS = 8
 _MOST_NAMES = 5
+_MOST_KINDS = 3
 
 
 def sentence(finding: Finding) -> str:
@@ -146,7 +147,16 @@ def compared_remarks(compared: Compared) -> list[str]:
 def notes(compared: Compared) -> list[str]:
     """What else to know of the answer."""
     stood_in = {path: line.stand_in for path, line in compared.operators.items() if line.stand_in}
-    return [said("keys-of-the-trainer", sum(stood_in.values()), len(stood_in))] if stood_in else []
+    done: list[str] = [said("keys-of-the-trainer", sum(stood_in.values()), len(stood_in))] if stood_in else []
+    given = compared.contract
+    if compared.status == "agree" and given is not None and given.measures.equal < given.measures.tokens:
+        shares: dict[str, list[float]] = {}
+        for path, line in compared.operators.items():
+            shares.setdefault(path.rpartition(".")[2], []).append(line.bits)
+        least = sorted((sum(bits) / len(bits), kind) for kind, bits in shares.items())[:_MOST_KINDS]
+        kinds = [Wording("{} ({:.0%})", kind, bits) for bits, kind in least if bits < 1.0]
+        done += [said("rounds-differently", joined(", ", kinds))] if kinds else []
+    return done
 
 
 def _indented(text: str) -> str:

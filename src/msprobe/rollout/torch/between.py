@@ -2,7 +2,9 @@
 
 The trainer runs each request once, and what its modules are given is compared with what the engine's were given, in the
 order of execution. Two runs drift, by rounding that adds up; a different computation between modules is a jump: what a
-module is given differs ten times more than anything before it, and than rounding of an operator may.
+module is given differs several times more than anything before it, and than rounding of an operator may. In healthy
+recordings of six families in bfloat16 (``python -m rollout.families``) what a norm is given differs by up to 1.06 times
+what was before, what others are given, behind attention and activations, by up to 1.65 times.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from msprobe.rollout.torch.measuring import LIMITS, UNITS
 from msprobe.rollout.torch.recorded import Call
 from msprobe.rollout.torch.trainer import Trainer
 
-_TIMES = 10.0
+_TIMES_OF_NORMS, _TIMES_OF_OTHERS = 3.0, 6.0
 #: Elements of inputs of a trainer's modules that are kept at once.
 _MOST_KEPT = 1 << 28
 _FEWEST_ROWS = 2
@@ -41,7 +43,8 @@ def between_modules(calls: Iterable[Call], trainer: Trainer, tokens: Mapping[str
                 one.add(request, call.positions[rows], tensor[rows], other)
     before = 0.0
     for path, one in found.items():
-        limit = _TIMES * max(before, one.floor)
+        times = _TIMES_OF_NORMS if "norm" in path.rpartition(".")[2] else _TIMES_OF_OTHERS
+        limit = times * max(before, one.floor)
         if one.rows >= _FEWEST_ROWS and one.usual > limit:
             numbers = {"module": path, "deviation": one.usual, "before": before, "rows": one.rows}
             return Finding("between-modules-differs", tuple(one.requests), numbers)

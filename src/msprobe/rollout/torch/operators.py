@@ -25,6 +25,7 @@ from msprobe.rollout.torch.widened import InFloat64
 
 #: Modules of more weights are not kept in float64.
 _MOST_KEPT = 1 << 20
+_ACTIVATIONS = ("act_fn", "act", "activation_fn", "activation")
 
 
 class Operators:
@@ -92,7 +93,8 @@ class Operators:
             truth, own = ([self._logits(hidden, wide)] for wide in (True, False))
         else:
             truth, own = (self._plain(path, tensors, found, wide) for wide in (True, False))
-        return measured(path, call, found, truth, own, rows, is_norm="norm" in name)
+        kind_of = "norm" if "norm" in name else "activation" if name in _ACTIVATIONS else ""
+        return measured(path, call, found, truth, own, rows, kind_of)
 
     # ---- operators
 
