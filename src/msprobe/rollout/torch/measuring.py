@@ -30,8 +30,8 @@ _OF_ELEMENTS = 8.0
 #: Smaller elements than this share of their row are not looked at one by one.
 _LEAST_ELEMENT = 1e-3
 #: Slopes of rows whose elements are rounded twice each, in units, times the root of how many elements make up a row
-#: (the square of its sum of squares over its sum of fourth powers). A rounding leaves an even error of up to half a unit
-#: in the last place, which has a root mean square of .42 units over the sizes of elements; two of them .59.
+#: (the square of its sum of squares over its sum of fourth powers). A rounding leaves an even error of up to half a
+#: unit in the last place, which has a root mean square of .42 units over the sizes of elements; two of them .59.
 _SLOPE_OF_ROUNDING = 0.59
 #: A row is measured against at least this share of the usual row.
 _FLOOR = 0.1
