@@ -6,15 +6,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msprobe.rollout.torch.engine_weights import held
+from msprobe.rollout.torch.engine_weights import held, with_adapters
 
 
 class EngineStep:
     """Begins with the object; ``note`` says whose rows a forward pass had; :meth:`end` gives what is written."""
 
     def __init__(self, debugger: Any, model: Any) -> None:
-        # Before the recording: packed weights are read by calls of their layers.
-        self._modules = held(model)
+        # Before the recording: packed weights are read by calls of their layers, and none is of a later update.
+        self._model, self._modules = model, held(model)
         self._debugger = debugger
         self._passes: list[dict[str, Any]] = []
         debugger.start(model)
@@ -25,9 +25,9 @@ class EngineStep:
         self._passes.append({"call": len(self._passes), "rows": rows})
 
     def end(self) -> dict[str, Any]:
-        """The folder of all ranks, whose rows each pass had, and what the modules held when the step began."""
+        """The folder of all ranks, whose rows each pass had, and what modules held when the step began (adapters: now)."""
         session = self._debugger.recorder.session
         folder = os.path.join(str(session.settings.dump_path), f"step{session.step}")
         self._debugger.stop()
         self._debugger.step()
-        return {"folder": folder, "steps": self._passes, "modules": self._modules}
+        return {"folder": folder, "steps": self._passes, "modules": with_adapters(self._modules, self._model)}

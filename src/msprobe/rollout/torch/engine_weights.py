@@ -45,6 +45,16 @@ def held(model: Any) -> dict[str, dict[str, Any]]:
     return done
 
 
+def with_adapters(modules: dict[str, dict[str, Any]], model: Any) -> dict[str, dict[str, Any]]:
+    """What :func:`held` gave, with the adapters that are bound now: an engine binds one with its first request."""
+    for path, module in model.named_modules():
+        entry: dict[str, Any] = {}
+        _note_adapter(module, entry)
+        for kind, values in entry.items():
+            modules.setdefault(path, {}).setdefault(kind, {}).update(values)
+    return modules
+
+
 def _note_adapter(module: Any, entry: dict[str, Any]) -> None:
     """Digests of the matrices that an engine has bound to a layer, one adapter at a time: [adapters, 1, rank, size]."""
     for name, attribute in (("lora_a", "lora_a_stacked"), ("lora_b", "lora_b_stacked")):
