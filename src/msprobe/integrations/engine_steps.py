@@ -25,7 +25,7 @@ class EngineStep:
         self._passes.append({"call": len(self._passes), "rows": rows})
 
     def end(self) -> dict[str, Any]:
-        """The folder of all ranks, whose rows each pass had, and what modules held when the step began (adapters: now)."""
+        """The folder of all ranks, whose rows each pass had, what modules held when the step began (adapters: now)."""
         session = self._debugger.recorder.session
         folder = os.path.join(str(session.settings.dump_path), f"step{session.step}")
         self._debugger.stop()
