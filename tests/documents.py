@@ -40,6 +40,7 @@ REASONS = {
     "needs a device": "an accelerator",
     "needs the network": "packages are installed from an index",
     "needs MindSpore": "has an environment of its own; its tests are in make test-mindspore",
+    "generates with a model that is not here": "tests/unit/rollout/test_plain_models.py runs such a loop",
     "needs an engine": "vLLM has an environment of its own; its tests are in make test-rollout",
     "needs packages of others": "trainers of other packages; their tests are in make test-trainers",
     "needs many processes": "ranks of a launcher; tests/integration starts two",

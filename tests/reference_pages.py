@@ -354,6 +354,7 @@ _ROOMS = {
     "N1": ("Notes on a comparison", "比对的说明"),
     "N2": ("Notes on a check", "检查的说明"),
     "N6": ("Notes on layouts", "并行布局的说明"),
+    "N8": ("Notes on train against rollout", "训练与推理比对的说明"),
     "P1": ("Pre-check of calls", "精度预检"),
     "P2": ("Pre-check: workers and online", "精度预检：工作进程与在线"),
     "R1": ("Errors: recording", "错误：采集"),
@@ -361,12 +362,15 @@ _ROOMS = {
     "R3": ("Recording of MindSpore", "MindSpore 的采集"),
     "S1": ("Errors: dumps", "错误：dump"),
     "S2": ("Dumps: writing and reading", "dump 的读写"),
+    "T1": ("Train against rollout: what log-probs mean", "训练与推理：log-prob 的含义"),
+    "T2": ("Train against rollout: inputs, weights and operators", "训练与推理：输入、权重与算子"),
     "U1": ("Errors: command lines", "错误：命令行"),
     "U3": ("Errors: options of the command line", "错误：命令行选项"),
     "U4": ("Notes of commands", "命令的说明"),
     "A4": ("Notes of comparisons and sheets", "比对与结果表的说明"),
     "V2": ("Errors: questions of the page", "错误：页面的请求"),
     "U2": ("Weights of adapters and Megatron-core", "adapter 与 Megatron-core 的权重"),
+    "U5": ("Errors: train against rollout", "错误：训练与推理"),
     "V1": ("Errors: the page", "错误：页面"),
 }
 _HEADS = (

@@ -1,6 +1,7 @@
 """The bench of ``msprobe rollout``: a real engine, planted mismatches, healthy pairs.
 
-``python -m rollout.bench float32 FOLDER [KIND ...]`` in the environment of ``make test-rollout`` (from ``tests/``).
+``python -m rollout.bench float32 FOLDER [KIND ...]`` in the environment of ``make test-rollout`` (from ``tests/``);
+``some`` in place of the type: a few of each sort in bfloat16.
 What must be named first is the code of what was planted and, where there is one, its module; a healthy pair must agree.
 """
 
@@ -10,6 +11,7 @@ import gc
 import json
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from msprobe.rollout.torch.comparing import compare_engine
 from .contracts import CONTRACTS, named, trainer_rows
 from .engines import KINDS, Engine, prompts, sampling
 from .mismatches import PLANTED, Planted, _changed, weights
+from .plugin import recorded
 
 LONG = 30
 
@@ -39,12 +42,12 @@ class Score:
         """Count a mismatch."""
         self.planted += 1
         first = found.all_findings[0] if found.all_findings else None
-        right = first is not None and first.code.startswith(one.code)
+        right = first is not None and first.name.startswith(one.code)
         right = right and str(first.arguments.get("module", "")).endswith(one.module)
         if not right:
             self.missed.append(one.name)
         print(
-            f"{'first ' if right else 'MISSED'} {one.name}: {first and (first.code, first.arguments)}"[:300], flush=True
+            f"{'first ' if right else 'MISSED'} {one.name}: {first and (first.name, first.arguments)}"[:300], flush=True
         )
 
     def contract(self, name: str, code: str, found: list[str]) -> None:
@@ -89,12 +92,13 @@ def of_dense(engine: Engine, score: Score) -> None:
     )
     _planted("dense", engine, score, greedy)
     _live(engine, score)
-    recorded: dict[str, list[dict[str, Any]]] = {}
+    _plugged_in(engine, score)
+    rolls: dict[str, list[dict[str, Any]]] = {}
     for name, (settings, is_processed, change, code) in CONTRACTS.items():
         key = f"{json.dumps(settings)} {is_processed}"
-        if key not in recorded:
-            recorded[key] = _sampled(engine, name, settings, is_processed)
-        rows = recorded[key]
+        if key not in rolls:
+            rolls[key] = _sampled(engine, name, settings, is_processed)
+        rows = rolls[key]
         folder = engine.folder / "contracts" / name.replace(" ", "_")
         score.contract(name, code, named(folder, rows, trainer_rows(engine.trained, rows), change))
 
@@ -110,7 +114,7 @@ def _live(engine: Engine, score: Score) -> None:
         one.grad = torch.randn_like(one)
     optimizer.step()
     arrived = check(policy)
-    codes = {one.code for one in arrived.findings}
+    codes = {one.name for one in arrived.findings}
     if codes != {"weights-stale"}:
         score.missed.append("a step that did not arrive")
     print(
@@ -118,6 +122,16 @@ def _live(engine: Engine, score: Score) -> None:
         f"{arrived.seconds:.2f} s",
         flush=True,
     )
+
+
+def _plugged_in(engine: Engine, score: Score, twice: bool = True) -> None:
+    """A script in a process of its own, which the plug-in records; ``twice``: its answers must be those without."""
+    steps, answers, before = recorded(str(engine.model), engine.dtype_name, engine.folder / "plugin", twice)
+    for number, step in enumerate(steps):
+        score.healthy_one(f"plug-in, generate {number}", compared(step, engine.trained))
+    if len(steps) != 2 or answers != before:
+        score.missed.append("plug-in")
+    print(f"plug-in: {len(steps)} steps, answers of a run that is not recorded: {answers == before}", flush=True)
 
 
 def _sampled(engine: Engine, name: str, settings: dict[str, Any], is_processed: bool) -> list[dict[str, Any]]:
@@ -132,6 +146,27 @@ def _sampled(engine: Engine, name: str, settings: dict[str, Any], is_processed: 
 
 def _rows(roll: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (roll / "responses.jsonl").read_text().splitlines()]
+
+
+#: Weights, settings, positions, a kernel: what ``some`` plants.
+_SOME = {
+    "a missed optimizer step in one layer",
+    "gate and up exchanged",
+    "a norm's weight that never arrived",
+    "another eps",
+    "positions off by one in decode",
+    "a head of attention that is lost",
+}
+
+
+def of_some(engine: Engine, score: Score) -> None:
+    """A little of what a dense engine is asked."""
+    greedy = engine.record("greedy", sampling())
+    score.healthy_one("greedy", compared(greedy, engine.trained))
+    score.healthy_one("sampled", compared(engine.record("sampled", sampling(temperature=1.0)), engine.trained))
+    _planted("dense", engine, score, greedy, _SOME)
+    _live(engine, score)
+    _plugged_in(engine, score, twice=False)
 
 
 def of_cached(engine: Engine, score: Score) -> None:
@@ -174,10 +209,10 @@ def of_adapter(engine: Engine, score: Score) -> None:
     _planted("adapter", engine, score, roll)
 
 
-def _planted(kind: str, engine: Engine, score: Score, healthy: Path) -> None:
+def _planted(kind: str, engine: Engine, score: Score, healthy: Path, names: Collection[str] = ()) -> None:
     """Each mismatch of one kind of engine: in the trainer's folder, or in the engine while it is recorded."""
     for one in PLANTED:
-        if one.kind != kind:
+        if one.kind != kind or (names and one.name not in names):
             continue
         if one.trainer is not None:
             score.planted_one(one, compared(healthy, engine.trainer(one.name, one.trainer)))
@@ -190,7 +225,7 @@ def main(dtype: str, folder: Path, kinds: list[str]) -> int:
     score = Score()
     begun = time.monotonic()
     for kind in kinds or list(KINDS):
-        engine = Engine(kind, dtype, folder / kind)
+        engine = Engine(kind if kind in KINDS else "dense", dtype, folder / kind)
         globals()[f"of_{kind}"](engine, score)
         del engine
         gc.collect()
@@ -205,4 +240,5 @@ def main(dtype: str, folder: Path, kinds: list[str]) -> int:
 
 if __name__ == "__main__":
     torch.set_grad_enabled(False)
-    sys.exit(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:]))
+    wanted, where, which = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    sys.exit(main("bfloat16", where, ["some"]) if wanted == "some" else main(wanted, where, which))

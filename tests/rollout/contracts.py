@@ -115,4 +115,4 @@ def named(folder: Path, engine: Rows, trainer: Rows, change: Change) -> list[str
         lines = [json.dumps({key: value for key, value in row.items() if key != "entries"}) for row in rows]
         files[-1].write_text("\n".join(lines))
     found = hold(read_responses(str(files[0]), "engine"), read_responses(str(files[1]), "trainer"))
-    return [one.code for one in found.findings]
+    return [one.name for one in found.findings]

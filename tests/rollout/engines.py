@@ -95,7 +95,7 @@ class Engine:
     """One engine; each case is a recorded ``generate``, or a folder of a trainer."""
 
     def __init__(self, kind: str, dtype: str, folder: Path, seed: int = 0, **changes: Any) -> None:
-        self.folder, self.dtype = folder, getattr(torch, dtype)
+        self.folder, self.dtype_name, self.dtype = folder, dtype, getattr(torch, dtype)
         self.model = make_model(folder / "model", kind, self.dtype, seed, **changes)
         self.lora: Any = None
         self.answers: list[Any] = []

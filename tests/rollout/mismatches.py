@@ -232,7 +232,7 @@ PLANTED = [
     Planted(
         "an adapter that binds nothing", "adapter-not-bound", "0.self_attn.qkv_proj", "adapter", engine=empty_adapter
     ),
-    # https://github.com/modelscope/ms-swift/issues/9855
+    # https://github.com/unslothai/unsloth/pull/8701
     Planted("an adapter that no request names", "adapter-not-applied", "0.self_attn.qkv_proj", "adapter"),
     # https://github.com/modelscope/ms-swift/pull/9077
     Planted(
@@ -280,14 +280,14 @@ PLANTED = [
     ),
     # https://github.com/vllm-project/vllm/pull/36101
     Planted("a variance in bfloat16", "operator", "0.post_attention_layernorm", engine=half_variance),
-    # https://github.com/vllm-project/vllm/issues/48271
+    # https://github.com/vllm-project/vllm/issues/1464
     Planted(
         "a row that depends on its batch",
         "operator-differs",
         "0.mlp.down_proj",
         engine=wrapped("model.layers.0.mlp.down_proj", _last_row),
     ),
-    # https://github.com/ai-dynamo/modelexpress/pull/650
+    # https://github.com/vllm-project/vllm/pull/42650
     Planted(
         "a head of attention that is lost",
         "operator-differs",

@@ -172,7 +172,7 @@ DECLARED: tuple[Command, ...] = (
         reads=both(
             "two files of log-probs, or a recorded engine and a model", "两个 log-prob 文件，或采集的推理引擎与模型"
         ),
-        writes=both("with -o: rollout.json", "给出 -o 时：rollout.json"),
+        writes=both("with -o: rollout.json, rollout.html", "给出 -o 时：rollout.json、rollout.html"),
         clean=both("they agree", "两侧一致"),
         found=both("they differ", "两侧不同"),
         could_not=_NOT_ALL,

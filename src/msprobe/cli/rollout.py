@@ -15,13 +15,14 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 from msprobe.foreign.console import say
-from msprobe.messages import both, said
+from msprobe.messages import both, said, translated
 from msprobe.paths import make_folder, write_atomically
 
 if TYPE_CHECKING:
     from msprobe.rollout.responses import Responses
 
 FILE = "rollout.json"
+PAGE = "rollout.html"
 _EPILOG = (
     (
         "With --log-probs: .jsonl, .json, .csv or .pt files with token ids and log-probs of the same "
@@ -36,7 +37,7 @@ _EPILOG = (
         "weights bit by bit, then runs the trainer's operators on the engine's own inputs and names the "
         "first that gives a "
         "different result.\n\n"
-        "With -o DIR it writes DIR/{}."
+        "With -o DIR it writes DIR/{}, and the same as a page, DIR/{}."
     ),
     (
         "给出 --log-probs：同样回复的 token id 与 log-prob，.jsonl、.json、.csv 或 .pt 文件，格式同 verl、slime、TRL、"
@@ -44,14 +45,14 @@ _EPILOG = (
         "或 log-prob 的含义（温度、top-k 与 top-p、错位、字典中的条目）。\n\n"
         "给出 ROLL 与 --trainer：ROLL 是 msprobe.integrations.vllm 以 task tensor 采集的一个 step。逐位比对权重，"
         "然后用推理引擎自身的输入运行训练侧的算子，指出首个结果不同的算子。\n\n"
-        "给出 -o DIR 时写出 DIR/{}。"
+        "给出 -o DIR 时写出 DIR/{}，以及同样内容的页面 DIR/{}。"
     ),
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = both(*_EPILOG, FILE)
+    parser.epilog = both(*_EPILOG, FILE, PAGE)
     parser.add_argument(
         "roll",
         nargs="?",
@@ -91,7 +92,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_output(
         parser,
-        both(f"write {FILE} there", f"在此写出 {FILE}"),
+        both(f"write {FILE} and {PAGE} there", f"在此写出 {FILE} 与 {PAGE}"),
         "--output_path",
     )
 
@@ -105,37 +106,44 @@ def _execute(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.parser import refuse_unused
 
-    folder = usable_output(args.output_path, [FILE]) if args.output_path is not None else None
+    folder = usable_output(args.output_path, [FILE, PAGE]) if args.output_path is not None else None
     if args.log_probs is None:
         if args.roll is None or args.trainer is None:
             raise InvalidInputError(said("rollout-sides-missing"))
         refuse_unused({"--prefill": args.prefill}, both("it needs --log-probs", "它需要 --log-probs"))
-        shown, tree, status = _operators(args)
+        shown, tree, page, status = _operators(args)
     else:
         unused = {"ROLL": args.roll, "--trainer": args.trainer, "--operators": args.operators or None}
         refuse_unused(unused, both("--log-probs compares two files", "--log-probs 比对两个文件"))
-        shown, tree, status = _contract(args)
+        shown, tree, page, status = _contract(args)
     text = json.dumps(tree, indent=1, ensure_ascii=False, default=str)
     answers.whole(text)
     if folder is not None:
         make_folder(folder)
         write_atomically(folder / FILE, text.encode() + b"\n", fsync=False)
-        shown.append(f"  written: {folder / FILE}")
+        write_atomically(folder / PAGE, page, fsync=False)
+        answers.wrote([folder / FILE, folder / PAGE])
+        files = f"{folder / FILE}, {folder / PAGE}"
+        shown.append(f"  {translated(said('rollout-written', files))}")
     say("\n".join(shown))
     return status
 
 
-def _contract(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], int]:
+def _contract(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], bytes, int]:
     from msprobe.rollout.contract import hold
-    from msprobe.rollout.texts import as_json, lines
+    from msprobe.rollout.page import page
+    from msprobe.rollout.texts import as_json, headline, lines, remarks
 
     engine, trainer, prefill = _read(args)
     contract = hold(engine, trainer, prefill)
-    return lines(contract, engine, trainer), as_json(contract, engine, trainer), contract.exit_code
+    sides = contract, engine, trainer
+    shown = page(contract.status, headline(contract), contract.findings, remarks(*sides))
+    return lines(*sides), as_json(*sides), shown, contract.exit_code
 
 
-def _operators(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], int]:
-    from msprobe.rollout.texts import compared_json, compared_lines
+def _operators(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], bytes, int]:
+    from msprobe.rollout.page import page
+    from msprobe.rollout.texts import compared_headline, compared_json, compared_lines, compared_remarks
 
     try:
         from msprobe.rollout.torch.comparing import compare_engine
@@ -144,7 +152,9 @@ def _operators(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], int
             raise
         raise NotAvailableError(said("trainer-packages-missing")) from problem
     compared = compare_engine(args.roll, args.trainer)
-    return compared_lines(compared, args.operators), compared_json(compared), compared.exit_code
+    first, findings = compared_headline(compared), compared.all_findings
+    shown = page(compared.status, first, findings, compared_remarks(compared), compared.operators)
+    return compared_lines(compared, args.operators), compared_json(compared), shown, compared.exit_code
 
 
 def _read(args: argparse.Namespace) -> tuple[Responses, Responses, Responses | None]:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe import log
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 from msprobe.rollout.engine_file import write_engine
 
@@ -45,16 +46,16 @@ class Probe:
     def msprobe_begin(self, config_path: str | None, settings: Mapping[str, Any]) -> bool:
         """Begin a step; whether the model runs as it is written (not compiled, not captured in a graph)."""
         from msprobe.capture.torch.debugger import PrecisionDebugger
+        from msprobe.integrations.engine_steps import EngineStep
 
         runner: Any = self.model_runner  # type: ignore[attr-defined]
         if getattr(self, "_msprobe", None) is None:
             PrecisionDebugger.make_way("msprobe.integrations.vllm")
             self._msprobe: Any = PrecisionDebugger(config_path=config_path, **settings)
-        self._msprobe_steps: list[dict[str, Any]] = []
+        self._msprobe_step = EngineStep(self._msprobe, runner.model)
         execute = getattr(runner, "execute_model", None)
         if execute is not None:
             runner.execute_model = self._noting(execute)
-        self._msprobe.start(runner.model)
         config = getattr(runner, "model_config", None)
         return bool(getattr(config, "enforce_eager", True))
 
@@ -70,8 +71,7 @@ class Probe:
             counts = getattr(scheduled, "num_scheduled_tokens", None)
             batch = getattr(self.model_runner, "input_batch", None)  # type: ignore[attr-defined]
             if counts and batch is not None:
-                rows = [[str(name), int(counts[name])] for name in batch.req_ids if name in counts]
-                self._msprobe_steps.append({"call": len(self._msprobe_steps), "rows": rows})
+                self._msprobe_step.note(batch.req_ids, counts)
             return answer
 
         return noting
@@ -85,15 +85,8 @@ class Probe:
 
     def msprobe_end(self) -> dict[str, Any]:
         """End the step: the folder of all its ranks, whose rows each pass had, and what the modules hold."""
-        from msprobe.rollout.torch.engine_weights import held
-
-        runner: Any = self.model_runner  # type: ignore[attr-defined]
-        vars(runner).pop("execute_model", None)
-        session = self._msprobe.recorder.session
-        folder = os.path.join(str(session.settings.dump_path), f"step{session.step}")
-        self._msprobe.stop()
-        self._msprobe.step()
-        return {"folder": folder, "steps": self._msprobe_steps, "modules": held(runner.model)}
+        vars(self.model_runner).pop("execute_model", None)  # type: ignore[attr-defined]
+        return self._msprobe_step.end()
 
 
 def weight_check(llm: Any) -> WeightCheck:
@@ -126,13 +119,11 @@ def recording(llm: Any, config_path: str | None = None, *, trainer: Any = None, 
     def recorded(*arguments: Any, **options: Any) -> Any:
         arrived = None if check is None else check(trainer)
         if arrived is not None and not arrived:
-            log.warning(str(arrived))
+            for line in str(arrived).splitlines():
+                log.warning(line)
         is_eager = _asked(llm, "msprobe_begin", config_path, settings)
         if not all(is_eager):
-            log.warning(
-                "the engine compiles its model or captures it in a graph: only what runs outside is recorded; "
-                "pass enforce_eager=True to LLM."
-            )
+            log.warning(said("engine-not-whole"))
         try:
             outputs = generate(*arguments, **options)
         finally:
@@ -155,10 +146,7 @@ def _asked(llm: Any, method: str, *arguments: Any) -> list[Any]:
     try:
         answers: list[Any] = llm.collective_rpc(method, args=arguments)
     except (AttributeError, NotImplementedError) as problem:
-        raise InvalidInputError(
-            f'the workers of the engine have no method "{method}"; make it with LLM(..., '
-            f'worker_extension_cls="{WORKER}").'
-        ) from problem
+        raise InvalidInputError(said("workers-without-probe", method, WORKER)) from problem
     return answers
 
 
@@ -193,7 +181,10 @@ def _rows(request: Any, sampling: Any) -> Iterator[dict[str, Any]]:
             row["log_probs"] = [float(one[token].logprob) if token in one else None for token, one in entries]
         if getattr(request, "num_cached_tokens", None) is not None:
             row["cached_tokens"] = int(request.num_cached_tokens)
-        row["sampling_params"] = {
-            name: getattr(sampling, name) for name in _SETTINGS if getattr(sampling, name, None) is not None
-        }
+        row["sampling_params"] = sampling_settings(sampling)
         yield row
+
+
+def sampling_settings(sampling: Any) -> dict[str, Any]:
+    """What of vLLM's ``SamplingParams`` bears on log-probs."""
+    return {name: getattr(sampling, name) for name in _SETTINGS if getattr(sampling, name, None) is not None}

@@ -21,6 +21,7 @@ from msprobe.messages import (
     errors_of_questions,
     errors_of_recording,
     errors_of_results,
+    errors_of_rollout,
     errors_of_second_look,
     errors_of_sheets,
     errors_of_usage,
@@ -41,10 +42,12 @@ from msprobe.messages import (
     reading_foreign_files,
     recording,
     recording_of_mindspore,
+    rollout,
     runs,
     topics_of_checks,
     topics_of_errors,
     topics_of_recording,
+    topics_of_rollout,
     topics_of_runs,
     values,
     writing,
@@ -86,6 +89,8 @@ _ALL: tuple[Message, ...] = (
     *notes_of_commands.MESSAGES,
     *errors_of_questions.MESSAGES,
     *errors_of_options.MESSAGES,
+    *errors_of_rollout.MESSAGES,
+    *rollout.MESSAGES,
 )
 #: Code -> message, in the order of the codes.
 MESSAGES: dict[str, Message] = {each.code: each for each in sorted(_ALL, key=lambda message: message.code)}
@@ -95,6 +100,7 @@ TOPICS: dict[str, Topic] = {
     **topics_of_checks.TOPICS,
     **topics_of_errors.TOPICS,
     **topics_of_recording.TOPICS,
+    **topics_of_rollout.TOPICS,
 }
 _PIECES: tuple[Piece, ...] = (
     *pieces.PIECES,
@@ -123,6 +129,7 @@ _PIECES: tuple[Piece, ...] = (
     *mistakes_of_fields.PIECES,
     *errors_of_questions.PIECES,
     *errors_of_options.PIECES,
+    *rollout.PIECES,
 )
 #: What is said about a topic, as pieces: ``advice kind:argument``.
 _OF_TOPICS: tuple[Piece, ...] = tuple(

@@ -49,26 +49,5 @@ PIECES: tuple[Piece, ...] = (
         "{name} is no {kind}: {problem}",
         "{name} 不是 {kind}：{problem}",
     ),
-    Piece(
-        "must-map-names", "found",
-        "must be an object whose keys are names of modules or parameters, found {found}",
-        "必须是以模块或参数名称为键的对象，实际为 {found}",
-    ),
-    Piece(
-        "entry-must-be-object", "key found",
-        "[{key!r}] must be an object, found {found}",
-        "[{key!r}] 必须是对象，实际为 {found}",
-    ),
-    Piece(
-        "must-list-operators", "operators found",
-        "must be a list of {operators}, found {found}",
-        "必须是由 {operators} 组成的列表，实际为 {found}",
-    ),
-    Piece(
-        "must-have-rules", "found",
-        "must be an object with rules, found {found}",
-        "必须是含有规则的对象，实际为 {found}",
-    ),
     Piece("pattern-cannot-be-used", "problem", "cannot be used: {problem}", "无法使用：{problem}"),
-    Piece("metrics-are", "metrics", "; the metrics are {metrics}", "；指标有 {metrics}"),
 )

@@ -102,16 +102,6 @@ MESSAGES: tuple[Message, ...] = (
         "结果已写入 {file}。", severity="note",
     ),
     Message(
-        "U421", "demo-without-torch", "error:input", "install",
-        "`msprobe demo` trains with PyTorch, which is not installed: {install}.",
-        "`msprobe demo` 使用 PyTorch 训练，但未安装：{install}。", severity="error",
-    ),
-    Message(
-        "U424", "demo-line-not-named", "error:input", "findings",
-        "the comparison did not name the changed line: {findings}.",
-        "比对没有指出被改动的那一行：{findings}。", severity="error",
-    ),
-    Message(
         "U425", "nothing-to-compare", "error:usage", "",
         "give the two dumps to compare: `msprobe compare CANDIDATE REFERENCE` (or -i compare.json, or -tp and -gp; `msprobe compare -h` explains).",
         "请给出要比对的两份 dump：`msprobe compare CANDIDATE REFERENCE`（或 -i compare.json，或 -tp 和 -gp；见 `msprobe compare -h`）。", severity="error",

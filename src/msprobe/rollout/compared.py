@@ -6,10 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.coverage import Coverage
-from msprobe.rollout.contract import Contract, Finding, Status
+from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, ROUNDING_OF_HALF, Contract, Finding, Status
 
 #: What may be the effect of other weights or of an operator: these stand behind them.
-EFFECTS = ("beyond-rounding", "responses-stand-out", "from-a-position-on", "temperature-not-applied")
+_EFFECTS = ("log-probs-beyond-rounding", "responses-stand-out", "from-a-position-on", "temperature-not-applied")
+
+#: What log-probs cannot be where they are those of the logits that were recorded: so these are effects, too.
+_OF_OTHER_LOGITS = ("processed", "renormalised", "log-probs-divided", "log-base", "wrong-entry", "shifted-tokens")
+#: Mean difference of log-probs that rounding may add up to in a deep model, in float32 and in half types: ten times
+#: what a contract alone allows, which comes from models of two layers.
+MOST_ADDED_UP = {False: 10 * ROUNDING_OF_FLOAT32, True: 10 * ROUNDING_OF_HALF}
 
 
 @dataclass
@@ -66,6 +72,7 @@ class Compared:
     """``contract``: of the log-probs, where the engine gave any. ``findings``: of weights and operators, in order.
 
     ``operators``: a line for each module. ``of_logits``: the engine's log-probs are those of its recorded logits.
+    ``is_half``: they were computed in a half type.
     """
 
     contract: Contract | None = None
@@ -74,6 +81,7 @@ class Compared:
     operators: dict[str, Operator] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
     of_logits: bool = False
+    is_half: bool = True
 
     @property
     def only_rounding(self) -> bool:
@@ -83,16 +91,18 @@ class Compared:
         log-probs are those of the logits that were recorded.
         """
         own_keys = not any(line.stand_in for line in self.operators.values())
-        return bool(self.operators) and own_keys and self.coverage.is_complete and self.of_logits
+        given = self.contract is None or self.contract.measures.mean <= MOST_ADDED_UP[self.is_half]
+        return bool(self.operators) and own_keys and self.coverage.is_complete and self.of_logits and given
 
     @property
     def all_findings(self) -> list[Finding]:
         """In the order in which they decide: contract, weights, operators, and what may be their effect."""
         given = list(self.contract.findings) if self.contract is not None else []
-        causes = [one for one in given if one.code not in EFFECTS]
+        effects = (*_EFFECTS, *_OF_OTHER_LOGITS) if self.of_logits and self.findings else _EFFECTS
+        causes = [one for one in given if one.name not in effects]
         if not causes and not self.findings and self.only_rounding:
             return []
-        return [*causes, *self.findings, *(one for one in given if one.code in EFFECTS)]
+        return [*causes, *self.findings, *(one for one in given if one.name in effects)]
 
     @property
     def status(self) -> Status:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from msprobe.coverage import Coverage, NotRead
+from msprobe.messages import Wording, said
 from msprobe.rollout.meanings import FEWEST, Meaning, Pair, counted, explained, together
 from msprobe.rollout.responses import Floats, Response, Responses
 
@@ -41,9 +42,9 @@ Status = Literal["agree", "diverged", "incomparable"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What does not hold: a code, where (``responses`` by name), and its numbers."""
+    """What does not hold: the name of its message, where (``responses`` by name), and its numbers."""
 
-    code: str
+    name: str
     responses: tuple[str, ...] = ()
     arguments: dict[str, Any] = field(default_factory=dict)
 
@@ -94,7 +95,7 @@ def hold(engine: Responses, trainer: Responses, prefill: Responses | None = None
     findings += _same_tokens(pairs)
     findings += _same_masks(pairs)
     findings += _same_versions(pairs)
-    broken = {name for one in findings if one.code in _BREAK for name in one.responses}
+    broken = {name for one in findings if one.name in _BREAK for name in one.responses}
     sound = [pair for pair in pairs if pair[0].name not in broken]
     findings += _finite(sound)
     measures = measured(sound)
@@ -108,7 +109,7 @@ def hold(engine: Responses, trainer: Responses, prefill: Responses | None = None
             findings.append(Finding("decode-and-prefill-differ", (), _numbers(decode)))
     findings += _of_values(sound, measures)
     for side in (engine, trainer, *([prefill] if prefill is not None else [])):
-        not_read += [NotRead(f"{what} of {side.path}", why) for what, why in side.unread]
+        not_read += [NotRead(said("of-file", what, side.path), why) for what, why in side.unread]
     coverage = Coverage({"responses": len(pairs), "tokens": measures.tokens}, tuple(dict.fromkeys(not_read)))
     status: Status = "diverged" if findings else "agree" if measures.tokens else "incomparable"
     return Contract(status, tuple(findings), measures, coverage, decode)
@@ -131,7 +132,7 @@ def _paired(engine: Responses, trainer: Responses) -> tuple[list[Pair], list[Fin
             for side in (engine, trainer):
                 lone = [one.name for one in side.rows if one.name not in names]
                 if lone:
-                    left_out.append(NotRead(f"{_names(lone)} of {side.path}", "the other file does not have it"))
+                    left_out.append(NotRead(said("of-file", _names(lone), side.path), said("other-file-lacks-it")))
             return pairs, [], left_out
     by_tokens: dict[bytes, list[int]] = {}
     for place, one in enumerate(trainer.rows):
@@ -157,14 +158,14 @@ def _paired(engine: Responses, trainer: Responses) -> tuple[list[Pair], list[Fin
     if len(engine.rows) != len(trainer.rows):
         more = engine if len(engine.rows) > count else trainer
         lone = [one.name for one in more.rows[count:]]
-        left_out.append(NotRead(f"{_names(lone)} of {more.path}", "the other file has fewer responses"))
+        left_out.append(NotRead(said("of-file", _names(lone), more.path), said("other-file-is-shorter")))
     pairs = [(engine.rows[one], trainer.rows[other]) for one, other in enumerate(places[: len(engine.rows)])]
     return pairs, findings, left_out
 
 
 def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return f"responses {shown}{f' and {len(names) - _SHOWN} more' if len(names) > _SHOWN else ''}"
+    more = said("and-more", len(names) - _SHOWN) if len(names) > _SHOWN else ""
+    return said("responses-named", Wording("{}{}", ", ".join(names[:_SHOWN]), more))
 
 
 # ---- what is equal or not, whatever its size
@@ -272,10 +273,10 @@ def _finite(pairs: Sequence[Pair]) -> list[Finding]:
             lost[pair[0].name] = int((~np.isfinite(mine)).sum())
             zeros[pair[0].name] = int((mine == 0).sum())
             is_filled |= bool(_is_filled(mine, theirs).any())
-        for code, counts in (("no-number", lost), ("filled-with-zero", zeros if is_filled else {})):
-            names = tuple(name for name, tokens in counts.items() if tokens)
+        for name, counts in (("no-number", lost), ("filled-with-zero", zeros if is_filled else {})):
+            names = tuple(one for one, tokens in counts.items() if tokens)
             if names:
-                findings.append(Finding(code, names, {"side": word, "tokens": sum(counts.values())}))
+                findings.append(Finding(name, names, {"side": word, "tokens": sum(counts.values())}))
     return findings
 
 
@@ -347,12 +348,12 @@ def _of_values(pairs: Sequence[Pair], measures: Measures) -> list[Finding]:
         return _standing_out(pairs)
     if warm not in (0.0, 1.0):
         return [Finding("temperature-not-applied", (), {"temperature": warm, **_numbers(measures)})]
-    return _standing_out(pairs) or [Finding("beyond-rounding", (), _numbers(measures))]
+    return _standing_out(pairs) or [Finding("log-probs-beyond-rounding", (), _numbers(measures))]
 
 
 def _of_meaning(meaning: Meaning, pairs: Sequence[Pair]) -> Finding:
     names = tuple(one.name for one, _ in pairs)
-    return Finding(meaning.code, names, {**meaning.arguments, "rest": meaning.rest})
+    return Finding(meaning.name, names, {**meaning.arguments, "rest": meaning.rest})
 
 
 def _settings(pairs: Sequence[Pair]) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """``engine.json`` in the folder of a step: whose rows each forward pass had, and what the engine's modules hold.
 
 ``steps``: for each forward pass ``{"call": n, "rows": [[request, tokens], ...]}``, in the order of the rows.
-``modules``: path -> ``{"numbers": {name: number}, "weights": {name: digests}, "unread": {name: why}}``. Digests are 64
+``modules``: path -> ``{"numbers": {name: number}, "weights": {name: digests}, "unread": {name: why}}``, a reason
+being a text, or the name of a piece of the catalogue with its values. Digests are 64
 bits for each row of a weight as it is applied (one for a vector), in the type of the engine, as whole numbers; ``sets``
 has those of the numbers of each expert in any order, as kernels pack them.
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
+from msprobe.messages import ENTRIES, said
 from msprobe.paths import make_folder, write_atomically
 
 ENGINE_FILE = "engine.json"
@@ -59,7 +61,7 @@ def read_engine(folder: Path) -> Engine:
         }
         modules = read_modules(tree["modules"])
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise InvalidInputError(f'"{path}" is no file that msprobe.integrations.vllm wrote: {problem}.') from problem
+        raise InvalidInputError(said("engine-file-broken", path, problem)) from problem
     return Engine(rows, modules)
 
 
@@ -70,8 +72,17 @@ def read_modules(tree: Mapping[str, Any]) -> dict[str, Module]:
             {str(key): float(value) for key, value in one.get("numbers", {}).items()},
             {str(key): [int(digest) for digest in value] for key, value in one.get("weights", {}).items()},
             {str(key): str(value) for key, value in one.get("dtypes", {}).items()},
-            {str(key): str(value) for key, value in one.get("unread", {}).items()},
+            {str(key): _reason(value) for key, value in one.get("unread", {}).items()},
             {str(key): [int(digest) for digest in value] for key, value in one.get("sets", {}).items()},
         )
         for name, one in tree.items()
     }
+
+
+def _reason(value: Any) -> str:
+    """Why a weight was not read, as a worker says it."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    name, values = str(value["name"]), [str(one) for one in value["values"]]
+    entry = ENTRIES.get(name)
+    return said(name, *values) if entry is not None and len(entry.names) == len(values) else name

@@ -32,9 +32,9 @@ Values = tuple[Floats, Floats]
 
 @dataclass(frozen=True)
 class Meaning:
-    """A meaning that holds: its code, its arguments, and the mean absolute difference that is left under it."""
+    """A meaning that holds: its name, its arguments, and the mean absolute difference that is left under it."""
 
-    code: str
+    name: str
     arguments: dict[str, Any]
     rest: float
 
@@ -42,7 +42,7 @@ class Meaning:
 def explained(pairs: Sequence[Pair], mean: float) -> Meaning | None:
     """The meaning that leaves the smallest rest of a mean absolute difference ``mean``, if any holds."""
     found: list[Meaning] = []
-    for code, arguments, values in _tried(pairs):
+    for name, arguments, values in _tried(pairs):
         engine, trainer = values
         usable = np.isfinite(engine) & np.isfinite(trainer)
         if usable.sum() < FEWEST:
@@ -51,7 +51,7 @@ def explained(pairs: Sequence[Pair], mean: float) -> Meaning | None:
         # One value against one value agrees with anything.
         spreads = np.std(engine[usable]) > _LEAST_SPREAD
         if spreads and rest <= min(SHARE_LEFT * mean, REST):
-            found.append(Meaning(code, arguments, rest))
+            found.append(Meaning(name, arguments, rest))
     return min(found, key=lambda one: one.rest, default=None)
 
 

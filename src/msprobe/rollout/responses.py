@@ -22,6 +22,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import Budget
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes
+from msprobe.messages import Wording, said
 from msprobe.store.pickles import Opaque
 
 Side = Literal["engine", "trainer"]
@@ -111,10 +112,7 @@ def read_responses(path: str, side: Side) -> Responses:
     chosen = next((name for name in names if any(row.get(name) is not None for row in rows)), None)
     if chosen is None:
         found = ", ".join(sorted({key for row in rows for key in row})[:20]) or "nothing"
-        raise InvalidInputError(
-            f'"{path}" has no field of log-probs; found {found}. Call it log_probs '
-            f"(or one of {', '.join((*_ENGINE, *_TRAINER)[:4])}, ...), with a number for each token."
-        )
+        raise InvalidInputError(said("log-probs-missing", path, found, ", ".join((*_ENGINE, *_TRAINER)[:4])))
     if all(_is_number(row.get(chosen)) for row in rows if row.get(chosen) is not None):
         rows = _of_tokens(rows, chosen)
     done: list[Response] = []
@@ -124,11 +122,13 @@ def read_responses(path: str, side: Side) -> Responses:
         name = str(named) if isinstance(named, (str, int)) and not isinstance(named, bool) else str(number)
         try:
             done.append(_response(row, chosen, name))
+        except InvalidInputError as problem:
+            unread.append((said("response-named", name), problem.message))
         except (ValueError, TypeError, OverflowError) as problem:
-            unread.append((f"response {name}", str(problem)[:120]))
+            unread.append((said("response-named", name), str(problem)[:120]))
     if not done:
-        why = f": {unread[0][1]}" if unread else ""
-        raise InvalidInputError(f'"{path}": no response of it can be read from its field "{chosen}"{why}.')
+        why = Wording(": {}", unread[0][1]) if unread else ""
+        raise InvalidInputError(said("responses-unreadable", path, chosen, why))
     texts = [_value(row, "name") for row in rows]
     is_named = len({str(one) for one in texts}) == len(texts) and None not in texts
     return Responses(path, chosen, tuple(done), tuple(unread), is_named)
@@ -160,7 +160,7 @@ def _rows(path: str) -> list[dict[Any, Any]]:
     if lower.endswith(".json"):
         return list(_of_tree(parse_json(text, path, budget, spent=True), path))
     if not lower.endswith((".jsonl", ".ndjson", ".txt", ".log")):
-        raise InvalidInputError(f'"{path}" is no file of log-probs; known are .jsonl, .json, .csv, .tsv and .pt.')
+        raise InvalidInputError(said("log-probs-file-unknown", path))
     rows: list[dict[Any, Any]] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
@@ -172,7 +172,7 @@ def _of_csv(text: bytes, path: str, delimiter: str) -> list[dict[Any, Any]]:
     try:
         lines = list(csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""), delimiter=delimiter))
     except (csv.Error, UnicodeDecodeError) as problem:
-        raise InvalidInputError(f'"{path}" is no readable csv file: {problem}.') from problem
+        raise InvalidInputError(said("log-probs-csv-unreadable", path, problem)) from problem
     return [{key: _cell(cell, path) for key, cell in line.items() if key is not None} for line in lines]
 
 
@@ -196,13 +196,13 @@ def _of_tree(tree: Any, path: str, depth: int = 0) -> Iterator[dict[Any, Any]]:
         tree = tree.state if isinstance(tree.state, dict) else tree.items or tree.elements or tree
     if isinstance(tree, Opaque) or depth > _MOST_NESTED:
         what = tree.name.full if isinstance(tree, Opaque) else "a deeper tree"
-        raise InvalidInputError(f'"{path}" holds {what}; save a dict of tensors, or a list of dicts.')
+        raise InvalidInputError(said("log-probs-tree-unknown", path, what))
     if isinstance(tree, (list, tuple)):
         for one in tree:
             yield from _of_tree(one, path, depth + 1)
         return
     if not isinstance(tree, dict):
-        raise InvalidInputError(f'"{path}" holds a {type(tree).__name__} where a dict of fields was expected.')
+        raise InvalidInputError(said("log-probs-row-unknown", path, type(tree).__name__))
     inner = next((tree[name] for name in _INNER if isinstance(tree.get(name), (dict, list, tuple, Opaque))), None)
     known = {name for names in FIELDS.values() for name in names}.union(_ENGINE, _TRAINER, _EITHER)
     if inner is not None and not known & {_plain(key) for key in tree}:
@@ -269,7 +269,7 @@ def _of_tokens(rows: list[dict[str, Any]], chosen: str) -> list[dict[str, Any]]:
 def _response(row: Mapping[str, Any], chosen: str, name: str) -> Response:
     values = _listed(row.get(chosen))
     if values is None:
-        raise ValueError(f'the field "{chosen}" is missing')
+        raise InvalidInputError(said("response-field-missing", chosen))
     tokens = _integers(_value(row, "tokens"))
     numbers, own, candidates = _log_probs(values, None if tokens is None else tokens[-len(values) :])
     count = len(numbers)
@@ -330,7 +330,7 @@ def _log_probs(values: Any, tokens: Integers | None) -> tuple[Floats, Integers |
     """Numbers, the tokens that stand beside them, and whole dictionaries where those are given."""
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
-            raise ValueError(f"log-probs of one response have {values.ndim} dimensions")
+            raise InvalidInputError(said("log-probs-dimensions", values.ndim))
         return values.astype(np.float64), None, ()
     numbers: list[float] = []
     own: list[int] = []
@@ -353,6 +353,6 @@ def _log_probs(values: Any, tokens: Integers | None) -> tuple[Floats, Integers |
             candidates.append(entries)
             numbers.append(entries.get(token, float("nan")) if token is not None else next(iter(entries.values())))
         else:
-            raise ValueError(f"token {place}: {str(value)[:40]!r} is no log-prob")
+            raise InvalidInputError(said("no-log-prob", place, str(value)[:40]))
     whole = tuple(candidates) if len(candidates) == len(numbers) else ()
     return np.asarray(numbers), np.asarray(own, np.int64) if len(own) == len(numbers) and own else None, whole

@@ -17,6 +17,7 @@ from command_line import call  # noqa: E402
 from msprobe.errors import InvalidInputError  # noqa: E402
 from msprobe.integrations.vllm import RESPONSES, Probe, recording  # noqa: E402
 from msprobe.pytorch import PrecisionDebugger  # noqa: E402
+from msprobe.rollout.torch.digests import row_digests  # noqa: E402
 from msprobe.store.reader import open_dump  # noqa: E402
 
 
@@ -122,3 +123,19 @@ def test_workers_without_the_probe_are_refused(tmp_path: Path) -> None:
     with recording(engine, dump_path=str(tmp_path)), pytest.raises(InvalidInputError, match="worker_extension_cls"):
         engine.generate([[1]])
     assert len(engine.generate([[1]])) == 1
+
+
+def test_an_adapter_that_the_first_request_binds_is_that_of_the_step(tmp_path: Path) -> None:
+    engine = Engine()
+    engine.model.head.lora_a_stacked = (torch.zeros(1, 1, 4, 8),)
+
+    def bind(module: Any, given: Any) -> None:
+        module.head.lora_a_stacked[0].fill_(1.0)
+
+    engine.model.register_forward_pre_hook(bind)
+    with recording(engine, dump_path=str(tmp_path), task="tensor", level="L0"):
+        engine.generate([[1, 2]])
+    modules = json.loads((tmp_path / "step0" / "engine.json").read_text())["modules"]
+    bound = modules["head"]["weights"]["lora_a.0"]
+    engine.model.head.lora_a_stacked[0].zero_()
+    assert bound != row_digests(engine.model.head.lora_a_stacked[0][0, 0])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ def judged(folder: Path, engine: Rows, trainer: Rows, prefill: Rows | None = Non
 
 
 def codes(contract: Contract) -> list[str]:
-    return [one.code for one in contract.findings]
+    return [one.name for one in contract.findings]
 
 
 # ---- healthy pairs
@@ -214,7 +216,7 @@ KNOWN: list[tuple[Callable[[Made], tuple[Rows, Rows]], str, dict[str, Any]]] = [
     (lost, "no-number", {"side": "engine", "tokens": 1}),
     (other_order, "order-differs", {"count": 12}),
     (tokenised_again, "tokens-differ", {"count": 1, "position": 17}),
-    (other_model, "beyond-rounding", {}),
+    (other_model, "log-probs-beyond-rounding", {}),
 ]
 
 
@@ -281,6 +283,31 @@ def test_the_command_says_writes_and_prints_the_same(tmp_path: Path) -> None:
     written = json.loads((tmp_path / "out" / "rollout.json").read_text())
     printed = command_line.call(*words, "--json", "-")
     assert json.loads(printed.stdout) == written
-    assert written["findings"][0]["code"] == "shifted-tokens"
-    assert written["findings"][0]["message"] in ended.stdout
+    first = written["findings"][0]
+    assert (first["code"], first["name"], first["arguments"]["places"]) == ("T115", "shifted-tokens", -1)
+    assert first["message"] in ended.stdout
     assert written["coverage"]["complete"] is True
+    page = (tmp_path / "out" / "rollout.html").read_text()
+    assert "T115 shifted-tokens" in page
+    assert html.escape(first["message"]) in page
+
+
+#: Words that are no language: what files call their fields, and terms that Chinese engineers write as they are.
+_TERMS = {"log-prob", "token", "logits", "log_probs", "softmax", "k3", "jsonl", "i"}
+
+
+@pytest.mark.parametrize("what", ["shifted", "equal"])
+def test_the_console_answers_in_chinese(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSPROBE_LANG", "zh")
+    policy = made()
+    sides = shifted(policy) if what == "shifted" else (rows(policy, policy.log_probs()),) * 2
+    for name, side in zip(("e.jsonl", "t.jsonl"), sides, strict=True):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in side))
+    words = ["rollout", "--log-probs", "e.jsonl", "t.jsonl"]
+    ended = command_line.call(*words, cwd=tmp_path)
+    assert ended.returncode == (what == "shifted")
+    code = "  T115 shifted-tokens"
+    said = [line for line in ended.stdout.splitlines() if not line.startswith(code)]
+    assert (len(said) < len(ended.stdout.splitlines())) == (what == "shifted")
+    words_of = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*(?:-[A-Za-z]+)*", " ".join(said)))
+    assert words_of <= {*_TERMS, "e", "t"}

@@ -49,7 +49,7 @@ def compared(folder: Path, roll: str, model: str) -> Compared:
 
 def first(found: Compared) -> tuple[str, str]:
     one = found.all_findings[0]
-    return one.code, one.arguments["module"]
+    return one.name, one.arguments["module"]
 
 
 def test_experts_are_judged_by_the_routers_own_logits(unpacked: Any) -> None:

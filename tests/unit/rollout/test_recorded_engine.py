@@ -93,7 +93,7 @@ def test_a_healthy_engine_agrees_and_all_of_it_was_looked_at(stored: Path) -> No
 def test_other_weights_are_named(stored: Path, change: Any, code: str, module: str) -> None:
     weights(stored, change)
     found = compare_engine(str(stored / "roll"), str(stored / "model")).all_findings[0]
-    assert (found.code, found.arguments["module"].endswith(module)) == (code, True)
+    assert (found.name, found.arguments["module"].endswith(module)) == (code, True)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_other_weights_are_named(stored: Path, change: Any, code: str, module: s
 def test_another_operator_is_named_with_its_setting(stored: Path, changes: dict[str, Any], module: str) -> None:
     config(stored, **changes)
     found = compare_engine(str(stored / "roll"), str(stored / "model")).all_findings[0]
-    assert (found.code, found.arguments["module"].endswith(module)) == ("operator-differs", True)
+    assert (found.name, found.arguments["module"].endswith(module)) == ("operator-differs", True)
     if "rms_norm_eps" in changes:
         assert found.arguments["settings"] == {"variance_epsilon": [1e-6, 1e-2]}
 
@@ -140,7 +140,7 @@ def test_a_wrong_result_of_the_engine_is_named(stored: Path, pattern: str, chang
     replace(stored, pattern, change)
     found = compare_engine(str(stored / "roll"), str(stored / "model"))
     first = found.all_findings[0]
-    assert (first.code, first.arguments["module"].endswith(module)) == ("operator-differs", True)
+    assert (first.name, first.arguments["module"].endswith(module)) == ("operator-differs", True)
     assert first.responses
 
 
@@ -223,7 +223,7 @@ def test_an_operator_that_the_trainer_cannot_run_is_said_and_not_raised(stored: 
 def test_wrong_positions_and_tokens_of_the_whole_model_are_named_first(stored: Path, which: str) -> None:
     replace(stored, rf"Module\.root\..*forward\.1\.kwargs\.{which}", lambda values: (values + 1) % 64)
     first = compare_engine(str(stored / "roll"), str(stored / "model")).all_findings[0]
-    assert (first.code, first.arguments["call"], first.arguments["wrong"]) == ("inputs-differ", 1, 2)
+    assert (first.name, first.arguments["call"], first.arguments["wrong"]) == ("inputs-differ", 1, 2)
 
 
 def log_probs(folder: Path, change: float) -> None:

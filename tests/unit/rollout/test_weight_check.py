@@ -163,7 +163,7 @@ def test_one_step_at_a_rate_of_1e_6_in_bfloat16_that_did_not_arrive_is_seen() ->
     assert 0 < moved < 0.1 * sum(one.numel() for one in trainer.parameters()), "few elements move at this rate"
     found = check(trainer)
     assert not found
-    assert {one.code for one in found.findings} == {"weights-stale"}
+    assert {one.name for one in found.findings} == {"weights-stale"}
     assert {one.arguments["step"] for one in found.findings} == {0}
 
 
@@ -177,7 +177,7 @@ def test_what_never_arrives_is_known_by_the_synchronisation_since_which_it_is_th
         engine.load(trainer, but="layers.1.self_attn.o_proj")
         found = check(trainer)
         one = found.findings[0]
-        assert (len(found.findings), one.code, one.arguments["step"]) == (1, "weights-stale", 0)
+        assert (len(found.findings), one.name, one.arguments["step"]) == (1, "weights-stale", 0)
         assert one.arguments["module"] == "model.layers.1.self_attn.o_proj"
     engine.load(trainer)
     assert check(trainer).number == 3
@@ -229,7 +229,7 @@ def test_what_arrived_wrong_is_named(change: Change, code: str, path: str) -> No
     engine = Engine(trainer)
     change(engine, trainer)
     found = WeightCheck(engine.asked)(trainer).findings
-    assert [(one.code, one.arguments["module"]) for one in found] == [(code, f"{LAYER}.{path}")]
+    assert [(one.name, one.arguments["module"]) for one in found] == [(code, f"{LAYER}.{path}")]
 
 
 @pytest.mark.parametrize("path", ["self_attn.qkv_proj", "mlp.down_proj"])
@@ -238,7 +238,7 @@ def test_the_shard_of_another_rank_is_named_with_the_rank(path: str) -> None:
     engine = Engine(trainer, 2)
     engine.layer(f"{LAYER}.{path}", 1).copy_(engine.layer(f"{LAYER}.{path}", 0))
     found = WeightCheck(engine.asked)(trainer).findings
-    assert [(one.code, one.arguments["rank"]) for one in found] == [("weights-wrong-shard", 1)]
+    assert [(one.name, one.arguments["rank"]) for one in found] == [("weights-wrong-shard", 1)]
 
 
 def test_an_adapter_that_binds_nothing_is_named() -> None:
@@ -248,7 +248,7 @@ def test_an_adapter_that_binds_nothing_is_named() -> None:
     engine.q_proj.lora_b_stacked = (torch.zeros(1, 1, WIDE, 8),)
     own = {"q_proj.weight": base, "q_proj.lora_a": torch.randn(4, WIDE), "q_proj.lora_b": torch.randn(WIDE, 4)}
     check = WeightCheck(engine)
-    assert {one.code for one in check(own).findings} == {"adapter-not-bound"}
+    assert {one.name for one in check(own).findings} == {"adapter-not-bound"}
     engine.q_proj.lora_a_stacked[0][0, 0, :4] = own["q_proj.lora_a"]
     engine.q_proj.lora_b_stacked[0][0, 0, :, :4] = own["q_proj.lora_b"]
     assert check(own)
@@ -293,7 +293,7 @@ def test_fused_biases_are_one_vector(ranks: int) -> None:
     check = WeightCheck(lambda: [held(one) for one in trees])
     assert check(own).equal == 2 * ranks
     trees[0].qkv_proj.bias.data[5] += 1
-    assert [(one.code, one.arguments["weight"]) for one in check(own).findings] == [("weights-differ", "bias")]
+    assert [(one.name, one.arguments["weight"]) for one in check(own).findings] == [("weights-differ", "bias")]
 
 
 def test_a_trainer_in_float32_is_compared_in_the_type_of_the_engine() -> None:
@@ -402,6 +402,6 @@ def test_the_recorder_compares_before_each_generate(tmp_path: Any, capsys: pytes
             policy.head.weight.add_(1.0)
         llm.generate([])
     first, second = (read_json(tmp_path / f"step{step}" / "engine.json")["synchronisation"] for step in range(2))
-    assert (first["findings"], second["findings"][0]["code"]) == ([], "weights-stale")
+    assert (first["findings"], second["findings"][0]["code"]) == ([], "T203")
     assert "head.weight" in capsys.readouterr().out
     PrecisionDebugger.reset()

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from msprobe.messages import said
 from msprobe.rollout.torch.measuring import UNITS, NotKnown, Rows
 from msprobe.rollout.torch.trainer import Trainer
 
-CACHED = "earlier keys of its requests were cached before the recording"
+#: A piece of the catalogue: why a row is not judged.
+CACHED = "keys-cached-before"
 _TIMES_DRIFT = 4.0
 
 
@@ -45,7 +47,7 @@ class Attention:
     def remember(self, path: str, tensors: Sequence[Any], requests: Sequence[str], positions: Any) -> Rows:
         """Keep keys and values; which rows can be judged, and by how much limits are widened. Raises NotKnown."""
         if positions is None or len(requests) != len(positions) or len(positions) != len(tensors[0]):
-            raise NotKnown("whose rows these are was not recorded")
+            raise NotKnown(said("rows-unknown"))
         layer = self._cache.setdefault(path, {})
         for row, (request, place) in enumerate(zip(requests, positions.tolist(), strict=True)):
             kept = layer.setdefault(request, _Keys())
@@ -65,9 +67,10 @@ class Attention:
         for row, request in enumerate(requests):
             whole[row] = request not in unknown
             widened[row] = layer[request].widened
-        skipped = {CACHED: int((~whole).sum())} if not whole.all() else {}
+        lost = sum(request in unknown for request in requests)
+        skipped = {CACHED: lost} if lost else {}
         if not whole.any():
-            raise NotKnown(CACHED)
+            raise NotKnown(said(CACHED))
         return Rows(whole, skipped, widened if (widened > 0).any() else None)
 
     def _same_in_front(self, layer: Mapping[str, _Keys], request: str, missing: Sequence[int]) -> bool:
@@ -113,7 +116,7 @@ class Attention:
         attention = self.trainer.parent_of(path)
         size, scale = getattr(attention, "head_dim", None), getattr(attention, "scaling", None)
         if size is None or scale is None:
-            raise NotKnown("the trainer's attention does not say its scale")
+            raise NotKnown(said("scale-unknown"))
         done = torch.zeros_like(_cast(tensors[0], wide))
         window = getattr(attention, "sliding_window", None)
         cap = getattr(attention, "attn_logit_softcapping", None)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,18 +10,17 @@ import torch
 
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
-from msprobe.foreign.json_text import parse_json
-from msprobe.foreign.opening import file_bytes
+from msprobe.messages import said
 from msprobe.rollout.compared import Compared, Operator
-from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, Finding, hold
-from msprobe.rollout.engine_file import RESPONSES_FILE, Engine, read_engine
-from msprobe.rollout.responses import Response, Responses, read_responses
+from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Finding
+from msprobe.rollout.engine_file import RESPONSES_FILE, Engine
 from msprobe.rollout.torch.adapters import without_adapters
+from msprobe.rollout.torch.answers import Answers
+from msprobe.rollout.torch.between import between_modules
 from msprobe.rollout.torch.experts import FLIPPED
-from msprobe.rollout.torch.measuring import UNITS, Judged, NotKnown
-from msprobe.rollout.torch.operators import CONTAINER, Operators, settings_that_differ
-from msprobe.rollout.torch.recorded import Call, Rows, calls, passes_of, type_of
-from msprobe.rollout.torch.routing import Choices
+from msprobe.rollout.torch.measuring import UNITS, Container, Judged, NotKnown
+from msprobe.rollout.torch.operators import Operators, settings_that_differ
+from msprobe.rollout.torch.recorded import LOGITS, Call, Rows, calls, engine_of, passes_of, type_of
 from msprobe.rollout.torch.trainer import Trainer, load
 from msprobe.rollout.torch.trainer_weights import TrainerWeights
 from msprobe.rollout.torch.weights import hold_weights
@@ -33,38 +30,41 @@ _MOST_SHOWN = 20
 #: Rows of a norm that are scaled as a whole (see ``measuring``), and of fewer rows nothing is said.
 _TIMES_SCALED = 2.0
 _FEWEST_SCALED = 16
-_MOST_LOGITS = 1 << 26
 
 
 def compare_engine(roll: str, model: str) -> Compared:
     """Compare a recorded ``generate`` with the model of a folder. Raises PathError, InvalidInputError."""
     dump = open_dump(roll)
     if len(dump.steps) != 1:
-        raise InvalidInputError(f'"{roll}" has {len(dump.steps)} steps; give one of them (a folder step0, ...).')
+        raise InvalidInputError(said("one-step-of-the-engine", roll, len(dump.steps)))
     step = dump.steps[0]
     ranks = dump.ranks(step)
     part = dump.part(step, ranks[0])
-    engine = read_engine(part.folder.parent)
-    trainer = Trainer(load(model, type_of(part)))
-    answers = _Answers(str(part.folder.parent / RESPONSES_FILE))
-    done = Compared()
-    not_read = [NotRead(f"rank {rank}", "one rank of the engine is compared") for rank in ranks[1:]]
+    engine = engine_of(part)
+    kind = type_of(part)
+    trainer = Trainer(load(model, kind))
+    passes = passes_of(part, engine)
+    answers = Answers(str(part.folder.parent / RESPONSES_FILE), passes)
+    done = Compared(is_half=not kind.endswith(("float32", "float64")))
+    not_read = [NotRead(said("rank-named", rank), said("one-rank-is-compared")) for rank in ranks[1:]]
     done.findings, done.weights, more = hold_weights(engine.modules, TrainerWeights.of_model(trainer.model))
     not_read += more
     differ = len(done.findings)
-    inputs = _inputs(passes_of(part, engine), answers.tokens)
+    inputs = _inputs(passes, answers.tokens)
     judged = rows = 0
     unknown: dict[str, str] = {}
     skipped: dict[tuple[str, str], int] = {}
     operators = Operators(trainer, answers.tokens)
     with torch.no_grad():
-        for call in calls(part, engine):
+        for call in calls(part, passes):
             try:
                 one = operators.judge(call.path, call.number, call.given, call.results, call.requests, call.positions)
-            except NotKnown as reason:
-                unknown.setdefault(call.path, str(reason))
+            except Container:
                 continue
-            if call.path.rpartition(".")[2] == "logits_processor":
+            except NotKnown as reason:
+                unknown.setdefault(call.path, reason.why)
+                continue
+            if call.path.rpartition(".")[2] == LOGITS:
                 answers.note_logits(call)
             judged, rows = judged + 1, rows + len(one.rows)
             _count(done, one)
@@ -74,73 +74,19 @@ def compare_engine(roll: str, model: str) -> Compared:
                 done.findings.append(_finding(one, call, engine, trainer, answers))
         done.of_logits = answers.are_of_logits()
         done.contract = answers.contract(trainer, operators.choices)
-    not_read += [NotRead(f"calls of {path}", why) for path, why in unknown.items() if why != CONTAINER]
+    not_read += [NotRead(said("calls-of", path), why) for path, why in unknown.items()]
     # Either choice of a router between equals is right: nothing is lost with such a row.
-    not_read += [NotRead(f"{count} rows of {path}", why) for (path, why), count in skipped.items() if why != FLIPPED]
+    lost = {of: count for of, count in skipped.items() if of[1] != FLIPPED}
+    not_read += [NotRead(said("rows-of", count, path), said(why)) for (path, why), count in lost.items()]
     done.findings += _scaled(done.operators)
+    # In float32 log-probs say by themselves whether anything is left.
+    is_settled = not done.is_half and done.contract is not None and done.contract.measures.mean <= ROUNDING_OF_FLOAT32
+    if not done.findings and not inputs and not is_settled:
+        between = between_modules(calls(part, passes), trainer, answers.tokens)
+        done.findings += [between] if between is not None else []
     done.findings = [*inputs, *_ordered(_one_each(done.findings), done.operators)]
     done.coverage = Coverage({"weights": done.weights + differ, "calls": judged, "rows": rows}, tuple(not_read))
     return done
-
-
-class _Answers:
-    """``responses.jsonl`` of a step: tokens of each request, and the contract with the trainer."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.rows: list[dict[str, Any]] = []
-        text = file_bytes(path) if os.path.isfile(path) else b""
-        for line in text.splitlines():
-            row = parse_json(line, path) if line.strip() else None
-            if isinstance(row, dict):
-                self.rows.append(row)
-        self.tokens = {
-            str(row.get("request_id")): [*map(int, row.get("prompt_token_ids", [])), *map(int, row["token_ids"])]
-            for row in self.rows
-            if isinstance(row.get("token_ids"), list)
-        }
-        self.log_probs = {str(row.get("request_id")): row.get("log_probs") for row in self.rows}
-        self.away: list[float] = []
-        self.cached = {str(row.get("request_id")): int(row.get("cached_tokens", 0)) for row in self.rows}
-
-    def note_logits(self, call: Call) -> None:
-        """Are the log-probs of a pass those of its logits?"""
-        logits = next((one for one in call.results if one is not None), None)
-        if logits is None or call.positions is None or len(call.requests) != len(logits):
-            return
-        whole = torch.log_softmax(logits.float(), -1)
-        for row, (request, position) in enumerate(zip(call.requests, call.positions.tolist(), strict=True)):
-            tokens, given = self.tokens.get(request), self.log_probs.get(request)
-            place = position + 1 - (len(tokens or ()) - len(given or ()))
-            if tokens is None or given is None or not 0 <= place < len(given) or given[place] is None:
-                continue
-            value = float(whole[row, tokens[position + 1]])
-            self.away.append(abs(value - float(given[place])))
-
-    def are_of_logits(self) -> bool:
-        """Were there log-probs, and all of them those of the logits that were recorded?"""
-        return bool(self.away) and max(self.away) <= ROUNDING_OF_FLOAT32
-
-    def contract(self, trainer: Trainer, choices: Choices) -> Contract | None:
-        """The engine's log-probs against the trainer's for the same tokens; None where the engine gave none."""
-        if not any(row.get("log_probs") for row in self.rows):
-            return None
-        engine = read_responses(self.path, "engine")
-        mine, theirs = [], []
-        for one, row in zip(engine.rows, self.rows, strict=False):
-            if one.tokens is None:
-                continue
-            count, prompt = len(one.tokens), [int(token) for token in row.get("prompt_token_ids", [])]
-            tokens = torch.tensor([[*prompt, *one.tokens.tolist()]])
-            with choices.of_trainer() as theirs_chose:
-                logits = trainer.model(tokens).logits[0, len(prompt) - 1 : -1].float()
-            values = torch.log_softmax(logits, -1)[torch.arange(count), tokens[0, -count:]]
-            whole = logits.double().numpy() if logits.numel() * len(engine.rows) <= _MOST_LOGITS else None
-            flipped = choices.flipped(one.name, len(prompt) - 1, count, theirs_chose)
-            mine.append(one if flipped is None else replace(one, router=np.zeros_like(flipped)))
-            theirs.append(Response(one.name, values.double().numpy(), tokens=one.tokens, logits=whole, router=flipped))
-        rows = Responses(engine.path, engine.field, tuple(mine), engine.unread, engine.is_named)
-        return hold(rows, Responses("the trainer's model", "logits", tuple(theirs), is_named=True))
 
 
 def _count(done: Compared, one: Judged) -> None:
@@ -155,7 +101,7 @@ def _count(done: Compared, one: Judged) -> None:
     line.add(one.bits, (one.engine.units, one.engine.bias), (one.trainer.units, one.trainer.bias))
 
 
-def _finding(one: Judged, call: Call, engine: Engine, trainer: Trainer, answers: _Answers) -> Finding:
+def _finding(one: Judged, call: Call, engine: Engine, trainer: Trainer, answers: Answers) -> Finding:
     rows = one.wrong
     first = int(rows[0])
     requests, positions = call.requests, call.positions
@@ -251,6 +197,6 @@ def _one_each(findings: list[Finding]) -> list[Finding]:
     """The first finding of each module: later passes repeat it."""
     done: dict[tuple[str, str, str], Finding] = {}
     for one in findings:
-        key = one.code, str(one.arguments.get("module")), str(one.arguments.get("weight"))
+        key = one.name, str(one.arguments.get("module")), str(one.arguments.get("weight"))
         done.setdefault(key, one)
     return list(done.values())

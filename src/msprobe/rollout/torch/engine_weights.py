@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import Wording, said
 from msprobe.rollout.torch.digests import row_digests, set_digests
+from msprobe.rollout.torch.measuring import NotKnown
 
 _MOST_ROWS = 1 << 20
 _MOST_COLUMNS = 1 << 16
@@ -33,12 +35,24 @@ def held(model: Any) -> dict[str, dict[str, Any]]:
                 entry.setdefault("dtypes", {})[name] = dtype
                 if parameter.dim() > 2:
                     entry.setdefault("sets", {})[name] = set_digests(parameter)
+            except NotKnown as problem:
+                entry.setdefault("unread", {})[name] = _reason(problem.why)
             except Exception as problem:  # an engine's layer may refuse anything
                 entry.setdefault("unread", {})[name] = str(problem).split("\n")[0][:120] or type(problem).__name__
         _note_adapter(module, entry)
         if entry:
             done[path] = entry
     return done
+
+
+def with_adapters(modules: dict[str, dict[str, Any]], model: Any) -> dict[str, dict[str, Any]]:
+    """What :func:`held` gave, with the adapters that are bound now: an engine binds one with its first request."""
+    for path, module in model.named_modules():
+        entry: dict[str, Any] = {}
+        _note_adapter(module, entry)
+        for kind, values in entry.items():
+            modules.setdefault(path, {}).setdefault(kind, {}).update(values)
+    return modules
 
 
 def _note_adapter(module: Any, entry: dict[str, Any]) -> None:
@@ -49,12 +63,19 @@ def _note_adapter(module: Any, entry: dict[str, Any]) -> None:
             continue
         for number, one in enumerate(stacked):
             if one.shape[0] != 1:
-                entry.setdefault("unread", {})[f"{name}.{number}"] = "the engine holds several adapters"
+                entry.setdefault("unread", {})[f"{name}.{number}"] = _reason(said("several-adapters"))
                 continue
             if name == "lora_a":
                 entry.setdefault("numbers", {})["max_lora_rank"] = float(one.shape[2])
             entry.setdefault("weights", {})[f"{name}.{number}"] = row_digests(one[0, 0])
             entry.setdefault("dtypes", {})[f"{name}.{number}"] = str(one.dtype)
+
+
+def _reason(why: str) -> Any:
+    """As ``engine.json`` holds it: a piece of the catalogue and its values."""
+    if isinstance(why, Wording) and why.entry is not None:
+        return {"name": why.entry.name, "values": [str(one) for one in why.values]}
+    return str(why)
 
 
 def numbers_of(module: Any) -> dict[str, float]:
@@ -70,14 +91,14 @@ def _digests(module: Any, name: str, parameter: Any) -> tuple[list[int], str]:
     """Digests of a parameter, through the layer where it is packed."""
     if parameter.numel():
         if parameter.shape[0] > _MOST_ROWS:
-            raise ValueError(f"{parameter.shape[0]} rows are too many")
+            raise NotKnown(said("too-many-rows", parameter.shape[0]))
         return row_digests(parameter), str(parameter.dtype)
     columns = getattr(module, "input_size_per_partition", None) or getattr(module, "input_size", None)
     if name != "weight" or not isinstance(columns, int) or columns > _MOST_COLUMNS:
-        raise ValueError("it is packed, and the module does not say its size")
+        raise NotKnown(said("packed-size-unknown"))
     adds_bias = getattr(module, "bias", None) is not None
     if adds_bias and not hasattr(module, "skip_bias_add"):
-        raise ValueError("it is packed, and the layer adds a bias")
+        raise NotKnown(said("packed-with-bias"))
     with torch.inference_mode(), _without_bias(module, adds_bias):
         dtype = getattr(module, "params_dtype", parameter.dtype)
         answer = module(torch.eye(columns, dtype=dtype, device=parameter.device))

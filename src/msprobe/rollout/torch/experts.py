@@ -14,12 +14,15 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.rollout.torch.measuring import UNITS, NotKnown, Rows
 from msprobe.rollout.torch.trainer import Trainer
 from msprobe.rollout.torch.widened import InFloat64
 
-FLIPPED = "two experts are equal within rounding at the edge of the router's choice"
+#: A piece of the catalogue: why a row is not judged.
+FLIPPED = "experts-equal"
 _EDGE = 2.0
+_SHARED = ("shared_expert", "shared_experts", "shared_mlp")
 
 
 def router_of(trainer: Trainer, path: str) -> Any:
@@ -28,7 +31,7 @@ def router_of(trainer: Trainer, path: str) -> Any:
     for module in () if around is None else around.children():
         if is_router(module):
             return module
-    raise NotKnown("the trainer has no router that is known")
+    raise NotKnown(said("router-unknown"))
 
 
 def is_router(module: Any) -> bool:
@@ -54,11 +57,14 @@ def chosen(router: Any, logits: Any) -> Any:
 
 
 def of(trainer: Trainer, path: str, tensors: Sequence[Any], wide: Any) -> list[Any]:
-    """The trainer's experts for (hidden states, router logits); ``wide`` makes a module one of float64."""
+    """The trainer's experts for (hidden states, router logits), alone and with those that each token has (shared).
+
+    ``wide`` makes a module one of float64.
+    """
     hidden, logits = tensors
     router, experts = router_of(trainer, path), trainer.module(path)
     if experts is None or hidden.dim() != 2 or logits.shape != (len(hidden), router.weight.shape[0]):
-        raise NotKnown("the trainer's experts take other inputs")
+        raise NotKnown(said("experts-take-other-inputs"))
     # With the identity for its weight, the trainer's router makes its choice from the logits that it is given.
     router = copy.deepcopy(router)
     kind = torch.float64 if wide is not None else hidden.dtype
@@ -69,6 +75,24 @@ def of(trainer: Trainer, path: str, tensors: Sequence[Any], wide: Any) -> list[A
         with InFloat64() if wide is not None else nullcontext():
             _, weights, places = router(logits.to(kind))
             module = experts if wide is None else wide(experts)
-            return [module(hidden.to(kind), places, weights.to(kind))]
+            routed = module(hidden.to(kind), places, weights.to(kind))
+            return [routed, routed + _shared(trainer, path, hidden.to(kind), wide)]
     except (TypeError, ValueError, RuntimeError) as problem:
-        raise NotKnown(f"the trainer's experts cannot be called alone: {str(problem)[:80]}") from problem
+        raise NotKnown(said("experts-not-alone", str(problem)[:80])) from problem
+
+
+def adds_shared(found: Any, routed: Any, whole: Any) -> bool:
+    """Does an engine's call of its experts give the sum with the shared ones? It is the nearer of the two."""
+    near, far = ((found.double() - one.double()).square().mean() for one in (whole, routed))
+    return bool(near < far)
+
+
+def _shared(trainer: Trainer, path: str, hidden: Any, wide: Any) -> Any:
+    """What the experts beside the routed ones give, behind their gate where they have one; 0 where there are none."""
+    around = trainer.parent_of(path)
+    one = next((getattr(around, name) for name in _SHARED if getattr(around, name, None) is not None), None)
+    if one is None:
+        return 0.0
+    gate = getattr(around, "shared_expert_gate", None)
+    given = (one if wide is None else wide(one))(hidden)
+    return given if gate is None else torch.sigmoid((gate if wide is None else wide(gate))(hidden)) * given

@@ -11,7 +11,13 @@ from collections.abc import Iterable
 _MOST_FUSED = 8
 _ENDINGS = ("_proj", "")
 #: What an engine calls a module -> what trainers call it.
-_OTHER_NAMES = {"act_fn": ("activation_fn", "act"), "block_sparse_moe": ("mlp",), "mlp": ("feed_forward",)}
+_OTHER_NAMES = {
+    "model": ("transformer", "gpt_neox", "backbone"),
+    "act_fn": ("activation_fn", "act"),
+    "block_sparse_moe": ("mlp",),
+    "mlp": ("feed_forward",),
+    "lm_head": ("embed_out", "output"),
+}
 
 
 class Paths:

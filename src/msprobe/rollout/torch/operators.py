@@ -18,15 +18,14 @@ import torch
 from msprobe.messages import said
 from msprobe.rollout.torch import experts
 from msprobe.rollout.torch.attention import Attention
-from msprobe.rollout.torch.measuring import Judged, NotKnown, Rows, measured
+from msprobe.rollout.torch.measuring import Container, Judged, NotKnown, Rows, measured
 from msprobe.rollout.torch.routing import Choices
 from msprobe.rollout.torch.trainer import Trainer
 from msprobe.rollout.torch.widened import InFloat64
 
 #: Modules of more weights are not kept in float64.
 _MOST_KEPT = 1 << 20
-#: Why a module that only calls others is not judged.
-CONTAINER = "its own modules are judged"
+_ACTIVATIONS = ("act_fn", "act", "activation_fn", "activation")
 
 
 class Operators:
@@ -53,7 +52,7 @@ class Operators:
         except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as problem:
             # A module of the trainer that takes other arguments than its counterpart.
             why = (str(problem).splitlines() or [type(problem).__name__])[0][:80]
-            raise NotKnown(str(said("trainer-takes-other-inputs", why))) from problem
+            raise NotKnown(said("trainer-takes-other-inputs", why)) from problem
 
     def _judge(
         self,
@@ -67,16 +66,18 @@ class Operators:
         name = path.rpartition(".")[2]
         parts = self.trainer.parts(path)
         if name != "experts" and len(parts) == 1 and any(True for _ in parts[0].module.children()):
-            raise NotKnown(CONTAINER)
+            raise Container
         tensors = [one for one in given if one is not None]
         self.choices.note(path, results, requests, positions)
         found = [one for one in results if one is not None]
         if not tensors or not found or not found[0].is_floating_point():
-            raise NotKnown("no tensors of it were recorded")
+            # A module of the engine alone that gives no tensor has nothing that could differ.
+            raise NotKnown(said("no-tensors-recorded")) if parts or name == "experts" else Container
         rows = Rows()
         if name == "rotary_emb":
             truth, own = (self._rotary(path, tensors, wide) for wide in (True, False))
-        elif name in ("attn", "attention") and len(tensors) == 3:
+        elif name in ("attn", "attention") and len(tensors) in (3, 5):
+            tensors = self._turned(path, tensors) if len(tensors) == 5 else tensors
             rows = self._attention.remember(path, tensors, requests, positions)
             keep = rows.keep
             truth, own = (self._attention.of(path, tensors, requests, positions, keep, wide) for wide in (True, False))
@@ -84,18 +85,23 @@ class Operators:
             inputs = [tensors[0], self.choices.logits(path, tensors)]
             rows = experts.judged_rows(experts.router_of(self.trainer, path), inputs[1])
             truth, own = (experts.of(self.trainer, path, inputs, wide) for wide in (self._in_float64, None))
+            if experts.adds_shared(found[0], truth[0], truth[1]):
+                truth, own = truth[1:], own[1:]
         elif name == "logits_processor":
-            truth, own = ([self._logits(tensors[-1], wide)] for wide in (True, False))
+            width = self.trainer.head().weight.shape[1]
+            hidden = next(one for one in reversed(tensors) if one.dim() == 2 and one.shape[1] == width)
+            truth, own = ([self._logits(hidden, wide)] for wide in (True, False))
         else:
             truth, own = (self._plain(path, tensors, found, wide) for wide in (True, False))
-        return measured(path, call, found, truth, own, rows, is_norm="norm" in name)
+        kind_of = "norm" if "norm" in name else "activation" if name in _ACTIVATIONS else ""
+        return measured(path, call, found, truth, own, rows, kind_of)
 
     # ---- operators
 
     def _plain(self, path: str, tensors: Sequence[Any], found: Sequence[Any], wide: bool) -> list[Any]:
         parts = self.trainer.parts(path)
         if not parts:
-            raise NotKnown("the trainer has no such module")
+            raise NotKnown(said("trainer-lacks-module"))
         first, width = tensors[0], found[0].shape[-1]
         if isinstance(parts[0].module, torch.nn.Embedding) and not first.is_floating_point():
             # Some trainers scale inside of the table, engines behind it.
@@ -104,6 +110,9 @@ class Operators:
         if len(parts) > 1:
             done = torch.cat([self._ran(one.module, [first], wide) for one in parts], -1)
         elif len(tensors) == 2 and len(found) == 2:
+            if torch.equal(found[1], tensors[1]) and "RMS" not in type(parts[0].module).__name__:
+                # A norm that hands a residual on, and leaves it as it is (Cohere).
+                return [self._ran(parts[0].module, [first], wide), _cast(tensors[1], wide)]
             # A norm that adds the residual first, and hands the sum on.
             total = _cast(tensors[0], wide) + _cast(tensors[1], wide)
             return [self._ran(parts[0].module, [total], wide), total]
@@ -113,7 +122,7 @@ class Operators:
         else:
             done = self._ran(parts[0].module, [first], wide)
         if done.shape != found[0].shape:
-            raise NotKnown(f"the trainer's result has the shape {list(done.shape)}")
+            raise NotKnown(said("trainer-result-shape", list(done.shape)))
         return [done]
 
     def _logits(self, hidden: Any, wide: bool) -> Any:
@@ -127,7 +136,7 @@ class Operators:
 
     def _ran(self, module: Any, given: Sequence[Any], wide: bool) -> Any:
         if module is None:
-            raise NotKnown("the trainer has no such module")
+            raise NotKnown(said("trainer-lacks-module"))
         if wide:
             module = self._in_float64(module)
         with InFloat64() if wide else nullcontext():
@@ -147,11 +156,16 @@ class Operators:
         return wide
 
     def _rotary(self, path: str, tensors: Sequence[Any], wide: bool) -> list[Any]:
+        own = self.trainer.module(path)
+        if own is not None and len(tensors) == 2:
+            # A model's own table of angles, once for all layers.
+            angles = own(tensors[0].float() if wide else tensors[0], tensors[1].long()[None])
+            return [_cast(one[0], wide) for one in angles]
         found = next(iter(self.trainer.named("rotary_emb")), None)
         attention = self.trainer.parent_of(path)
         apply = getattr(sys.modules.get(type(attention).__module__), "apply_rotary_pos_emb", None)
         if found is None or apply is None or len(tensors) != 3:
-            raise NotKnown("the trainer has no rotary embedding that is known")
+            raise NotKnown(said("rotary-unknown"))
         positions, queries, keys = tensors
         size = attention.head_dim
         # Angles in the trainer's own precision: in float32 as it computes them, applied in float64.
@@ -162,9 +176,26 @@ class Operators:
         for one in (queries, keys):
             heads = _cast(one, wide).reshape(1, one.shape[0], -1, size).transpose(1, 2)
             kind = heads.dtype
-            turned, _ = apply(heads, heads, cos.to(kind), sin.to(kind))
+            turned = _applied(apply, heads, cos.to(kind), sin.to(kind))
             done.append(turned.transpose(1, 2).reshape(one.shape))
         return done
+
+    def _turned(self, path: str, tensors: Sequence[Any]) -> list[Any]:
+        """(queries, keys, values, cos, sin) of rows -> (queries, keys, values) at their positions."""
+        attention = self.trainer.parent_of(path)
+        apply = getattr(sys.modules.get(type(attention).__module__), "apply_rotary_pos_emb", None)
+        if apply is None:
+            raise NotKnown(said("rotary-unknown"))
+        heads = [one.reshape(1, len(one), -1, attention.head_dim).transpose(1, 2) for one in tensors[:2]]
+        turned = [_applied(apply, one, tensors[3][None], tensors[4][None]) for one in heads]
+        return [*(one.transpose(1, 2).reshape(len(tensors[0]), -1) for one in turned), tensors[2]]
+
+
+def _applied(apply: Any, heads: Any, cos: Any, sin: Any) -> Any:
+    """Heads [1, heads, rows, size] turned; of some models only as much of each head as there are angles."""
+    size = cos.shape[-1]
+    turned, _ = apply(heads[..., :size], heads[..., :size], cos, sin)
+    return turned if size == heads.shape[-1] else torch.cat([turned, heads[..., size:]], -1)
 
 
 def _layer_type(attention: Any) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,15 @@ import numpy as np
 import torch
 
 from msprobe.errors import InvalidInputError
-from msprobe.rollout.engine_file import Engine
+from msprobe.messages import said
+from msprobe.rollout.engine_file import ENGINE_FILE, Engine, read_engine
+from msprobe.rollout.torch.batches import Attentions, Batch, Batches, modules_of
 from msprobe.store.part import DumpPart
 
 _CALL = re.compile(r"Module\.(?P<path>.+)\.(?P<kind>[^.]+)\.forward\.(?P<number>\d+)")
-_BEHIND = ("logits_processor", "lm_head")
+#: What makes logits of hidden states in an engine; of a plain model what it returns stands for it.
+LOGITS = "logits_processor"
+BEHIND = (LOGITS, "lm_head", "embed_out")
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 
 
@@ -26,6 +30,15 @@ class Rows:
     requests: list[str]
     positions: Any
     tokens: Any = None
+    #: Where the pass was a padded batch.
+    batch: Batch | None = None
+
+    def flat(self, values: Any) -> Any:
+        """A recorded tensor by rows: of a padded batch without its padding; of [1, rows, ...] the rows."""
+        if self.batch is not None:
+            return self.batch.rows_of(values)
+        is_one = values.dim() >= (3 if values.is_floating_point() else 2) and values.shape[0] == 1
+        return values[0] if is_one and values.shape[1] in (len(self.requests), len(set(self.requests))) else values
 
     def of(self, count: int) -> tuple[list[str], Any]:
         """Those of a result of ``count`` rows: of all tokens, or of the last of each request."""
@@ -50,32 +63,66 @@ class Call:
     positions: Any
 
 
-def calls(part: DumpPart, engine: Engine) -> Iterator[Call]:
-    """All calls of modules in the order in which they ended."""
-    passes = passes_of(part, engine)
+def engine_of(part: DumpPart) -> Engine:
+    """``engine.json`` beside a dump; where there is none, what modules held by their recorded parameters."""
+    folder = part.folder.parent
+    if (folder / ENGINE_FILE).is_file():
+        return read_engine(folder)
+    parameters: dict[str, dict[str, Any]] = {}
+    for name, record in part.records():
+        found = _CALL.fullmatch(name)
+        if found is None or not isinstance(record, dict) or found["path"] in parameters:
+            continue
+        tensors = {key: _values(part, leaf) for key, leaf in (record.get("parameters") or {}).items()}
+        parameters[found["path"]] = {key: one for key, one in tensors.items() if one is not None}
+    return modules_of(parameters)
+
+
+def calls(part: DumpPart, passes: Sequence[Rows]) -> Iterator[Call]:
+    """All calls of modules in the order in which they ended, and attention between modules."""
     ended = 0
+    attentions = Attentions()
+    hidden: Any = None
+    # What the root has returned is made logits behind it, before the next pass; some models make them inside.
+    names = [found["path"] for found in map(_CALL.fullmatch, part.names()) if found is not None]
+    is_inside = any(one.partition(".")[0] in BEHIND for one in names[: names.index("root") if "root" in names else 0])
     for name, record in part.records():
         found = _CALL.fullmatch(name)
         if found is None or not isinstance(record, dict):
             continue
-        if found["path"] == "root":
+        path = found["path"]
+        if path == "root":
+            rows = passes[ended] if ended < len(passes) else None
+            logits = _values(part, _logits_of(record), rows)
+            if is_inside and hidden is not None and logits is not None:
+                yield Call(LOGITS, ended, [hidden], [logits], *(rows.of(len(logits)) if rows else ([], None)))
+            hidden = None
             ended += 1
             continue
-        leaves = [*record.get("input_args", []), *(record.get("input_kwargs") or {}).values()]
-        given = [_values(part, leaf) for leaf in leaves]
-        results = [_values(part, leaf) for leaf in record.get("output", [])]
-        count = next((len(one) for one in results if one is not None), 0)
-        # What the root has returned is made logits behind it, before the next pass.
-        is_behind = found["path"].partition(".")[0] in _BEHIND
+        is_behind = path.partition(".")[0] in BEHIND and not is_inside
         order = (ended - 1, ended) if is_behind else (ended, ended - 1)
         around = [passes[at] for at in order if 0 <= at < len(passes)]
+        rows = around[0] if around else None
+        named = record.get("input_kwargs") or {}
+        given = [_values(part, leaf, rows) for leaf in (*record.get("input_args", []), *named.values())]
+        results = [_values(part, leaf, rows) for leaf in record.get("output", [])]
+        count = next((len(one) for one in results if one is not None), 0)
         requests, positions = next((one.of(count) for one in around if one.of(count)[0]), ([], None))
-        yield Call(found["path"], ended, given, results, requests, positions)
+        if path in BEHIND and given:
+            hidden = given[0]
+        attentions.note(path, given, results)
+        angles = named.get("position_embeddings")
+        if isinstance(angles, list):
+            attended = attentions.ended(path, [_values(part, leaf, rows) for leaf in angles])
+            if attended is not None:
+                yield Call(f"{path}.attn", ended, *attended, requests, positions)
+        yield Call(path, ended, given, results, requests, positions)
 
 
 def passes_of(part: DumpPart, engine: Engine) -> list[Rows]:
     """What the whole model was given, pass by pass."""
-    return [_rows(part, engine, number, name) for number, name in enumerate(_roots(part))]
+    batches = Batches()
+    return [_rows(part, engine, number, name, batches) for number, name in enumerate(_roots(part))]
 
 
 def type_of(part: DumpPart) -> str:
@@ -86,26 +133,43 @@ def type_of(part: DumpPart) -> str:
             if isinstance(leaf, dict) and "float" in str(leaf.get("dtype")):
                 counts[str(leaf["dtype"])] = counts.get(str(leaf["dtype"]), 0) + 1
     if not counts:
-        raise InvalidInputError(f'"{part.path}" has no results of modules; record the engine with level L0.')
+        raise InvalidInputError(said("engine-without-modules", part.path))
     return max(counts, key=lambda name: counts[name])
+
+
+def _logits_of(record: Any) -> Any:
+    """The leaf of the logits among what a plain model returned."""
+    results = record.get("output", []) if isinstance(record, dict) else []
+    first = results[0] if results else None
+    return first.get("logits", first) if isinstance(first, dict) else None
 
 
 def _roots(part: DumpPart) -> list[str]:
     return [name for name in part.names() if name.startswith("Module.root.") and ".forward." in name]
 
 
-def _rows(part: DumpPart, engine: Engine, number: int, name: str) -> Rows:
+def _rows(part: DumpPart, engine: Engine, number: int, name: str, batches: Batches) -> Rows:
     record = dict(part.records([name])).get(name)
-    given = record.get("input_kwargs", {}) if isinstance(record, dict) else {}
+    record = record if isinstance(record, dict) else {}
+    named = {key: _values(part, leaf) for key, leaf in (record.get("input_kwargs") or {}).items()}
+    given = [_values(part, leaf) for leaf in record.get("input_args", [])]
+    if not engine.rows:
+        found = batches.rows(given, named)
+        return Rows([], None) if found is None else Rows(found.requests, found.positions, found.tokens, found)
     requests = [_SUFFIX.sub("", one) for one in engine.rows.get(number, [])]
-    return Rows(requests, *(_values(part, given[key]) if key in given else None for key in ("positions", "input_ids")))
+    # Where they are given by place: token ids, then positions.
+    ids = [one for one in given if one is not None and not one.is_floating_point()]
+    for key, one in zip(("input_ids", "positions"), ids, strict=False):
+        named.setdefault(key, one)
+    return Rows(requests, named.get("positions"), named.get("input_ids"))
 
 
-def _values(part: DumpPart, leaf: Any) -> Any:
+def _values(part: DumpPart, leaf: Any, rows: Rows | None = None) -> Any:
     if not isinstance(leaf, dict) or not isinstance(leaf.get("data_name"), str):
         return None
     values = part.array(leaf["data_name"])
     kind = getattr(torch, str(leaf.get("dtype", "")).removeprefix("torch."), None)
     if values is None or not isinstance(kind, torch.dtype):
         return None
-    return torch.from_numpy(np.array(values)).to(kind)
+    tensor = torch.from_numpy(np.array(values)).to(kind)
+    return tensor if rows is None else rows.flat(tensor)

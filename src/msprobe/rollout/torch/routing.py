@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.rollout.torch.experts import chosen, is_router, router_of
 from msprobe.rollout.torch.measuring import NotKnown
 from msprobe.rollout.torch.trainer import Trainer
@@ -45,7 +46,7 @@ class Choices:
         for one in (self._logits.get(self.trainer.named_path(path)), *tensors[1:]):
             if one is not None and one.shape == (len(tensors[0]), experts):
                 return one
-        raise NotKnown("the logits of its router were not recorded")
+        raise NotKnown(said("router-logits-missing"))
 
     @contextmanager
     def of_trainer(self) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.messages import said
 from msprobe.rollout.torch.adapters import adapt, base_of, is_adapter
 from msprobe.rollout.torch.fused import Paths
 
@@ -33,9 +34,7 @@ def load(path: str, dtype: str) -> Any:
         )
     except (OSError, ValueError, KeyError, ImportError, AttributeError) as problem:
         first = (str(problem).splitlines() or [type(problem).__name__])[0]
-        raise InvalidInputError(
-            f'"{path}" is no folder of a model in safetensors that transformers loads: {first[:200]}'
-        ) from problem
+        raise InvalidInputError(said("trainer-unreadable", path, first[:200])) from problem
     if is_adapter(path):
         adapt(model, path, kind)
     return model.eval()

@@ -50,7 +50,10 @@ class TrainerWeights:
     def of_state_dict(cls, tensors: Mapping[str, Any]) -> TrainerWeights:
         """Those of a state dict with the names of transformers; values may be DTensors, whose mesh must be alive."""
         plain = {_plain(name): one for name, one in tensors.items() if isinstance(one, torch.Tensor)}
-        head = next((name for name in ("lm_head.weight", "model.embed_tokens.weight") if name in plain), None)
+        head = next(
+            (name for name in ("lm_head.weight", "embed_out.weight", "model.embed_tokens.weight") if name in plain),
+            None,
+        )
         return cls({name: [_Block(one)] for name, one in plain.items()}, head)
 
     @classmethod

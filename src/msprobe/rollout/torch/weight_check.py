@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from msprobe.coverage import Coverage, NotRead
+from msprobe.messages import Wording, said, translated
 from msprobe.rollout.contract import Finding
 from msprobe.rollout.engine_file import read_modules
-from msprobe.rollout.texts import finding_lines, sentence
+from msprobe.rollout.texts import finding_json, finding_lines, sentence
 from msprobe.rollout.torch.engine_weights import held
 from msprobe.rollout.torch.trainer_weights import TrainerWeights
 from msprobe.rollout.torch.weights import Before, fold, hold_weights
@@ -45,7 +46,7 @@ class Arrived:
         return {
             "number": self.number,
             "equal": self.equal,
-            "findings": [{"code": one.code, "arguments": one.arguments} for one in self.findings],
+            "findings": [finding_json(one) for one in self.findings],
             "coverage": self.coverage.as_json(),
         }
 
@@ -54,10 +55,12 @@ class Arrived:
 
     def __str__(self) -> str:
         if self.findings:
-            first = f"synchronisation {self.number}: {sentence(self.findings[0])}."
+            first = said("synchronisation-finding", self.number, sentence(self.findings[0]))
         else:
-            first = f"synchronisation {self.number}: {self.equal} weights are the trainer's."
-        return "\n".join([f"{first} {self.coverage.sentence('read')}".rstrip(), *finding_lines(self.findings)])
+            first = said("synchronisation-holds", self.number, self.equal)
+        unread = self.coverage.sentence("read")
+        whole = Wording("{} {}", first, unread) if unread else first
+        return "\n".join([translated(whole), *finding_lines(self.findings)])
 
 
 class WeightCheck:
@@ -91,7 +94,7 @@ class WeightCheck:
                 self._before.append([])
             of_rank, count, more = hold_weights(modules, weights, self._before[rank])
             where = {"rank": rank} if len(ranks) > 1 else {}
-            findings += [Finding(one.code, one.responses, {**one.arguments, **where}) for one in of_rank]
+            findings += [Finding(one.name, one.responses, {**one.arguments, **where}) for one in of_rank]
             equal += count
             not_read += [one for one in more if one not in not_read]
             now = {(path, name): fold(rows) for path, one in modules.items() for name, rows in one.weights.items()}

@@ -11,6 +11,7 @@ import torch
 import xxhash
 
 from msprobe.coverage import NotRead
+from msprobe.messages import said
 from msprobe.rollout.contract import Finding
 from msprobe.rollout.engine_file import Module
 from msprobe.rollout.layout import Piece, pieces
@@ -64,11 +65,11 @@ def hold_weights(
     not_read: list[NotRead] = []
     equal, seen = 0, set()
     for path, module in modules.items():
-        not_read += [NotRead(f"{path}.{name} of the engine", why) for name, why in module.unread.items()]
+        not_read += [NotRead(said("weight-of-engine", f"{path}.{name}"), why) for name, why in module.unread.items()]
         for name, digests in module.weights.items():
             held = _held(path, name, digests, module, trainer)
             if held is None:
-                not_read.append(NotRead(f"{path}.{name} of the engine", "the trainer has no such module"))
+                not_read.append(NotRead(said("weight-of-engine", f"{path}.{name}"), said("trainer-lacks-module")))
                 continue
             seen.update(held.names)
             # A table of embeddings is padded to the sizes of kernels.
@@ -78,7 +79,7 @@ def hold_weights(
                 findings.append(_finding(held, trainer, before))
     unread = {f"{part}.{name}" for path, one in modules.items() for name in one.unread for part in trainer.parts(path)}
     lost = sorted(set(trainer.names()) - seen - unread - trainer.tied())
-    not_read += [NotRead(f"{name} of the trainer", "the engine has no such weight") for name in lost]
+    not_read += [NotRead(said("weight-of-trainer", name), said("engine-lacks-weight")) for name in lost]
     return findings, equal, not_read
 
 
@@ -155,8 +156,8 @@ def _finding(held: _Held, trainer: TrainerWeights, before: Sequence[Before]) -> 
         return Finding("adapter-not-bound", (), arguments)
     if len(found) == len(wanted) and sorted(found) == sorted(wanted):
         turned = [digest for block in reversed(held.blocks) for digest in block]
-        code = "weights-exchanged" if len(held.blocks) > 1 and found == turned else "weight-rows-exchanged"
-        return Finding(code, (), arguments)
+        name = "weights-exchanged" if len(held.blocks) > 1 and found == turned else "weight-rows-exchanged"
+        return Finding(name, (), arguments)
     now = fold(found)
     same = [one.step for one in before if one.weights.get((held.path, held.name)) == now]
     if same:

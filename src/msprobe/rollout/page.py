@@ -1,0 +1,71 @@
+"""``rollout.html``: the answer as one page, in the language that is asked for. What the sides say of names is text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+from msprobe.foreign import html_page
+from msprobe.foreign.console import harmless
+from msprobe.messages import find, said, translated
+from msprobe.rollout.compared import Operator
+from msprobe.rollout.contract import Finding, Status
+from msprobe.rollout.texts import advice, sentence
+
+_CLASSES: Mapping[Status, str] = {"agree": "good", "diverged": "bad", "incomparable": "warning"}
+_STYLE = "body { max-width: 1100px; } .finding { margin: 10px 0; } .wrong { color: var(--bad); }"
+
+
+def page(
+    status: Status,
+    headline: str,
+    findings: Sequence[Finding],
+    remarks: Sequence[str],
+    operators: Mapping[str, Operator] | None = None,
+) -> bytes:
+    """The page. ``remarks``: measures and notes, in the catalogue's words."""
+    body = (f"{piece}\n" for piece in _body(status, headline, findings, remarks, operators or {}))
+    return "".join(html_page.page("msprobe rollout", body, style=_STYLE)).encode()
+
+
+def _text(text: str) -> str:
+    return escape(harmless(translated(text)))
+
+
+def _body(
+    status: Status,
+    headline: str,
+    findings: Sequence[Finding],
+    remarks: Sequence[str],
+    operators: Mapping[str, Operator],
+) -> Iterator[str]:
+    yield f'<h1 class="{_CLASSES[status]}">{_text(headline)}</h1>'
+    for one in findings:
+        message = find(one.name)
+        code = "" if message is None else f"{message.code} {message.name}"
+        names = ", ".join(one.responses)
+        shown = _text(said("of-responses", names)) if names else ""
+        yield f'<div class="finding"><code>{escape(code)}</code> {_text(sentence(one))}{shown}'
+        yield f'<div class="dim">{_text(advice(one))}</div></div>'
+    yield from (f"<p>{_text(one)}</p>" for one in remarks)
+    if operators:
+        yield '<div class="scroll"><table>'
+        yield "".join(f"<th>{_text(said(name))}</th>" for name in _COLUMNS)
+        for path, line in sorted(operators.items(), key=lambda one: (-one[1].wrong, one[1].bits)):
+            yield "<tr>" + "".join(_cells(path, line)) + "</tr>"
+        yield "</table></div>"
+
+
+_COLUMNS = (
+    *("operators-module", "column-rows", "column-wrong", "column-bits", "column-engine-units"),
+    *("column-trainer-units", "column-engine-bias", "column-trainer-bias", "column-nearer"),
+)
+
+
+def _cells(path: str, line: Operator) -> Iterator[str]:
+    yield f"<td><code>{escape(harmless(path))}</code></td>"
+    numbers = (f"{line.engine[0]:.3g}", f"{line.trainer[0]:.3g}", f"{line.engine[1]:.2g}", f"{line.trainer[1]:.2g}")
+    wrong = f'<span class="wrong">{line.wrong}</span>' if line.wrong else "0"
+    for cell in (str(line.rows), wrong, f"{line.bits:.1%}", *numbers):
+        yield f'<td class="number">{cell}</td>'
+    yield f"<td>{_text(said(f'nearer-{line.nearer}'))}</td>"
