@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -107,8 +108,12 @@ class DumpPart:
             try:
                 content = orjson.loads(texts[number][start:end])
             except ValueError:
-                content = self.record(name)  # in the words of Python, or broken
+                content = json_index.parse_loose(
+                    texts[number][start:end], self._sources[number][0], f", record {name!r},", start
+                )
             yield name, content
+        for text in texts:
+            json_index.forget_pages(text)  # of a gigabyte that was read once, nothing stays in memory
 
     def texts(self) -> Iterator[tuple[str, bytes]]:
         """Name and JSON text of all records, in their order, for those who know from the text what they look for."""
@@ -136,7 +141,11 @@ class DumpPart:
         """The content of ``construct.json``: child to parent, in order."""
         if self._parents is None:
             found = self._load_if_there(layout.CONSTRUCT_FILE)
-            self._parents = {**found, **self._journal_parents}
+            # Names of records, which are in memory already, and many have the same parent.
+            self._parents = {
+                sys.intern(name): sys.intern(above) if type(above) is str else above
+                for name, above in (found | self._journal_parents).items()
+            }
         return self._parents
 
     def tensor_path(self, data_name: str) -> Path:
