@@ -23,6 +23,7 @@ from msprobe.store.rows import Rows
 
 if TYPE_CHECKING:
     from msprobe.store.columns import Columns
+    from msprobe.store.values import Room
 
 
 _STEP = re.compile(r"step\d+")
@@ -194,15 +195,17 @@ class DumpPart:
         """True if the values were written; an interrupted dump may name files that were on their way."""
         return self.tensor_path(data_name).is_file()
 
-    def array(self, data_name: str) -> Any:
-        """The values named ``data_name`` as an array of numpy; None where they cannot be read, as ``unread`` tells."""
+    def array(self, data_name: str, room: Room | None = None) -> Any:
+        """The values named ``data_name`` as an array of numpy; None where they cannot be read, as ``unread`` tells.
+        ``room``: see :func:`msprobe.store.values.read_values`.
+        """
         # Here: a dump without files of values is read without numpy, which takes a third of the start.
         from msprobe.store.values import read_values
 
         if data_name == "-1":
             return None  # the word of mindstudio-probe for a tensor that it did not write
         try:
-            return read_values(self.tensor_path(data_name)).array
+            return read_values(self.tensor_path(data_name), room=room).array
         except (MsprobeError, OSError):
             self.unread.setdefault(data_name)
             return None
