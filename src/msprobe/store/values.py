@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import mmap
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class Room:
         if len(self._bytes) < size:
             self._bytes = bytearray(size)
         view = memoryview(self._bytes)[:size]
-        return view[: file.readinto(view)]
+        return view[: cast(io.BufferedReader, file).readinto(view)]
 
 
 def read_values(
