@@ -14,6 +14,7 @@ import pytest
 from hand_made import write_part
 
 HERE = Path(__file__).resolve().parent
+BENCH = HERE.parents[1] / "bench/scale/run.py"
 _RANKS = 12
 _CALLS = 1500
 
@@ -60,3 +61,14 @@ def test_a_node_that_is_lost_costs_its_jobs_alone(tmp_path: Path) -> None:
     told = json.loads(done.stdout.splitlines()[-1])
     assert {name: one["same"] for name, one in told.items()} == dict.fromkeys(told, True)
     assert any(one["begun"] for one in told.values()), "no node was lost while it worked"
+
+
+@pytest.mark.slow  # a cluster takes ten seconds to start
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray has no wheel for this Python")
+def test_the_bench_of_many_ranks_is_right_on_a_cluster(tmp_path: Path) -> None:
+    sizes = ["--ranks", "8", "--records", "100", "--commands", "compare,check", "--folder", str(tmp_path)]
+    command = [sys.executable, str(BENCH), *sizes, "--jobs", "2", "--engine", "ray"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = {line.split()[0]: line.split()[-1] for line in done.stdout.splitlines()[1:]}
+    assert lines == {"compare": "right", "check": "right"}, done.stdout

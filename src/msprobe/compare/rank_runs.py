@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +15,16 @@ def group_text(ranks: Any) -> Any:
     """The ranks of a process group as a cell has them: as they are, or in runs where they are many and ascending."""
     if not isinstance(ranks, list) or len(ranks) <= MOST_LISTED + 1:
         return ranks
-    if any(type(rank) is not int for rank in ranks) or any(one >= other for one, other in pairwise(ranks)):
+    if set(map(type, ranks)) != {int}:
         return ranks
-    return in_runs(ranks)
+    text = _text_of(tuple(ranks))
+    return ranks if text is None else text
+
+
+@lru_cache(64)
+def _text_of(ranks: tuple[int, ...]) -> str | None:
+    """The runs of a group, which each of its calls on each rank asks for; None if its ranks do not ascend."""
+    return in_runs(ranks) if all(one < other for one, other in pairwise(ranks)) else None
 
 
 def in_runs(ranks: Sequence[int]) -> str:

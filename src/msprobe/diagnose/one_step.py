@@ -34,6 +34,7 @@ from msprobe.diagnose.verdict.recordings import (
     precision_apart,
 )
 from msprobe.diagnose.verdict.summary import counts_of, notes_on
+from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ def _compare_part(task: Task, calibration: Calibration) -> Compared:
     left, right = task.candidate.part(), task.reference.part()
     is_kept = False
     try:
-        known: Known = {}
-        timelines += Timeline(left, known=known), Timeline(right, known=known)
+        timelines += _timelines_of(left, right)
         compared, scene, notes = _compare_timelines(task, calibration, timelines[0], timelines[1])
         is_kept = task.keep is not None and task.keep(scene, notes)
         return compared
@@ -106,6 +106,12 @@ def _compare_part(task: Task, calibration: Calibration) -> Compared:
                 timeline.close()
             left.close()
             right.close()
+
+
+def _timelines_of(left: DumpPart, right: DumpPart) -> list[Timeline]:
+    """Those of both sides, which have tensors that are described alike once."""
+    known: Known = {}
+    return [Timeline(part, known=known) for part in (left, right)]
 
 
 def searched(

@@ -12,6 +12,7 @@ import json
 import mmap
 import os
 import re
+import sys
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -132,6 +133,7 @@ def _read_index(path: Path) -> JsonIndex:
     if start >= 0:
         index = _index(text, start)
         if index is not None:
+            forget_pages(text)
             return index
     return _scanned(path, text)
 
@@ -171,11 +173,17 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
     try:
         return orjson.loads(text)
     except ValueError:
-        pass
-    # Bare NaN and infinities, lone surrogates: what Python writes and strict JSON does not know.
+        return parse_loose(text, path, what, offset)
+
+
+def parse_loose(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
+    """The same for what Python writes and strict JSON does not know: bare NaN and infinities, lone surrogates."""
     try:
         found = text.decode("utf-8", "surrogatepass")
-        return json.loads(found, parse_int=long_numbers(found))
+        number = long_numbers(found)
+        if number is None:
+            return _decoder.decode(found)
+        return json.loads(found, parse_int=number)
     except json.JSONDecodeError as problem:
         line = said("json-line-and-column", problem.lineno, problem.colno)
         where = said("json-byte", offset + problem.pos) if offset else line
@@ -187,6 +195,14 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
     except ValueError as problem:
         reason = text_of(problem)
     raise InvalidInputError(said("dump-json-unreadable", path, what, reason))
+
+
+def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are in memory once, as Python's parser makes them anew for each text."""
+    return {sys.intern(key): value for key, value in pairs}
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_with_keys_once)
 
 
 def _map(path: Path) -> mmap.mmap | bytes:
@@ -202,6 +218,12 @@ def _map(path: Path) -> mmap.mmap | bytes:
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
         raise PathError(said("file-unreadable", path, reason.lower())) from problem
+
+
+def forget_pages(text: mmap.mmap | bytes) -> None:
+    """Give the memory of a mapped file back; whoever reads it again gets it from the cache of the system."""
+    if isinstance(text, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        text.madvise(mmap.MADV_DONTNEED)
 
 
 def _index(text: mmap.mmap | bytes, data: int) -> JsonIndex | None:
@@ -241,7 +263,8 @@ def _places(text: mmap.mmap | bytes, start: int, end: int) -> Places | None:
     if not keys or ends[0] != start - 1:
         return None
     try:
-        names = [key[1:-1].decode() if b"\\" not in key else str(json.loads(key)) for key in keys]
+        # Once in memory, whichever file has them: the sides of a comparison have the same names.
+        names = [sys.intern(key[1:-1].decode() if b"\\" not in key else str(json.loads(key))) for key in keys]
     except ValueError:
         return None
     return Places.of(names, starts, [*ends[1:], end])

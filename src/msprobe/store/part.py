@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,7 @@ from msprobe.store.rows import Rows
 
 if TYPE_CHECKING:
     from msprobe.store.columns import Columns
+    from msprobe.store.values import Room
 
 
 _STEP = re.compile(r"step\d+")
@@ -107,8 +109,12 @@ class DumpPart:
             try:
                 content = orjson.loads(texts[number][start:end])
             except ValueError:
-                content = self.record(name)  # in the words of Python, or broken
+                content = json_index.parse_loose(
+                    texts[number][start:end], self._sources[number][0], f", record {name!r},", start
+                )
             yield name, content
+        for text in texts:
+            json_index.forget_pages(text)  # of a gigabyte that was read once, nothing stays in memory
 
     def texts(self) -> Iterator[tuple[str, bytes]]:
         """Name and JSON text of all records, in their order, for those who know from the text what they look for."""
@@ -136,7 +142,11 @@ class DumpPart:
         """The content of ``construct.json``: child to parent, in order."""
         if self._parents is None:
             found = self._load_if_there(layout.CONSTRUCT_FILE)
-            self._parents = {**found, **self._journal_parents}
+            # Names of records, which are in memory already, and many have the same parent.
+            self._parents = {
+                sys.intern(name): sys.intern(above) if type(above) is str else above
+                for name, above in (found | self._journal_parents).items()
+            }
         return self._parents
 
     def tensor_path(self, data_name: str) -> Path:
@@ -185,15 +195,17 @@ class DumpPart:
         """True if the values were written; an interrupted dump may name files that were on their way."""
         return self.tensor_path(data_name).is_file()
 
-    def array(self, data_name: str) -> Any:
-        """The values named ``data_name`` as an array of numpy; None where they cannot be read, as ``unread`` tells."""
+    def array(self, data_name: str, room: Room | None = None) -> Any:
+        """The values named ``data_name`` as an array of numpy; None where they cannot be read, as ``unread`` tells.
+        ``room``: see :func:`msprobe.store.values.read_values`.
+        """
         # Here: a dump without files of values is read without numpy, which takes a third of the start.
         from msprobe.store.values import read_values
 
         if data_name == "-1":
             return None  # the word of mindstudio-probe for a tensor that it did not write
         try:
-            return read_values(self.tensor_path(data_name)).array
+            return read_values(self.tensor_path(data_name), room=room).array
         except (MsprobeError, OSError):
             self.unread.setdefault(data_name)
             return None

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import mmap
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 
@@ -58,14 +59,34 @@ class TensorValues:
     converted: bool = False
 
 
-def read_values(path: StrPath, dtype: str | None = None, shape: tuple[int, ...] | None = None) -> TensorValues:
+class Room:
+    """Memory for the bytes of one file after the other: what the system gives anew it fills with zeros, page by page,
+    which takes longer than to read them.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def filled(self, file: BinaryIO, size: int) -> memoryview:
+        """The next ``size`` bytes of a file, or as many as it has; those of the file before are gone."""
+        if len(self._bytes) < size:
+            self._bytes = bytearray(size)
+        view = memoryview(self._bytes)[:size]
+        return view[: cast(io.BufferedReader, file).readinto(view)]
+
+
+def read_values(
+    path: StrPath, dtype: str | None = None, shape: tuple[int, ...] | None = None, room: Room | None = None
+) -> TensorValues:
     """Read a tensor file by its ending; for a ``.bin`` file, which has neither, give type and shape.
+
+    ``room``: where the bytes of a ``.pt`` file may stand; its array is then good until the next file is read there.
 
     Raises PathError if the file cannot be read, InvalidInputError if it is not what its ending says.
     """
     suffix = os.path.splitext(os.fspath(path))[1]
     if suffix == ".pt":
-        return read_pt(path)
+        return read_pt(path, room)
     if suffix == ".npy":
         return read_npy(path)
     if suffix == ".bin":
@@ -143,11 +164,11 @@ def read_bin(path: StrPath, dtype: str, shape: tuple[int, ...]) -> TensorValues:
     return _finish(np.frombuffer(data, _stored(kind)).reshape(shape), kind)
 
 
-def read_pt(path: StrPath) -> TensorValues:
-    """Read the one plain tensor of a ``.pt`` file that torch (1.6 or later) or msprobe wrote."""
+def read_pt(path: StrPath, room: Room | None = None) -> TensorValues:
+    """Read the one plain tensor of a ``.pt`` file that torch (1.6 or later) or msprobe wrote; ``room`` as above."""
     try:
         with open_regular(path) as file:
-            whole = _whole(file)
+            whole = _whole(file, room)
             if bytes(whole[:4]) != b"PK\3\4":
                 raise InvalidInputError(said("pt-of-old-torch", path))
             plain = stored_entries(whole)
@@ -167,12 +188,12 @@ def read_pt(path: StrPath) -> TensorValues:
         raise InvalidInputError(said("pt-unreadable", path, in_one_line(problem))) from problem
 
 
-def _whole(file: BinaryIO) -> memoryview:
+def _whole(file: BinaryIO, room: Room | None) -> memoryview:
     """All bytes of an open file, mapped if they are many."""
     size = os.fstat(file.fileno()).st_size
     if size < MAPPED_FROM_BYTES:
         file.seek(0)
-        return memoryview(file.read(size))
+        return memoryview(file.read(size)) if room is None else room.filled(file, size)
     return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 

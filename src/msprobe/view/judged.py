@@ -15,13 +15,14 @@ from msprobe.diagnose.pairing.order import in_order
 from msprobe.diagnose.pairing.step import pair_timelines
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.steps.tensor_info import Known
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.calibration import Calibration
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import said
 from msprobe.store.reader import Dump
 from msprobe.view.by_hand import put_in
-from msprobe.view.rows import TreeRow, rows_of
+from msprobe.view.rows import TreeRow, rows_of, take_apart
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
@@ -71,6 +72,7 @@ class JudgedStep:
         for timeline in self.timelines:
             timeline.close()
             timeline.part.close()
+        take_apart(self.rows)
         self.rows, self.row_of, self.judged = [], {}, {}
 
 
@@ -171,11 +173,12 @@ def _finish(found: JudgedStep, rows: list[TreeRow]) -> None:
 
 def _read(*dumps: Dump) -> list[Timeline]:
     found: list[Timeline] = []
+    known: Known = {}
     try:
         for dump in dumps:
             part = dump.part()
             try:
-                found.append(Timeline(part))
+                found.append(Timeline(part, known=known))
             except BaseException:
                 part.close()
                 raise

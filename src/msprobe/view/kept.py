@@ -13,7 +13,7 @@ from msprobe.diagnose.verdict.common import Rank, Step
 from msprobe.view.columns import outline_of
 from msprobe.view.grid import layers_of, rows_of_names, with_named
 from msprobe.view.judged import JudgedStep, judged_step
-from msprobe.view.rows import REFERENCE_ONLY, rows_of
+from msprobe.view.rows import REFERENCE_ONLY, rows_of, take_apart
 
 #: The step in which runs part is looked at last, but for the next, which tells if it has an effect.
 _LAST_STEPS = 2
@@ -51,6 +51,7 @@ class Kept:
         alone = {row.name for row in rows if row.side == REFERENCE_ONLY}
         entries = {one.finding.entry for one in suspects[:_MOST_SUSPECTS] if one.finding.entry is not None}
         named = rows_of_names(outline, entries - alone)
+        take_apart(rows)
         with self._lock:
             self._let_go(at)
             self._layers.setdefault(at[0], {})[at[1]] = layers, named

@@ -97,6 +97,13 @@ def rows_of(pairs: Iterable[tuple[Event | None, Event | None]], timelines: Seque
     return found
 
 
+def take_apart(rows: Iterable[TreeRow]) -> None:
+    """Let go of the rows: they know each other, so that they would stay until Python searches for such circles."""
+    for row in rows:
+        row.above = None
+        row.below.clear()
+
+
 def _phases_between(rows: Sequence[TreeRow], timelines: Sequence[Timeline]) -> None:
     """Count calls outside of all modules to the backward pass where they are made in it, or work on its gradients: the
     gathering and reducing of sharded parameters, clipping. What a forward pass of a module follows is its preparation.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.differences.tensor_pass import Measured, TensorPass, digest_of, dot, values_difference
 from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
+
+if TYPE_CHECKING:
+    from msprobe.store.values import Room
 
 __all__ = ["TensorFiles", "dot", "values_difference"]
 
@@ -20,6 +23,7 @@ class TensorFiles:
 
     def __init__(self, candidate: DumpPart, reference: DumpPart) -> None:
         self._parts = candidate, reference
+        self._rooms: tuple[Room, Room] | None = None
         self._pass = TensorPass()
         self._measured: dict[tuple[str, str], Measured | None] = {}
         self._of_places: dict[tuple[_Place, _Place], Measured | None] = {}
@@ -48,9 +52,18 @@ class TensorFiles:
             self.values(left, right)  # which notes that they could not be read
             return None
         if (one, other) not in self._of_places:
-            pair = self.values(left, right)
-            self._of_places[one, other] = None if pair is None else self._pass.over(*map(flat, pair))
+            self._of_places[one, other] = self._pass_over(left, right)
         return self._of_places[one, other]
+
+    def _pass_over(self, left: str, right: str) -> Measured | None:
+        if self._rooms is None:
+            from msprobe.store.values import Room  # numpy, see below
+
+            self._rooms = Room(), Room()
+        pair = [
+            part.array(name, room) for part, name, room in zip(self._parts, (left, right), self._rooms, strict=True)
+        ]
+        return None if any(one is None for one in pair) else self._pass.over(*map(flat, pair))
 
 
 def flat(array: Any) -> Any:
@@ -62,9 +75,11 @@ def flat(array: Any) -> Any:
     return np.asarray(np.ascontiguousarray(array)).reshape(-1)
 
 
-def digest_of_file(part: DumpPart, name: str) -> tuple[str, int] | None:
-    """The digest of the values in a file, and how many there are; None where it cannot be read."""
-    array = part.array(name)
+def digest_of_file(part: DumpPart, name: str, room: Room) -> tuple[str, int] | None:
+    """The digest of the values in a file, and how many there are; None where it cannot be read. ``room``: for its
+    bytes.
+    """
+    array = part.array(name, room)
     return None if array is None else (digest_of(flat(array)), array.size)
 
 

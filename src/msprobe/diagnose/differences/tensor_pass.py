@@ -65,11 +65,12 @@ def digest_of(flat: Any) -> str:
     from xxhash import xxh3_64
 
     digest = xxh3_64()
-    for start in range(0, flat.size, _PIECE):
-        piece = flat[start : start + _PIECE]
-        if flat.dtype.kind in "fc":
-            piece = piece + 0.0
-        digest.update(piece.view(np.uint8).data)
+    with np.errstate(all="ignore"):  # some NaN make the processor say so when anything is added to them
+        for start in range(0, flat.size, _PIECE):
+            piece = flat[start : start + _PIECE]
+            if flat.dtype.kind in "fc":
+                piece = piece + 0.0
+            digest.update(piece.view(np.uint8).data)
     return _word(digest)
 
 
@@ -220,19 +221,20 @@ def values_difference(left: Any, right: Any) -> float:
     kind = np.complex128 if "c" in (left.dtype.kind, right.dtype.kind) else np.float64
     left, right = np.asarray(left), np.asarray(right)  # pieces of mapped files cost more than what is done with them
     mine = theirs = apart = 0.0
-    for start in range(0, left.size, _ROW):
-        one, other = left[start : start + _ROW], right[start : start + _ROW]
-        a, b = one.astype(kind), other.astype(kind)
-        finite = np.isfinite(b)
-        if not np.array_equal(np.isfinite(a), finite):
-            return math.inf
-        if not finite.all():
-            if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+    with np.errstate(all="ignore"):  # as above
+        for start in range(0, left.size, _ROW):
+            one, other = left[start : start + _ROW], right[start : start + _ROW]
+            a, b = one.astype(kind), other.astype(kind)
+            finite = np.isfinite(b)
+            if not np.array_equal(np.isfinite(a), finite):
                 return math.inf
-            a, b = a[finite], b[finite]
-        mine += dot(a, a)
-        theirs += dot(b, b)
-        apart += dot(a - b, a - b)
+            if not finite.all():
+                if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+                    return math.inf
+                a, b = a[finite], b[finite]
+            mine += dot(a, a)
+            theirs += dot(b, b)
+            apart += dot(a - b, a - b)
     return _relative(mine, theirs, apart)
 
 

@@ -23,6 +23,9 @@ def add_digests(*timelines: Timeline, files: TensorFiles | None = None) -> None:
     """
     if not all(timeline.part.header.get("task") == "tensor" for timeline in timelines):
         return
+    from msprobe.store.values import Room  # numpy: a dump without tensor files is read without it
+
+    room = Room()
     named = [_bare_tensors_by_file(timeline) for timeline in timelines]
     if files is not None:
         for name in named[0].keys() & named[1].keys():
@@ -33,7 +36,7 @@ def add_digests(*timelines: Timeline, files: TensorFiles | None = None) -> None:
                     _give(here, found.digests[side], found.sizes[side])
     for timeline, leaves in zip(timelines, named, strict=True):
         for name, here in leaves.items():
-            digest = digest_of_file(timeline.part, name)
+            digest = digest_of_file(timeline.part, name, room)
             if digest is not None:
                 _give(here, *digest)
 

@@ -183,7 +183,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
 def _given_to_root(scene: Scene, event: Event, difference: Difference) -> tuple[str, str] | None:
     """The whole model's pass, and the argument by which the tensor came in, where that was recorded (record_root)."""
     digest = fingerprint(difference.left)
-    roots = (one for one in scene.pairing.candidate.events if one.index >= event.index and one.parts.path == "root")
+    roots = (one for one in scene.passes_of_root if one.index >= event.index)
     root = next((one for one in roots if one.direction == event.direction), None)
     if digest is None or root is None:
         return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -249,19 +250,25 @@ class StepFacts:
                 leaves += (fields.get("grad") for fields in parameters_of(event).values())
         return frozenset(str(leaf.get("shape")) for leaf in leaves if is_tensor(leaf))
 
-    def users_of(self, forward: Event | None, slot: str, side: int) -> list[Event]:
-        """The calls that took the result which the gradient in ``slot`` belongs to."""
+    def users_of(self, forward: Event | None, slot: str, side: int) -> Iterator[Event]:
+        """The calls that took the result which the gradient in ``slot`` belongs to, in order. All tensors of NaN look
+        alike: of these there are as many as calls, and who asks needs the first few.
+        """
         if forward is None:
-            return []
+            return
         place = slot.partition(".")[2]
         output = f"output.{place}"
-        found: list[Event] = []
         for name, leaf in forward.outputs():
             if name == output or name.partition(".")[2] == place:
                 mark = fingerprint(leaf)
-                if mark is not None:
-                    found += self.consumers[side].get(mark, [])
-        return [one for one in found if one.index > forward.index]
+                found = self.consumers[side].get(mark, []) if mark is not None else []
+                later = bisect_right(found, forward.index, key=lambda one: one.index)
+                yield from map(found.__getitem__, range(later, len(found)))
+
+    @cached_property
+    def passes_of_root(self) -> list[Event]:
+        """The passes of the whole model, where they were recorded (record_root), in order."""
+        return [one for one in self.pairing.candidate.events if one.parts.path == "root"]
 
     def partner_forward(self, judged: Judged) -> Event | None:
         return self.pairing.reference.forward_of(judged.partner)

@@ -6,6 +6,7 @@ Functions take any dictionary that describes a tensor; one of a timeline is a :c
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
 from math import isfinite, sqrt
@@ -19,6 +20,8 @@ Numbers = tuple[float, float, float, float]
 
 _recorded = itemgetter(*USUAL_KEYS)
 _FACTS = ("count", "statistics", "numbers", "rms", "floating", "not_finite", "fingerprint", "plain")
+#: Few words, which the parser makes anew for each tensor.
+_WORDS = ("type", "dtype")
 #: What a tensor of finite numbers in the memory of one process, all written and no file of it, has no word of.
 _UNUSUAL = frozenset(("digest", "md5", "data_name", "unset", "nan", "inf", "layout"))
 
@@ -58,6 +61,9 @@ class TensorInfo(dict[str, Any]):
     def _work_out(self) -> None:
         self.count = count = _numel(self)
         self.floating = _is_floating(self["dtype"])
+        for key in _WORDS:
+            if type(word := self.get(key)) is str:
+                dict.__setitem__(self, key, sys.intern(word))
         try:
             recorded = _recorded(self)
         except KeyError:

@@ -22,6 +22,8 @@ from msprobe.store.part import DumpPart
 Slot = tuple[str, Any]
 Direction = Literal["forward", "recompute", "backward", "gradient", "optimizer", "none"]
 
+#: Nobody changes a list of slots.
+_NO_SLOTS: list[Slot] = []
 _PLAIN_KEYS = ("input_args", "input_kwargs", "attributes")
 
 
@@ -170,10 +172,11 @@ class Event:
         return found
 
     def _read_parameters(self) -> list[Slot]:
+        if not self.is_module:
+            return _NO_SLOTS
         found: list[Slot] = []
-        if self.is_module:
-            flatten("parameters", self.record.get("parameters"), found)
-            flatten("buffers", self.record.get("buffers"), found)
+        flatten("parameters", self.record.get("parameters"), found)
+        flatten("buffers", self.record.get("buffers"), found)
         return found
 
     def _read_outputs(self) -> list[Slot]:

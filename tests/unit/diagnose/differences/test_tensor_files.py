@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from growth import most_bytes_in
 
-from msprobe.diagnose.differences.tensor_files import dot, values_difference
+from msprobe.diagnose.differences.tensor_files import TensorFiles, dot, values_difference
 from msprobe.diagnose.differences.tensor_pass import TensorPass, digest_of
 from msprobe.diagnose.differences.words import relation_of_detail, relation_of_values
 from msprobe.messages import said
+from msprobe.store.reader import open_dump
 
 SIZES = [1, 5, 8192, 8193, 50_000]
 
@@ -140,3 +143,38 @@ def test_the_memory_of_one_pass_does_not_grow_with_the_tensors() -> None:
     pairs = [_pair(size, "f4") for size in (1 << 17, 1 << 21)]
     small, large = (most_bytes_in(lambda pair=pair: TensorPass().over(*pair)) for pair in pairs)
     assert large <= 1.1 * small
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("other", ["f4", "f2"])
+def test_a_nan_that_the_processor_reports_warns_nobody(other: str) -> None:
+    values = np.ones(70_000, "f4")
+    values.view("u4")[[3, 69_999]] = 0x7F800001  # a signalling NaN
+    assert digest_of(values) == digest_of(values.copy())
+    assert TensorPass().over(values, values.astype(other)).delta == 0.0
+    assert values_difference(values, values.astype(other)) == 0.0
+
+
+def test_each_pair_of_files_is_measured_by_its_own_values(tmp_path: Path) -> None:
+    values: dict[str, dict[str, Any]] = {side: {} for side in ("one", "other")}
+    for number, size in enumerate((9, 4000, 200, 4000)):
+        for scale, (side, named) in enumerate(values.items()):
+            named[f"Tensor.add.{number}.forward.output.0.pt"] = _pair(size + number, "f4")[0] * (number + 1 + scale)
+            folder = tmp_path / side / "dump_tensor_data"
+            folder.mkdir(parents=True, exist_ok=True)
+    for side, named in values.items():
+        for name, array in named.items():
+            torch.save(torch.from_numpy(array), tmp_path / side / "dump_tensor_data" / name)
+        (tmp_path / side / "dump.json").write_text('{"task": "tensor", "data": {}}')
+    parts = [open_dump(tmp_path / side).part() for side in values]
+    files = TensorFiles(*parts)
+    for name, array in values["one"].items():
+        found = files.measured(name, name)
+        assert found is not None
+        assert found.digests == (digest_of(array), digest_of(values["other"][name]))
+        assert found.delta == pytest.approx(values_difference(array, values["other"][name]), rel=1e-5)
+    # Who asks for values gets some that stay.
+    kept = [files.values(name, name) for name in values["one"]]
+    for pair, array in zip(kept, values["one"].values(), strict=True):
+        assert pair is not None
+        assert np.array_equal(pair[0], array)
