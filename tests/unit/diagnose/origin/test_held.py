@@ -215,7 +215,7 @@ class Returning(nn.Module):
     [
         ("p", "is the result of Functional.linear.0.forward; in the reference it is the result of Functional.linear.1"),
         ("sum", "is the result of Tensor.__add__.0.forward; in the reference it is the result of Functional.linear.1"),
-        ("x", "is what it was given (input.0); in the reference it is the result of Functional.linear.1.forward"),
+        ("x", "is its input (input.0); in the reference it is the result of Functional.linear.1.forward"),
     ],
 )
 def test_which_call_a_modules_result_came_from(tmp_path: Path, mine: str, told: str, mode: str) -> None:
