@@ -83,7 +83,7 @@ def compared(folder: Path) -> Compared:
         ("Llama", generate, torch.float32),
         ("Qwen3", loop, torch.float32),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_a_healthy_model_agrees_with_itself(tmp_path: Path, kind: str, dtype: Any, run: Any) -> None:
     model = made(kind, tmp_path, dtype)

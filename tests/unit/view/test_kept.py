@@ -13,7 +13,7 @@ from msprobe.diagnose import one_step
 from msprobe.diagnose.runs import compare_runs
 from msprobe.view import dumps, opening
 from msprobe.view.kept import Kept
-from msprobe.view.rows import Row
+from msprobe.view.rows import TreeRow
 
 
 def test_the_step_of_the_first_finding_is_not_judged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,11 +78,11 @@ def test_no_row_of_a_rank_waits_for_a_search_of_garbage(tmp_path: Path) -> None:
     # Of eight ranks of 43,500 records such searches took a sixth of the time, and the rows a tenth of the memory.
     runs = pair(tmp_path)
     gc.collect()
-    before = sum(type(one) is Row for one in gc.get_objects())
+    before = sum(type(one) is TreeRow for one in gc.get_objects())
     gc.disable()
     try:
         compare_runs(*runs, keep=Kept(1))
-        assert sum(type(one) is Row for one in gc.get_objects()) == before
+        assert sum(type(one) is TreeRow for one in gc.get_objects()) == before
     finally:
         gc.enable()
 
