@@ -195,7 +195,7 @@ SUBTRACTS = frozenset(("sub",))
 #: They give a mean of two tensors, by the weight of the second.
 AVERAGES = frozenset(("lerp",))
 #: They write their second argument over the first.
-OVERWRITES = frozenset(("copy",))
+COPIES_SECOND = frozenset(("copy",))
 #: They divide by what others multiply by.
 DIVIDES = frozenset(("div",))
 #: They give what they are given, each element with the other sign.

@@ -125,7 +125,7 @@ class TestRanks:
             shutil.rmtree(one / f"step{step}" / "rank1")
         verdict = compare_runs(one, tmp_path / "other")
         assert headline(verdict).startswith("AGREE in the 2 of 3 ranks that both have: ")
-        assert verdict.notes == (said("ranks-on-one-side", "1", "", "reference"),)
+        assert verdict.notes == (said("ranks-on-one-side", "1", "reference", ""),)
         assert status(verdict, tmp_path, capsys) == 2
         assert status(verdict, tmp_path, capsys, "--fail-on", "never") == 0
         assert status(verdict, tmp_path, capsys, "--fail-on", "step_count") == 1
@@ -135,7 +135,7 @@ class TestRanks:
         shutil.rmtree(one / "step2" / "rank0")
         verdict = compare_runs(one, other)
         assert headline(verdict).startswith("AGREE in the ranks that both have in each step: ")
-        assert verdict.notes == (said("ranks-on-one-side", "0", "", "reference in step 2"),)
+        assert verdict.notes == (said("ranks-on-one-side", "0", "reference", " in step 2"),)
         assert [(found.kind, found.step) for found in verdict.findings] == [("step_count", 2)]
 
     def test_a_step_in_which_no_rank_answers_is_no_other_layout(self, tmp_path: Path) -> None:

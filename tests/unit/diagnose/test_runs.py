@@ -99,7 +99,7 @@ class TestRanks:
         shutil.rmtree(tmp_path / "other" / "step0" / "rank1")
         verdict = compare_runs(tmp_path / "one", tmp_path / "other")
         assert verdict.status == "agree"
-        assert verdict.notes == (said("ranks-on-one-side", "1", "", "candidate"),)
+        assert verdict.notes == (said("ranks-on-one-side", "1", "candidate", ""),)
         assert [(one.kind, one.harmless) for one in verdict.findings] == [("step_count", True)]
 
 

@@ -184,7 +184,7 @@ def test_a_details_file_that_is_no_control_of_this_check_is_refused(tmp_path: Pa
         (("--control", ours, "--seed", 3), "was made with --seed 1234, and this check has 3"),
         (("--control", ours, "--standard", "compiler"), "was made with the standard strict"),
         (("--control", tmp_path / "no.csv"), "does not exist"),
-        (("--standard", "compiler"), "give --control cpu, or another"),
+        (("--standard", "compiler"), "give --control cpu, or a different device"),
     ):
         found = call(*words, *further)
         assert found.returncode == 2

@@ -165,7 +165,7 @@ def _terms(side: Side, rows: Rows) -> _Terms | None:
         return [(one, 1.0)] if all(leaf["dtype"] == one["dtype"] for _, leaf in side.outputs) else None
     if name in operators.STORED_OTHERWISE or (name in operators.EXCHANGES_ALONE and side.ranks == 1):
         return [(one, 1.0)]
-    if name in operators.OVERWRITES:
+    if name in operators.COPIES_SECOND:
         return [(other, 1.0)] if is_tensor(other) else None
     if name in operators.NEGATES:
         return [(one, -1.0)]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import operation, plain_path, writes_in_place
-from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, is_integer, numel, statistics
 from msprobe.diagnose.differences.words import dtype_word, named
@@ -28,10 +27,8 @@ from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import frameworks, tensor
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.tolerance.units import is_coarse
 from msprobe.messages import said
-
-#: Types that are no coarser than this are of single precision.
-_SINGLE = 2.0**-22
 
 
 def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
@@ -379,7 +376,7 @@ def blame_wiring(
     """A call takes the result of another call than in the reference, or another result of the same one."""
     event = judged.event
     one = difference.left
-    if is_floating(one) and numel(one) == 1 and (kind == "argument" or epsilon_of(one["dtype"]) > _SINGLE):
+    if is_floating(one) and numel(one) == 1 and (kind == "argument" or is_coarse(one)):
         return  # of many single numbers two may be the same by chance, in half types above all
     there, twin = scene.result_of(other, difference.right), scene.pairing.back.get(other)
     if maker.name == other.name and twin is not None and twin is not maker:

@@ -37,7 +37,7 @@ def test_what_one_side_alone_has_is_told_once(tmp_path: Path) -> None:
     assert found.notes == (
         said("steps-on-one-side", "step", "1 is", "candidate"),
         said("steps-on-one-side", "steps", "3, 4 are", "reference"),
-        said("ranks-on-one-side", "2", "", "candidate"),
+        said("ranks-on-one-side", "2", "candidate", ""),
     )
     assert {finding.kind for finding in found.findings} == {"step_count"}
     assert all(finding.harmless for finding in found.findings)
