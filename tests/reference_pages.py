@@ -128,7 +128,7 @@ def commands_page(place: int = 0) -> str:
     only = Parser(add_help=False)
     common.add_common(only)
     head = _BEFORE[place].format(common="\n".join(_options(only, place)), statuses="\n".join(_statuses(place)))
-    return f"{_MADE}{head}" + "".join(_group(*group, place) for group in commands.GROUPS.items())
+    return head + "".join(_group(*group, place) for group in commands.GROUPS.items())
 
 
 def _head(columns: Sequence[str]) -> str:

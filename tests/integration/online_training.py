@@ -51,8 +51,8 @@ for step in range(4):
     if step == 0 and dist.is_initialized():
         dist.all_reduce(loss.detach())
     if step == 2 and "die" in words:
-        while debugger._sending._stream._waiting:  # what was recorded is on its way
-            time.sleep(0.01)
+        while not debugger._sending._stream._background.flush(1.0):  # what was recorded is on its way
+            pass
         os.kill(os.getpid(), signal.SIGKILL)
     loss.backward()
     debugger.stop()

@@ -128,8 +128,8 @@ def test_the_last_line_on_a_full_disk_tells_what_summary_finds(
     last = capsys.readouterr().out.splitlines()[-1]
     assert "[WARNING]" in last
     found = re.search(
-        r"\": (\d) steps? \((.*?)\), (\d+) records; of steps? ([^;]*), which failed, (\d+) records can be read"
-        r"(; of steps? ([^;]*), which failed, nothing can be read)? \(an error above says why\)\.",
+        r"\": (\d) steps? \((.*?)\), (\d+) records; steps? ([^;]*) failed, (\d+) records of it can be read"
+        r"(; steps? ([^;]*) failed, nothing of it can be read)? \(an error above says why\)\.",
         last,
     )
     assert found, last

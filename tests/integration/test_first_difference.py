@@ -115,8 +115,8 @@ def test_two_files_are_one_rank(tmp_path: Path, capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     assert "first difference: rank0, Torch.g.0.forward" in said
     # Its rule is not that of the verdict, which may name a call before.
-    assert "off by more than half" in said
-    assert f'`msprobe compare "{paths[0]}" "{paths[1]}"` looks for that' in said
+    assert "differ by more than half" in said
+    assert f'`msprobe compare "{paths[0]}" "{paths[1]}"` looks for these' in said
 
 
 def test_memory_that_is_not_written_is_no_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,7 @@ def main(rank: int, folder: Path) -> None:
         for name, one in trainer.named_parameters():
             engine.get_parameter(name).copy_(one.full_tensor())
     answers.append(check(TrainerWeights.of_state_dict(trainer.state_dict())))
-    found = [[one.equal, sorted({two.code for two in one.findings})] for one in answers]
+    found = [[one.equal, sorted({two.name for two in one.findings})] for one in answers]
     (folder / f"answer{rank}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 

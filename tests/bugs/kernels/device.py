@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._C._distributed_c10d import Work
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
@@ -65,6 +66,7 @@ class Device(TorchDispatchMode):
         options.pop("out", None)
         every = found if isinstance(found, (tuple, list)) else (found,)
         if name.startswith("allreduce"):
+            Work.unbox(every[-1]).wait()  # its thread writes the results
             every = args[0]
         results = [one for one in every if isinstance(one, torch.Tensor) and one.is_floating_point() and one.numel()]
         number = self._calls.get(name, 0)

@@ -11,7 +11,7 @@ from msprobe.diagnose.measured.judge import judge_nodes
 
 from .faults import FAULTS
 from .judges import nodes_of
-from .networks import NETWORKS, OTHERS
+from .networks import LIBRARY, NETWORKS, OTHERS
 from .record import Recording, recorded
 from .recordings import KernelPair, faulty_pairs
 from .truth import first_wrong
@@ -28,7 +28,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_there_are_enough_wrong_kernels_and_healthy_devices() -> None:
     assert len(FAULTS) >= 100
     assert len(VARIANTS) >= 5
-    assert {one.network for one in FAULTS.values()} == {*NETWORKS, *OTHERS}
+    assert {one.network for one in FAULTS.values()} == {*NETWORKS, *OTHERS, *LIBRARY}
 
 
 @pytest.mark.parametrize("precision", ["float32", "autocast"])

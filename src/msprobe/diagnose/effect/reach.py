@@ -64,7 +64,7 @@ def pair_of(difference: Difference) -> Hashable | None:
     ):
         return None
     # The mean is another one where zeros fill up what a rank has.
-    return tuple((most, least, norm) for most, least, _, norm in map(statistics, sides))
+    return tuple((most, least, norm) for most, least, _, norm in filter(None, map(numbers, sides)))
 
 
 def written_in(judged: Iterable[Judged]) -> frozenset[Hashable]:
