@@ -127,7 +127,7 @@ def test_a_function_that_cannot_be_compiled_with_ours_is_compiled_without(
     def refuse(data: Any, *numbers: Any) -> Any:
         raise ValueError("shapes that change")
 
-    broken = ops.Custom(graph_probes._told, out_shape=refuse, out_dtype=refuse, func_type="pyfunc")
+    broken = ops.Custom(graph_probes._reporting, out_shape=refuse, out_dtype=refuse, func_type="pyfunc")
     alone = train("step")
     monkeypatch.setattr(graph_probes, "_tell", broken)
     assert train("step", record(level="L0")) == alone

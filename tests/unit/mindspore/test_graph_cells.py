@@ -466,7 +466,7 @@ def test_what_cannot_be_compiled_with_ours_is_compiled_without(
     alone = train()
     model = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
     wanted = model(batch()).asnumpy()
-    broken = ops.Custom(graph_probes._told, out_shape=refuse, out_dtype=refuse, func_type="pyfunc")
+    broken = ops.Custom(graph_probes._reporting, out_shape=refuse, out_dtype=refuse, func_type="pyfunc")
     monkeypatch.setattr(graph_probes, "_tell", broken)
     assert train(record(level="L0")) == alone
     assert record.end().names() == []

@@ -46,7 +46,7 @@ class Steps(Observer):
         self.before_it.append(copied(event))
 
     def after(self, event: Any, result: Any) -> None:
-        assert "test_heard_steps.py:" in event.source
+        assert "test_relayed_steps.py:" in event.source
         self.moments.append(("after", event.name))
         self.after_it.append(copied(event))
 

@@ -141,7 +141,7 @@ def test_the_file_is_there_and_the_environment_leads_to_it_until_the_end(
     for_acl: bool,
 ) -> None:
     told: list[Any] = []
-    monkeypatch.setattr(graph_kernels, "_tell", lambda *args: told.append(args))
+    monkeypatch.setattr(graph_kernels, "_call_dump", lambda *args: told.append(args))
     monkeypatch.setattr(graph_kernels, "wait_for_all", lambda: None)
     monkeypatch.setenv("MS_ACL_DUMP_CFG_PATH", "/before")
     monkeypatch.delenv("MINDSPORE_DUMP_CONFIG", raising=False)
