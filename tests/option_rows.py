@@ -441,6 +441,7 @@ TABLES: dict[str, Table] = {
             "--dump-path": Row(instead="--dump-path out -- {script}"),
             "--first-step": Row(instead="--first-step 3 -- {script}"),
             "--step-on": Row(instead="--step-on backward -- {script}"),
+            "--jitter": Row(instead="--jitter -- {script}"),
             "--reference": Row(instead="--reference {healthy} -- {script}"),
             "--verdict": Row(instead="--verdict later -- {script}"),
             "--only": Row(instead="--only Torch.exp.0 -- {script}"),

@@ -26,7 +26,7 @@ _VALUED = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe run``."""
     parser.usage = (
-        "msprobe run [--config FILE] [--task T] [--level L] [-o DIR] [--first-step N] [--step-on WHAT] [--] "
+        "msprobe run [--config FILE] [--task T] [--level L] [-o DIR] [--first-step N] [--step-on WHAT] [--jitter] [--] "
         "SCRIPT [ARGUMENT ...]"
     )
     parser.epilog = both(
@@ -72,6 +72,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add_step_on(parser)
+    parser.add_argument(
+        "--jitter",
+        action="store_true",
+        default=None,
+        help=both(
+            "move what operators compute by a unit in the last place, as on a different device: the dump is a second "
+            "healthy run for msprobe compare --noise",
+            "让算子的计算结果移动最后一位的一个单位，如同换了一台设备：得到的 dump 可作为 msprobe compare --noise "
+            "的第二次正常运行",
+        ),
+    )
     # Of task lockstep: what `msprobe lockstep` tells the ranks that its script starts.
     for option in ("--reference", "--verdict", "--only"):
         parser.add_argument(option, help=argparse.SUPPRESS)
@@ -149,6 +160,7 @@ def execute(args: argparse.Namespace) -> int:
             ("dump_path", args.dump_path),
             ("first_step", args.first_step),
             ("step_on", args.step_on),
+            ("jitter", args.jitter),
             ("reference", args.reference),
             ("verdict", args.verdict),
             ("only", args.only),

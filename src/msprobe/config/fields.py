@@ -141,6 +141,7 @@ class CommonFields(Fields):
     )
     optimizer: bool | None = _switch(None)
     strict_json: bool = _switch(False)
+    jitter: bool = _switch(False)
     compress: Annotated[settings.Compression, AfterValidator(_possible)] = Field(
         "none", description=choices(settings.Compression)
     )

@@ -282,6 +282,7 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         custom_api_file=common.custom_api_file,
         optimizer=common.optimizer,
         strict_json=common.strict_json,
+        jitter=common.jitter,
         compress=common.compress,
         record_root=common.record_root,
         existing=common.existing,

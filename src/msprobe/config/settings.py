@@ -193,6 +193,8 @@ class Settings:
     optimizer: bool | None = None
     # True: NaN and infinities are written as texts, so that any JSON reader takes the files.
     strict_json: bool = False
+    # True: what operators compute is moved by a unit in the last place, for a healthy run to measure rounding by.
+    jitter: bool = False
     # zstd: dump.json is packed, as dump.json.zst.
     compress: Compression = "none"
     record_root: bool = False

@@ -132,6 +132,11 @@ MESSAGES: tuple[Message, ...] = (
         'summary_mode：{counted} 是静态图算子的统计量（level "L2"）；level "{level}" 的列表可含 {TENSOR_KINDS}。', severity="error",
     ),
     Message(
+        "R196", "jitter-for-mindspore", "error:recording", "",
+        "jitter: true is there for PyTorch only; for MindSpore record a second healthy run on a different device or with a different number of threads.",
+        "jitter: true 仅支持 PyTorch；MindSpore 请在另一种设备上，或以不同的线程数再采集一次正常训练。", severity="error",
+    ),
+    Message(
         "R126", "kernel-statistics-at-start", "error:recording", "counted TENSOR_KINDS",
         "start(): summary_mode: {counted} are statistics of the kernels of a static graph (GRAPH_MODE); here a list may have {TENSOR_KINDS}.",
         "start()：summary_mode：{counted} 是静态图（GRAPH_MODE）算子的统计量；这里的列表可含 {TENSOR_KINDS}。", severity="error",

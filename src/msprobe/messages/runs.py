@@ -57,6 +57,12 @@ MESSAGES: tuple[Message, ...] = (
         severity="note",
     ),
     Message(
+        "N104", "recorded-with-jitter", "note", "side",
+        "the {side} was recorded with jitter: its results were moved by a unit on purpose; a dump like this is for --noise",
+        "{side} 采集时打开了 jitter：结果被有意移动了一个单位；这种 dump 应作为 --noise",
+        severity="note",
+    ),
+    Message(
         "N105", "precision-differs", "note", "candidate reference",
         "precision: {candidate} in the candidate, {reference} in the reference",
         "精度：待比对侧为 {candidate}，标杆侧为 {reference}",

@@ -17,7 +17,7 @@ from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 
 from .networks import LIBRARY, NETWORKS, OTHERS
-from .record import Recording, recorded
+from .record import JITTER, Recording, recorded
 from .recordings import KernelPair, healthy_pairs
 from .variants import VARIANTS
 from .whole import part_of
@@ -46,7 +46,7 @@ def today(pair: KernelPair) -> Answer:
 @dataclass(frozen=True)
 class BesideHealthy:
     """The verdict of ``msprobe compare --noise``: the healthy run is of the device that comes so many places after the
-    candidate's.
+    candidate's, or (0) of the reference's device with jitter.
     """
 
     cache: Path
@@ -54,7 +54,7 @@ class BesideHealthy:
 
     def __call__(self, pair: KernelPair) -> Answer:
         names = list(VARIANTS)
-        other = names[(names.index(pair.variant) + self.after) % len(names)]
+        other = names[(names.index(pair.variant) + self.after) % len(names)] if self.after else JITTER
         return _verdict(pair, recorded(Recording(pair.network, pair.precision, other), self.cache) / "dump")
 
 

@@ -28,11 +28,13 @@ from .networks import Training
 from .whole import Summarised, summarise
 
 WARM_UP = 2
+#: No device, but torch's own kernels whose results msprobe moves by a unit.
+JITTER = "jitter"
 
 
 @dataclass(frozen=True)
 class Recording:
-    """``variant``: the device, "" is torch itself. ``fault``: what is wrong in it."""
+    """``variant``: the device, "" is torch itself, :data:`JITTER` torch jittered. ``fault``: what is wrong in it."""
 
     network: str
     precision: str
@@ -72,13 +74,14 @@ def record(wanted: Recording, place: Path) -> None:
             training = Training(wanted.network, wanted.precision)
             for number in range(WARM_UP):
                 training.step(number)
-            debugger = PrecisionDebugger(dump_path=str(place / "dump"), task="tensor", level="mix")
+            jitter = wanted.variant == JITTER
+            debugger = PrecisionDebugger(dump_path=str(place / "dump"), task="tensor", level="mix", jitter=jitter)
             session = debugger.recorder.session
             into = Summarised(lambda: session.settings)
             try:
                 with (
                     PrecisionDebugger.recording(training.model, into=into),
-                    Device(wanted.variant, wanted.fault),
+                    Device("" if jitter else wanted.variant, wanted.fault),
                 ):
                     training.step(WARM_UP)
             finally:

@@ -1,13 +1,13 @@
 """Score a judge on wrong kernels behind other kernels.
 
     python -m tests.bugs.kernels.run [--precision float32,bfloat16] [--networks decoder] [--keep DIR] [--judge today]
-        [--noise N]
+        [--noise N|jitter]
 
 Prints, for each precision, how many wrong kernels are detected, how many of them are named first exactly (the record
 whose result differs first from the same device without the fault), how many healthy devices are said to diverge, and
 how many calls the judge could not judge. ``--each`` prints an answer a line, ``--keep`` keeps the recordings for the
 next time. ``--noise N``: the verdict knows a second healthy run, of the device that comes N places after the
-candidate's.
+candidate's, or (``jitter``) of the reference's device, recorded with ``--jitter``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ def main() -> None:
     )
     parser.add_argument("--judge", choices=JUDGES, default="today", help="whose answers are scored")
     parser.add_argument("--keep", type=Path, help="folder where recordings are kept (a temporary one)")
-    parser.add_argument("--noise", type=int, metavar="N", help="with a healthy run of the N-th device after this one")
+    parser.add_argument(
+        "--noise",
+        type=lambda text: 0 if text == "jitter" else int(text),
+        metavar="N",
+        help="with a healthy run of the N-th device after this one, or with jitter",
+    )
     parser.add_argument("--margins", action="store_true", help="print the healthy calls nearest to their limits, too")
     parser.add_argument("--each", action="store_true", help="print each answer, too")
     chosen = parser.parse_args()

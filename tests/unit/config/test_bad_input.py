@@ -81,6 +81,7 @@ BAD_VALUES = [
             "extra_info",
             "optimizer",
             "strict_json",
+            "jitter",
             "record_root",
             "buffers",
         )

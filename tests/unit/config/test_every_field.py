@@ -66,6 +66,7 @@ COMMON: dict[str, Any] = {
     "custom_api_file": "own.yaml",
     "optimizer": False,
     "strict_json": True,
+    "jitter": True,
     "compress": "zstd",
     "record_root": Case(True, top={"level": "mix"}),
     "existing": "overwrite",

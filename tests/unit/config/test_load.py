@@ -219,6 +219,7 @@ class TestValidForms:
             "api_scope": "listed",
             "optimizer": True,
             "strict_json": True,
+            "jitter": True,
             "record_root": True,
             "existing": "refuse",
             "compile": "eager",

@@ -17,6 +17,8 @@ def check_settings(settings: Settings) -> None:
     """
     if backend() == "dynamic":
         _check_kernels(settings)
+    if settings.jitter:
+        raise NotAvailableError(said("jitter-for-mindspore"))
     counted = [kind for kind in settings.summary_kinds if kind not in TENSOR_KINDS]
     if counted and settings.level != "L2":
         raise InvalidInputError(

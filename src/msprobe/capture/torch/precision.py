@@ -61,9 +61,11 @@ _VARIABLES = (
 )
 
 
-def settings_of_precision() -> dict[str, Any]:
-    """What can be asked without a device being set up, each under the name by which a program sets it."""
-    found: dict[str, Any] = {"torch": torch.__version__}
+def settings_of_precision(jitter: bool = False) -> dict[str, Any]:
+    """What can be asked without a device being set up, each under the name by which a program sets it. ``jitter``:
+    whether this recorder moves what operators compute.
+    """
+    found: dict[str, Any] = {"torch": torch.__version__} | ({"jitter": True} if jitter else {})
     newer = _has(torch.backends.cuda.matmul, "fp32_precision")
     for name in (*(_WORDS if newer else _OLDER_WORDS), *_SWITCHES, *_ANSWERS):
         _add(found, f"torch.{name}", torch, name)

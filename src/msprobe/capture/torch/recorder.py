@@ -41,6 +41,7 @@ from msprobe.capture.torch.context import Context, GraphHooks
 from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
 from msprobe.capture.torch.gradients import NodeHooks
 from msprobe.capture.torch.graph_makers import GraphMakers
+from msprobe.capture.torch.jitter import JitteredKernels
 from msprobe.capture.torch.listener_support import TorchListenerSupport
 from msprobe.capture.torch.models import Models, roots_besides
 from msprobe.capture.torch.module_hooks import ModuleHooks, TargetOf
@@ -95,7 +96,7 @@ class TorchRecorder:
         stacks = CallStacks(_is_framework, _is_recompute, _is_entrance)
         self.session = session = Session(settings, "pytorch", RANKS.current, stacks)
         session.world = RANKS.world
-        session.precision = settings_of_precision
+        session.precision = functools.partial(settings_of_precision, settings.jitter)
         self.statistics = TensorStatistics(
             "structure" if settings.task == "structure" else settings.summary_mode,
             settings.precision,
@@ -148,6 +149,8 @@ class TorchRecorder:
         self.regions = CompiledRegions(context, parts, self.module_hooks, graph, parameters, self.stop)
         graph_makers = GraphMakers(self.regions.step_aside, self.regions.come_back)
         parts.last += [self.regions, graph_makers]
+        if settings.jitter:
+            parts.last.append(JitteredKernels())
         leave_to_parents(self)
 
     def _choose_rows(self) -> None:

@@ -65,7 +65,11 @@ class ScriptRecording:
             "first_step": first_step,
             "step_on": step_on,
         }
-        return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+        words: list[str] = []
+        for name, value in given.items():
+            if value is not None:
+                words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        return words
 
     def _give_way(self, what: str) -> None:
         log.warning(said("script-records-itself", what))
@@ -152,6 +156,19 @@ def follow_child(words: Sequence[str]) -> Callable[[int], None] | None:
     return _Expected(words).end
 
 
+def _given_by(words: Sequence[str]) -> dict[str, Any]:
+    """The arguments that :meth:`ScriptRecording.words` says in options; True where one has no value."""
+    given: dict[str, Any] = {}
+    name = ""
+    for word in words:
+        if not name or (given[name] is True and word.startswith("--")):
+            name = word.removeprefix("--")
+            given[name] = True
+        else:
+            given[name], name = word, ""
+    return given
+
+
 class _Expected:
     """Waits until a process is a rank of a process group. One that makes an optimizer and is no rank (hogwild) is
     recorded into a folder of its own below ``dump_path``; one that only computes gradients is not, and a line says so.
@@ -224,9 +241,7 @@ class _Expected:
         if PrecisionDebugger.existing() is not None:
             # The script's own.
             return
-        given: dict[str, Any] = {
-            name.removeprefix("--"): value for name, value in zip(self._words[::2], self._words[1::2], strict=True)
-        }
+        given = _given_by(self._words)
         first_step, step_on = given.pop("first_step", None), given.pop("step_on", None)
         config = given.pop("config", None)
         given["dump_path"] = os.path.join(given["dump_path"], folder) if folder else given["dump_path"]

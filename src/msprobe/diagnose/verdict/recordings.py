@@ -43,14 +43,26 @@ def notes_of_recordings(pairing: Pairing) -> list[str]:
     """Remarks on levels that differ, and on recordings that have next to nothing in common."""
     if cannot_be_compared(pairing):
         return []
+    moved = _recorded_with_jitter(pairing)
     levels = note_of_levels(pairing)
     if levels:
-        return [levels]
+        return [*moved, levels]
     pairs, least = _answering(pairing)
     sides = pairing.candidate, pairing.reference
     if pairing.partner and pairs < _ANSWERING * least and all(side.part.complete for side in sides):
-        return [_hardly_any(pairs, least)]
-    return []
+        return [*moved, _hardly_any(pairs, least)]
+    return moved
+
+
+def _recorded_with_jitter(pairing: Pairing) -> list[str]:
+    """Which of the two recordings has results that were moved on purpose."""
+    sides = {"candidate": pairing.candidate.part, "reference": pairing.reference.part}
+    switches = {name: part.ours.get("precision") for name, part in sides.items()}
+    return [
+        said("recorded-with-jitter", name)
+        for name, found in switches.items()
+        if isinstance(found, dict) and found.get("jitter") is True
+    ]
 
 
 def note_of_levels(pairing: Pairing) -> str:
