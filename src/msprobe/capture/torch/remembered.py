@@ -10,11 +10,12 @@ are compared on the device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from msprobe.capture.torch import digest
+from msprobe.capture.torch.device_statistics import LateComparison
 from msprobe.capture.torch.statistics_unusual import is_plain
 from msprobe.capture.torch.storages import StorageHold, address_of_storage
 from msprobe.capture.torch.unwritten import Unwritten, Write
@@ -56,6 +57,18 @@ class Remembered:
         self.trust = EXPOSED
         self.unwritten = None
         self.renew(self.version, self.epoch)
+
+
+class Share(NamedTuple):
+    """What is known by the elements it is of."""
+
+    blocks: dict[Any, dict[str, Any]]
+    block: Any  # the elements of this tensor
+    # Of a tensor on the CPU rows, by ``block``, if its elements are adjacent and in row-major order; of one on a device
+    # what was begun, by ``place``, the elements in their order.
+    rows: dict[Any, Any] | None = None
+    place: Any = None
+    written: LateComparison | None = None  # tells whether memory that nobody had written has been
 
 
 class Memory:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 
@@ -23,12 +23,11 @@ from msprobe.capture.torch.device_chunks import is_capturing
 from msprobe.capture.torch.device_errors import is_out_of_memory, reason
 from msprobe.capture.torch.device_statistics import (
     DeviceStatistics,
-    LateComparison,
     LateElements,
     Measurement,
 )
 from msprobe.capture.torch.late_descriptions import LateDescriptions
-from msprobe.capture.torch.remembered import Memory, Remembered
+from msprobe.capture.torch.remembered import Memory, Remembered, Share
 from msprobe.capture.torch.row_descriptions import RowDescriptions
 from msprobe.capture.torch.statistics_framework import Numbers, OwnWork, reduce
 from msprobe.capture.torch.statistics_info import (
@@ -44,7 +43,7 @@ from msprobe.capture.torch.statistics_info import (
     row_key,
     unset,
 )
-from msprobe.capture.torch.statistics_unusual import ORDINARY, Unwrapped, fits, is_plain, unwrap
+from msprobe.capture.torch.statistics_unusual import ORDINARY, Unwrapped, fits, inside_of, is_plain, unwrap
 from msprobe.capture.torch.storages import (
     address_of_storage,
     in_backward,
@@ -64,18 +63,6 @@ Precision = Literal["low", "high"]
 MEMO_LIMIT = 100_000  # storages
 
 _UNREADABLE: Numbers = {}
-
-
-class _Share(NamedTuple):
-    """What is known by the elements it is of."""
-
-    blocks: dict[Any, Numbers]
-    block: Any  # the elements of this tensor
-    # Of a tensor on the CPU rows, by ``block``, if its elements are adjacent and in row-major order; of one on a device
-    # what was begun, by ``place``, the elements in their order.
-    rows: dict[Any, Any] | None = None
-    place: Any = None
-    written: LateComparison | None = None  # tells whether memory that nobody had written has been
 
 
 class TensorStatistics:
@@ -188,7 +175,7 @@ class TensorStatistics:
             if _is_captured(tensor):
                 return self._describe_unusual(tensor, why_not_read="inside of a graph that the program captures")
             if type(tensor) not in ORDINARY:
-                return self._describe_unusual(tensor)
+                return self._describe_unusual(tensor, is_wrapper=True)
             storage = address_of_storage(tensor)
             dtype, shape, stride = tensor.dtype, tensor.shape, tensor.stride()
             address, requires_grad, negated = digest.address_of(tensor), tensor.requires_grad, tensor.is_neg()
@@ -199,19 +186,9 @@ class TensorStatistics:
             # A conjugate view has the same place and sizes as what it is the conjugate of.
             if negated or dtype.is_complex or tensor.is_quantized or tensor.device.type == "meta":
                 return self._describe_unusual(tensor)
-            if known.trust or not fits(tensor):
+            share = self._share_of(tensor, known)
+            if share is None:
                 return self._describe_unusual(tensor)
-            pattern = native.pattern(tuple(shape), stride)
-            block = (address, dtype, pattern if shape else None)
-            in_order = tensor.is_contiguous()
-            if self.is_late(tensor):
-                place = (address, dtype, tensor.numel() if in_order else (shape, stride))
-                share = _Share({}, None, known.rows, place)
-            else:
-                self._look_again(tensor, known, block, pattern)
-                if known.trust:
-                    return self._describe_unusual(tensor)
-                share = _Share(known.blocks, block, known.rows if in_order else None)
             view = (address, dtype, shape, stride, requires_grad)
             info: TensorInfo | None = known.views.get(view)
             if info is not None:
@@ -224,6 +201,37 @@ class TensorStatistics:
         except Exception:
             # No storage, no version counter, no sizes: not an everyday tensor.
             return self._describe_unusual(tensor)
+
+    def _share_of(self, tensor: torch.Tensor, known: Remembered) -> Share | None:
+        """What is known of the elements of a plain tensor, by ``known``, what is of its storage; None where nothing may
+        be remembered.
+        """
+        if known.trust or not fits(tensor):
+            return None
+        address, dtype, shape, stride = digest.address_of(tensor), tensor.dtype, tensor.shape, tensor.stride()
+        pattern = native.pattern(tuple(shape), stride)
+        block = (address, dtype, pattern if shape else None)
+        in_order = tensor.is_contiguous()
+        if self.is_late(tensor):
+            place = (address, dtype, tensor.numel() if in_order else (shape, stride))
+            return Share({}, None, known.rows, place)
+        self._look_again(tensor, known, block, pattern)
+        return None if known.trust else Share(known.blocks, block, known.rows if in_order else None)
+
+    def _share_inside(self, found: Unwrapped) -> Share | None:
+        """The same of the tensor in a wrapper (a DTensor, float8 with its scale), which others may wrap as well."""
+        values = found.values
+        if values is None or found.stored is not None or type(values) not in ORDINARY or values.dtype.is_complex:
+            return None
+        try:
+            storage, version = address_of_storage(values), values._version
+        except Exception:
+            return None
+        known = self._memory.of(storage, version, values)
+        share = self._share_of(values, known)
+        if share is not None and (may_be_passing(values) or not remembered.is_shared(values)):
+            self._memory.keep(storage, known, values)
+        return share
 
     def _look_again(self, tensor: torch.Tensor, known: Remembered, block: Any, pattern: tuple[int, ...]) -> None:
         """Look whether the elements, which are on the CPU, are still those that are remembered; where they are not,
@@ -246,7 +254,7 @@ class TensorStatistics:
                 unwritten.seen = now  # it has memory since
             if self.is_late(tensor):
                 written = self._device.compare(unwritten.seen, now)
-                return self._describe_unusual(tensor, _Share({}, None, written=written))
+                return self._describe_unusual(tensor, Share({}, None, written=written))
             if not torch.equal(unwritten.seen, now):
                 # Written by code that torch does not count.
                 known.unwritten = None
@@ -263,14 +271,20 @@ class TensorStatistics:
     # ---- everything else: other layouts, classes, types and devices ----
 
     def _describe_unusual(
-        self, tensor: torch.Tensor, share: _Share | None = None, why_not_read: str | None = None
+        self,
+        tensor: torch.Tensor,
+        share: Share | None = None,
+        why_not_read: str | None = None,
+        is_wrapper: bool = False,
     ) -> TensorInfo:
         """``share``: statistics by the elements they are of, and which elements are those of this tensor.
-        ``why_not_read``: why its elements are not read.
+        ``why_not_read``: why its elements are not read. ``is_wrapper``: they are those of a tensor inside.
         """
         try:
             with OwnWork():
                 found = unwrap(tensor)
+                if is_wrapper and not self._structure:
+                    share = self._share_inside(found)
                 if why_not_read is not None:
                     found.values = found.stored = None
                     found.unsupported = why_not_read
@@ -291,7 +305,7 @@ class TensorStatistics:
             frame = Envelope(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", reason(error))]))
             return _finished(frame, self._absent())
 
-    def _describe_unwrapped(self, found: Unwrapped, share: _Share | None) -> TensorInfo:
+    def _describe_unwrapped(self, found: Unwrapped, share: Share | None) -> TensorInfo:
         values = found.values
         stored = values if found.stored is None else found.stored
         behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
@@ -299,21 +313,21 @@ class TensorStatistics:
         frame = Envelope(beginning, found.requires_grad, keys(found.before), keys(behind))
         if values is None or stored is None or self._structure:
             return _finished(frame, self._absent())
-        share = share or _Share({}, None)
+        share = share or Share({}, None)
         if self.is_late(values):
             return self._describe_late(frame, found, values, stored, share)
         has_row = self._row_descriptions.has_row(found, values)
         return self._measured(frame, self._measure(found.dtype, has_row, share, values, stored))
 
     def _describe_late(
-        self, frame: Envelope, found: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: _Share
+        self, frame: Envelope, found: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: Share
     ) -> TensorInfo:
         known = share.rows
         elements: LateElements | None = None if known is None else known.get(share.place)
         if elements is None:
             has_row = self._row_descriptions.has_row(found, values)
             # It keeps no tensor alive.
-            measure = functools.partial(self._measure, found.dtype, has_row, _Share({}, None))
+            measure = functools.partial(self._measure, found.dtype, has_row, Share({}, None))
             if self._saves or found.stored is not None or self._is_hashed(stored.dtype) or not self._counted:
                 elements = self._device.copy(values, stored, measure)
             else:
@@ -329,7 +343,7 @@ class TensorStatistics:
         return self._wants_digest(dtype) or self._crc or self._xor
 
     def _measure(
-        self, dtype: str, has_row: bool, share: _Share, values: torch.Tensor, stored: torch.Tensor
+        self, dtype: str, has_row: bool, share: Share, values: torch.Tensor, stored: torch.Tensor
     ) -> Measurement:
         """What is known of plain values on the CPU, which stand for a tensor of ``dtype``."""
         problem = row = None
@@ -405,6 +419,7 @@ class TensorStatistics:
         all of it was, which elements.
         """
         try:
+            tensor = inside_of(tensor)
             storage = address_of_storage(tensor)
         except Exception:
             return  # no memory of its own, so nothing is remembered
@@ -426,6 +441,7 @@ class TensorStatistics:
         ``written``: memory that nobody had written may be written now.
         """
         try:
+            tensor = inside_of(tensor)
             if self.native_memo is not None:
                 self.native_memo.distrust(tensor, for_good)
             self._memory.distrust(tensor, for_good, written)

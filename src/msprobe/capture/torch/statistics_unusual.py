@@ -16,6 +16,7 @@ import torch
 
 from msprobe.capture.torch import private
 from msprobe.capture.torch.digest import address_of
+from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.storages import may_be_passing
 
 ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -58,6 +59,15 @@ def unwrap(tensor: torch.Tensor) -> Unwrapped:
     if tensor.is_nested:
         return _nested(tensor, tensor.values().detach())
     return _plain(tensor)
+
+
+def inside_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The plain tensor whose memory a wrapper has; any other as it is. Enters ``OwnWork`` itself."""
+    if type(tensor) in ORDINARY:
+        return tensor
+    with OwnWork():
+        values = unwrap(tensor).values
+    return tensor if values is None else values
 
 
 def _sizes(tensor: torch.Tensor) -> tuple[int, ...]:

@@ -253,6 +253,33 @@ def test_distributed_tensors_show_global_shape_local_values_and_placement(mesh, 
     assert found["placements"] == [{"Replicate": {}}]
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_what_is_inside_of_a_wrapper_is_read_once_until_it_is_written(
+    mesh, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.distributed.tensor import DTensor, Replicate
+
+    if not native:
+        use_python(monkeypatch)
+    statistics = TensorStatistics("statistics")
+    inside = torch.randn(300)
+    wrappers = [DTensor.from_local(inside, mesh, [Replicate()], run_check=False) for _ in range(3)]
+
+    def norms() -> list[float]:
+        return [four(json.loads(statistics.describe(one).text))[3] for one in wrappers]
+
+    first, reads = norms(), statistics.reads
+    assert len(set(first)) == 1
+    assert norms() == first
+    assert statistics.reads == reads
+    with torch.no_grad():
+        wrappers[0].mul_(2)
+    assert norms() == pytest.approx([2 * one for one in first])
+    inside.numpy()[:] = 1.0  # as code writes that torch does not know of
+    statistics.invalidate(wrappers[1])
+    assert norms() == pytest.approx([300**0.5] * 3)
+
+
 @deferred
 def test_a_collective_is_never_waited_for(mesh, defer: bool, monkeypatch) -> None:
     import torch.distributed._functional_collectives as collectives
