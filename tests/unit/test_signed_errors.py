@@ -11,6 +11,14 @@ from msprobe.precheck.side.elements import unit_in_last_place
 from msprobe.signed_errors import Pool, Result, SignedErrors, judge_signed
 
 RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _from_the_beginning() -> None:
+    """Each test draws the same numbers, whichever ran before it."""
+    RANDOM.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 EPSILON = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
 
 

@@ -168,8 +168,11 @@ EXPONENTS = frozenset(
 #: Their gradient goes where a comparison of elements says: where elements change sides, all of it.
 COMPARES_ELEMENTS = frozenset(
     """
-    relu relu6 leaky_relu threshold abs clamp maximum minimum max min amax amin max_pool1d max_pool2d max_pool3d
-    hardtanh l1_loss
+    relu relu6 leaky_relu prelu rrelu threshold abs clamp clamp_min clamp_max maximum minimum fmax fmin max min amax amin
+    aminmax cummax cummin median nanmedian kthvalue sort topk msort scatter_reduce index_reduce segment_reduce
+    max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d
+    fractional_max_pool3d hardtanh hardsigmoid hardswish hardshrink softshrink l1_loss margin_ranking_loss
+    hinge_embedding_loss multi_margin_loss multilabel_margin_loss triplet_margin_loss cosine_embedding_loss
     """.split()
 )
 #: Their arguments and their result are in one unit.

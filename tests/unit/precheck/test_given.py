@@ -15,6 +15,12 @@ from msprobe.pytorch import check_api
 RANDOM = torch.Generator().manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def _from_the_beginning() -> None:
+    """Each test draws the same numbers, whichever ran before it."""
+    RANDOM.set_state(torch.Generator().manual_seed(0).get_state())
+
+
 def some(*shape: int, size: float = 1.0) -> torch.Tensor:
     return (torch.randn(shape, generator=RANDOM) * size).requires_grad_()
 

@@ -3,13 +3,14 @@
 What it is for is a healthy run that differs from the reference as a run on a different device does
 (``msprobe compare --noise``), where there is no third device. Below autograd, autocast and the recorder each operator
 computes as always; then each floating-point element of what it gives is multiplied by ``1 + u`` or ``1 - u`` (``u`` is
-the unit of rounding of its type) and rounded. The element's own bits and its index decide which of the two, as of a
-kernel that rounds otherwise: equal calls give equal results, in a recomputed forward pass and on each rank, and no
-random number is drawn.
+the unit of rounding of its type) and rounded. The element's own bits decide which of the two, as of a kernel that
+rounds otherwise: equal calls give equal results, in a recomputed forward pass and on each rank, what is equal stays
+equal, and no random number is drawn.
 
 What every device computes alike stays as it is: views, collectives, random numbers, results whose elements all are
-those of an argument (copies, gathers, maxima), and elementwise operators whose result is the exact one, rounded once
-(sums, products). Which operators these are is found from their first calls, by their numbers.
+those of an argument (copies, gathers, maxima), whole numbers made of whole numbers (counts, places), and elementwise
+operators whose result is the exact one, rounded once (sums, products). Which operators these are is found from their
+first calls, by their numbers.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 from msprobe.capture.torch import private
 from msprobe.capture.torch.device_chunks import is_capturing
 from msprobe.capture.torch.statistics_framework import OwnWork
+from msprobe.guard import attempt
 
 # So many calls that could have shown something else show that an operator computes alike everywhere.
 _CALLS = 8
@@ -37,8 +39,8 @@ _TYPES = {
 }
 _PLAIN = torch.Tensor.__torch_dispatch__
 _EXCHANGES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
-# The golden ratio's and another odd number: the high bits of products with them look random (Knuth 6.4).
-_HASHES = (0x9E3779B1 - (1 << 32), 0x85EBCA77 - (1 << 32))
+# The golden ratio's: the high bits of products with it look random (Knuth 6.4).
+_HASH = 0x9E3779B1 - (1 << 32)
 
 
 class JitteredKernels(private.DispatchMode):  # type: ignore[misc]
@@ -78,22 +80,30 @@ class JitteredKernels(private.DispatchMode):  # type: ignore[misc]
         key = func, given.dtype
         seen = self._alike.get(key, 0)
         before = None
-        if seen is not None and seen < _CALLS and not is_capturing(given.device):
+        may_wait = not is_capturing(given.device)
+        if seen is not None and seen < _CALLS and may_wait:
             before = (args, kwargs)
             if func._schema.is_mutable:
                 with OwnWork():
                     before = _each(_copy, args), dict(zip(kwargs, _each(_copy, kwargs.values()), strict=True))
         found = func(*args, **kwargs)
-        results = list(_floats((found,)))
         with OwnWork():
-            if before is not None and seen is not None:
-                is_alike = _is_alike(func, *before, results)
-                if is_alike is not None:
-                    self._alike[key] = seen = seen + 1 if is_alike else None
-            if seen is None:
-                for one in results:
-                    _move(one)
+            attempt(self._move, key, before, found, args, kwargs, may_wait)
         return found
+
+    def _move(self, key: Any, before: Any, found: Any, args: Any, kwargs: dict[str, Any], may_wait: bool) -> None:
+        """Move what a call gave. ``before``: its arguments before it wrote, where they are still to be looked at."""
+        results = list(_floats((found,)))
+        seen = self._alike.get(key, 0)
+        if before is not None and seen is not None:
+            is_alike = _is_alike(key[0], before[0], before[1], results)
+            if is_alike is not None:
+                self._alike[key] = seen = seen + 1 if is_alike else None
+        floats = *results, *_floats((*args, *kwargs.values()))
+        # Counts, places and sums of these are exact on every device.
+        if seen is None and not (may_wait and all(map(_are_whole, floats))):
+            for one in results:
+                _move(one)
 
 
 def _computes(func: Any) -> bool:
@@ -114,7 +124,13 @@ def _floats(values: Sequence[Any]) -> Iterator[torch.Tensor]:
 
 
 def _has_elements(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_meta and tensor.numel() > 0
+    return tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_nested) and tensor.numel() > 0
+
+
+def _are_whole(values: torch.Tensor) -> bool:
+    """True if all are whole numbers."""
+    flat = values.reshape(-1)
+    return all(bool((one == one.trunc()).all()) for one in (flat[:_SAMPLE], flat))
 
 
 def _each(work: Callable[[Any], Any], values: Any) -> list[Any]:
@@ -183,10 +199,8 @@ def _move(result: torch.Tensor) -> None:
     flat = result.view(-1) if result.is_contiguous() else result.reshape(-1)
     for start in range(0, flat.numel(), _BLOCK):
         own = flat[start : start + _BLOCK]
-        bits = own.view(whole).to(torch.int32)
-        index = torch.arange(own.numel(), dtype=torch.int32, device=own.device)
-        mixed = bits * _HASHES[0] + index * _HASHES[1]
-        signs = (((mixed ^ (mixed >> 15)) * _HASHES[0] >> 17) & 1) * 2 - 1
+        mixed = own.view(whole).to(torch.int32) * _HASH
+        signs = (((mixed ^ (mixed >> 15)) * _HASH >> 17) & 1) * 2 - 1
         moved = (own.to(wide) * (signs.to(wide) * unit + 1)).to(own.dtype)
         own.copy_(torch.where(moved.isfinite(), moved, own))
     if not result.is_contiguous():

@@ -61,8 +61,8 @@ class Unexplained:
 
 @dataclass(frozen=True)
 class Judgement:
-    """``first``: the first call that is not explained. ``explained``: those that are; what comes after the first is
-    judged as well. ``calls``: how many there are with results that are numbers; ``not_judged``: of these, those that
+    """``first``: the first call that is not explained. ``explained``: those that are, also those whose arguments differ
+    so much that these explain any result; what comes after the first is judged as well. ``calls``: how many there are with results that are numbers; ``not_judged``: of these, those that
     nothing can be said of, because rows are missing, whole numbers that they take differ, or what they are given
     differs by so much that anything may come out; ``blind``: the last of these alone. ``explains_all``: what
     differs is the result of a call that is explained, or (``from_outside``) comes into the step from elsewhere.
@@ -135,6 +135,8 @@ def judge_nodes(
             not_judged += 1
             blind += not node.excused
             explains_all &= not node.excused or node.excused in _BESIDE or _is_same(node)
+            if not node.excused:
+                explained.append(node.event)
             continue
         one = beyond_limits(node, units, classes, healthy)
         if one.beyond > -math.inf and node.exchange is None:

@@ -110,15 +110,18 @@ def apart_of_quotient(side: Side, rows: Rows, numerator: Deviation, divisor: Dev
     size = math.sqrt(squares / max(count, 1))
     relative = numerator.distance / numerator.norm + divisor.distance / divisor.norm
     # Elements of the divisor that may be anything are counted by nothing.
-    if not (min(abs(found[4]), abs(found[5])) > _ABOVE * relative * size > 0.0):
+    least = min(abs(found[4]), abs(found[5]))
+    if not (least > _ABOVE * relative * size > 0.0):
         return None
     if change > _EVEN * abs(value) * numerator.norm / size:
         return None
     share, length = 0.0, block_of(count)
+    # Of a few elements, those of several kinds (queries and keys) are in one block: any may be as small as the smallest.
+    is_mixed = count <= length * (len(blocks) - 1)
     for place, norm in enumerate(blocks):
         filled = min(max(count - place * length, 0), length)
         if filled:
-            of_block = norm / math.sqrt(filled) / size
+            of_block = (least if is_mixed else norm / math.sqrt(filled)) / size
             share += filled / count * (min(relative / of_block, 1.0) if of_block > 0.0 else 1.0)
     return math.sqrt(share)
 

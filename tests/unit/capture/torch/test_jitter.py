@@ -63,6 +63,8 @@ def test_products_and_sums_move_by_a_unit_at_most(dtype: torch.dtype) -> None:
         lambda x: x.to(torch.float16),
         lambda x: x.clone().add_(1.5),
         lambda x: torch.where(x > 0, x, torch.zeros_like(x)),
+        lambda x: (x > 0).to(x.dtype).cumsum(1),
+        lambda x: (x > 0).to(x.dtype) @ torch.ones(24, 5, dtype=x.dtype),
     ],
 )
 def test_what_every_device_computes_alike_stays(work: Any, dtype: torch.dtype) -> None:

@@ -67,6 +67,8 @@ def test_calls_that_nothing_can_be_said_of_are_counted_and_never_named() -> None
     found = judge_nodes([_node("a", 0.9, excused="whole numbers"), _node("b", 0.9, 0.4), _node("c", 0.0)], _NOTHING)
     assert found.first is None
     assert (found.calls, found.not_judged) == (3, 2)
+    # What may come out of arguments so far apart is no finding; what another reason excuses may be one.
+    assert {event.name for event in found.explained} == {"b"}
 
 
 def test_what_is_not_finite_on_one_side_alone_is_beyond_all() -> None:

@@ -17,6 +17,14 @@ from msprobe.diagnose.measured.own_arguments import Side, apart_of_quotient, cha
 from msprobe.diagnose.steps.timeline import Event
 
 _RANDOM = np.random.default_rng(3)
+
+
+@pytest.fixture(autouse=True)
+def _from_the_beginning() -> None:
+    """Each test draws the same numbers, whichever ran before it."""
+    _RANDOM.bit_generator.state = np.random.default_rng(103).bit_generator.state
+
+
 _SHAPE = (24, 40)
 _ONE, _OTHER = _RANDOM.normal(size=_SHAPE), _RANDOM.normal(size=_SHAPE)
 #: What the reference has in their place: far apart.
@@ -183,3 +191,17 @@ def test_a_call_of_a_list_is_one_for_each_tensor() -> None:
     assert found["1"].inputs == [("input.0", "q"), ("input.1", "h"), ("input.alpha", 2.0)]
     assert found["1"].outputs == [("output.0", "s")]
     assert members("add", slots, []) == members("_foreach_mine", slots, [("output.0.0", 1), ("output.1.0", 2)]) == {}
+
+
+def test_a_few_elements_of_several_kinds_are_as_far_apart_as_the_smallest() -> None:
+    """A bias of queries, keys and values in one: that of the keys has a gradient of rounding alone."""
+    size = np.full(24, 1e-3)
+    size[8:16] = 1e-8
+    mine = [np.zeros(24), _RANDOM.choice([-1.0, 1.0], 24) * size, size]
+    result = 0.1 * mine[1] / mine[2]
+    side, rows, change = _changed("Tensor.addcdiv_.0.forward", mine, result, mine, result, value=0.1)
+    assert change is not None
+    apart = Deviation("estimate", 2e-10, 0.0, float(np.linalg.norm(size)), size.size)
+    found = apart_of_quotient(side, rows, apart, apart, change.norm)
+    assert found is not None
+    assert found > 2e-10 / 1e-8 / 24**0.5

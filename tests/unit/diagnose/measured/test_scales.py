@@ -16,6 +16,12 @@ from msprobe.diagnose.steps.timeline import Event
 _RANDOM = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def _from_the_beginning() -> None:
+    """Each test draws the same numbers, whichever ran before it."""
+    _RANDOM.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 def _apart(values: np.ndarray, error: float = 0.0) -> Deviation:
     moved = values + error * _RANDOM.standard_normal(values.shape)
     return apart(row_of(moved), row_of(values), values.size)
