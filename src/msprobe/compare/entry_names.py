@@ -116,9 +116,11 @@ _OPERATORS = frozenset("add sub mul truediv floordiv mod pow matmul and or xor l
 @lru_cache(4096)
 def operation(stem: str) -> str:
     """What an API computes, whichever way it is called: ``Tensor.__radd__``, ``Torch.add`` and ``Tensor.add_``
-    are all ``add``.
+    are all ``add``, and so is ``Ops.aten_add``, the operator itself.
     """
     word = stem.rpartition(".")[2]
+    if stem.startswith("Ops."):
+        word = word.removeprefix("aten_")
     if word.startswith("__") and word.endswith("__"):
         word = word[2:-2]
         if word[:1] in "ri" and word[1:] in _OPERATORS:

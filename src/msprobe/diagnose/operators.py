@@ -168,8 +168,8 @@ EXPONENTS = frozenset(
 #: Their gradient goes where a comparison of elements says: where elements change sides, all of it.
 COMPARES_ELEMENTS = frozenset(
     """
-    relu relu6 leaky_relu prelu rrelu threshold abs clamp clamp_min clamp_max maximum minimum fmax fmin max min amax amin
-    aminmax cummax cummin median nanmedian kthvalue sort topk msort scatter_reduce index_reduce segment_reduce
+    relu relu6 leaky_relu prelu rrelu threshold abs clamp clamp_min clamp_max maximum minimum fmax fmin max min amax
+    amin aminmax cummax cummin median nanmedian kthvalue sort topk msort scatter_reduce index_reduce segment_reduce
     max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d
     fractional_max_pool3d hardtanh hardsigmoid hardswish hardshrink softshrink l1_loss margin_ranking_loss
     hinge_embedding_loss multi_margin_loss multilabel_margin_loss triplet_margin_loss cosine_embedding_loss
@@ -183,6 +183,8 @@ ADDED_PRODUCTS = frozenset("addmm baddbmm addbmm addmv".split())
 FURTHER_PRODUCTS = frozenset("mv dot conv_transpose1d conv_transpose2d conv_transpose3d".split())
 #: They raise their first argument to the power of their second.
 POWERS = frozenset(("pow",))
+#: They raise their argument to this power.
+FIXED_POWERS = {"square": 2.0, "sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0}
 #: They take square roots.
 ROOTS = frozenset(("sqrt",))
 #: They look elements up, the same ones several times: their gradient adds up what each of these gets.

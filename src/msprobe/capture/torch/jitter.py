@@ -38,6 +38,7 @@ _TYPES = {
     torch.float64: (torch.int64, torch.float64),
 }
 _PLAIN = torch.Tensor.__torch_dispatch__
+_WITHOUT_VALUES = ("fake", "functional")
 _EXCHANGES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 # The golden ratio's: the high bits of products with it look random (Knuth 6.4).
 _HASH = 0x9E3779B1 - (1 << 32)
@@ -67,9 +68,12 @@ class JitteredKernels(private.DispatchMode):  # type: ignore[misc]
             private.push_dispatch_mode(mode)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(one.__torch_dispatch__ is not _PLAIN for one in types):
-            return NotImplemented  # operators of its own, of what it holds, come here again
         kwargs = kwargs or {}
+        of_others = [one for one in types if one.__torch_dispatch__ is not _PLAIN]
+        if any(private.UNUSUAL.get(f"{one.__module__}.{one.__qualname__}") in _WITHOUT_VALUES for one in of_others):
+            return func(*args, **kwargs)
+        if of_others:
+            return NotImplemented  # operators of its own, of what it holds, come here again
         with private.without_functions():  # a kernel, and no call of the program
             given = next(_floats((*args, *kwargs.values())), None) if _computes(func) else None
             if given is None or private.is_traced():

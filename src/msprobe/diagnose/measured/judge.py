@@ -62,11 +62,12 @@ class Unexplained:
 @dataclass(frozen=True)
 class Judgement:
     """``first``: the first call that is not explained. ``explained``: those that are, also those whose arguments differ
-    so much that these explain any result; what comes after the first is judged as well. ``calls``: how many there are with results that are numbers; ``not_judged``: of these, those that
-    nothing can be said of, because rows are missing, whole numbers that they take differ, or what they are given
-    differs by so much that anything may come out; ``blind``: the last of these alone. ``explains_all``: what
-    differs is the result of a call that is explained, or (``from_outside``) comes into the step from elsewhere.
-    ``nearest``: the calls that come nearest to their limits, or are beyond them, in the order of execution.
+    so much that these explain any result; what comes after the first is judged as well. ``calls``: how many there are
+    with results that are numbers; ``not_judged``: of these, those that nothing can be said of, because rows are
+    missing, whole numbers that they take differ, or what they are given differs by so much that anything may come out;
+    ``blind``: the last of these alone. ``explains_all``: what differs is the result of a call that is explained, or
+    (``from_outside``) comes into the step from elsewhere. ``nearest``: the calls that come nearest to their limits, or
+    are beyond them, in the order of execution.
     ``exchanges``: the collectives on several ranks; ``waiting``: of these, what their own rank does not explain, and
     what the others put in may (:func:`is_settled`).
     """

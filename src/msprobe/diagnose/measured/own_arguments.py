@@ -116,7 +116,7 @@ def apart_of_quotient(side: Side, rows: Rows, numerator: Deviation, divisor: Dev
     if change > _EVEN * abs(value) * numerator.norm / size:
         return None
     share, length = 0.0, block_of(count)
-    # Of a few elements, those of several kinds (queries and keys) are in one block: any may be as small as the smallest.
+    # Of a few elements, those of several kinds (queries, keys) are in one block: any may be as small as the smallest.
     is_mixed = count <= length * (len(blocks) - 1)
     for place, norm in enumerate(blocks):
         filled = min(max(count - place * length, 0), length)

@@ -79,7 +79,7 @@ def _other_factor(operation: str, given: Sequence[Deviation], place: int) -> Dev
 def exponent_of(operation: str, forward: Event) -> float:
     """The number to whose power a call raises its argument; 0 where it does not, or where that is a tensor."""
     if operation not in operators.POWERS:
-        return 0.0
+        return operators.FIXED_POWERS.get(operation, 0.0)
     found = dict(forward.inputs())
     exponent = found.get("input.1", found.get("input.exponent"))
     exponent = exponent.get("value") if isinstance(exponent, dict) else exponent
@@ -98,13 +98,17 @@ def of_argument(
     power: float = 0.0,
 ) -> float:
     """What the deviation of the argument at ``place`` is divided by. ``power``: see :func:`exponent_of`."""
-    if power:
-        # x**n is n times as far apart as x, its gradient n - 1 times; what arrives counts once.
-        times = 1.0 if direction == "backward" and not place else max(abs(power), 1.0)
+    is_divisor = direction == "forward" and place == operators.DIVISORS.get(operation)
+    if power and not is_divisor:
+        # x**n is n times as far apart as x, its gradient n - 1 times, and where that is made of the result y, as
+        # y**((n - 1) / n), so many times as y; what arrives counts once.
+        times = max(abs(power), 1.0)
+        if direction == "backward":
+            times = 1.0 if not place else max(times, abs((power - 1.0) / power))
         return argument.norm / times
     if direction == "forward" and operation in operators.MOVES and 0 < result.count < argument.count:
         return result.norm or argument.norm  # what is taken out is no further apart than the whole
-    if direction == "forward" and place == operators.DIVISORS.get(operation):
+    if is_divisor:
         smallest = _smallest(argument)
         if operation in operators.ROOTS and scale and argument.distance:
             # The squares of differences of roots are no more than the differences of what these are of.

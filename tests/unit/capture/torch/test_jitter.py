@@ -136,6 +136,18 @@ def test_tensors_of_other_layouts_and_modes_of_the_program() -> None:
     assert jittered(work).isfinite()
 
 
+def test_tensors_without_values_are_the_business_of_their_own_classes() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    layer = nn.Linear(4, 3)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fake = mode.from_tensor(torch.randn(2, 4))
+    assert jittered(lambda: layer(fake)).shape == (2, 3)
+    assert jittered(lambda: torch.jit.trace(layer, torch.randn(2, 4)))(torch.randn(2, 4)).shape == (2, 3)
+    symbolic = torch.fx.symbolic_trace(layer)
+    assert jittered(lambda: symbolic(torch.randn(2, 4))).shape == (2, 3)
+
+
 def test_one_thing_is_left_whatever_was_entered_meanwhile() -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 

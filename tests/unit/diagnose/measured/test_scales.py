@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,3 +116,21 @@ def test_gradients_that_are_added_up_in_one_place_round_each_time() -> None:
     arriving, found = _apart(_RANDOM.standard_normal((96, 8))), _apart(_RANDOM.standard_normal((2, 8)))
     assert scales.units_of_rounding("embedding", "backward", found, [arriving], is_single=False) > 4.0
     assert scales.units_of_rounding("linear", "backward", found, [arriving], is_single=False) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("operation", "exponent"), [("rsqrt", -0.5), ("reciprocal", -1.0), ("sqrt", 0.5), ("square", 2)]
+)
+def test_gradients_of_powers_are_made_of_their_results(operation: str, exponent: float) -> None:
+    values = np.abs(_RANDOM.standard_normal(4096)) + 0.5
+    arriving, own = _RANDOM.standard_normal(4096), values**exponent
+    moved = own * (1.0 + 1e-4 * _RANDOM.standard_normal(4096))
+
+    def gradient(y: Any) -> Any:
+        return arriving * exponent * y ** ((exponent - 1) / exponent)
+
+    given = apart(row_of(moved), row_of(own), 4096)
+    result = apart(row_of(gradient(moved)), row_of(gradient(own)), 4096)
+    power = scales.exponent_of(operation, Event("x", read_name("Torch.x.0.forward"), {}, "forward"))
+    size = scales.of_argument(operation, "backward", 2, given, result, result.norm, power)
+    assert result.distance / result.norm < 1.5 * given.distance / size
