@@ -128,7 +128,7 @@ CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std var
 #: They keep running averages in the tensors that they are given.
 AVERAGING = frozenset(("batch_norm", "instance_norm", "sync_batch_norm"))
 #: Autocast lets them compute in half types though they take and give single precision.
-RECURRENT = frozenset("lstm gru rnn rnn_tanh rnn_relu".split())
+RECURRENT = frozenset("lstm gru rnn rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell".split())
 #: They take the size of tensors, as clipping does of gradients.
 NORMS = frozenset("norm vector_norm linalg_vector_norm matrix_norm _foreach_norm get_total_norm".split())
 

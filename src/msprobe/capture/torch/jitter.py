@@ -2,10 +2,12 @@
 
 What it is for is a healthy run that differs from the reference as a run on a different device does
 (``msprobe compare --noise``), where there is no third device. Below autograd, autocast and the recorder each operator
-computes as always; then each floating-point element of what it gives is multiplied by ``1 + u`` or ``1 - u`` (``u`` is
-the unit of rounding of its type) and rounded. The element's own bits decide which of the two, as of a kernel that
-rounds otherwise: equal calls give equal results, in a recomputed forward pass and on each rank, what is equal stays
-equal, and no random number is drawn.
+computes as always; then each floating-point element of what it gives is multiplied by ``1 + u`` or ``1 - u`` and
+rounded; ``u`` is the unit of rounding of its type. Kernels compute half types in single precision and round once, so of
+these one element in six is moved, to the next number: two results that were rounded from numbers that know nothing of
+each other are 0.3 units of the last place apart (root mean square), and so are these. The element's own bits decide, as
+of a kernel that rounds otherwise: equal calls give equal results, in a recomputed forward pass and on each rank, what
+is equal stays equal, and no random number is drawn.
 
 What every device computes alike stays as it is: views, collectives, random numbers, results whose elements all are
 those of an argument (copies, gathers, maxima), whole numbers made of whole numbers (counts, places), and elementwise
@@ -29,6 +31,9 @@ from msprobe.guard import attempt
 _CALLS = 8
 # So many elements of a result are looked for in the arguments.
 _SAMPLE = 64
+# Of half types one element in so many is moved: the root of that is 0.3003 units over 0.7355, what a unit of the last
+# place is of a number on average (see ROUNDED_ONCE in msprobe.diagnose.measured.node).
+_ONE_IN = 6
 # Elements that are moved at once: what that takes of the device's memory is bounded.
 _BLOCK = 1 << 22
 _TYPES = {
@@ -204,8 +209,13 @@ def _move(result: torch.Tensor) -> None:
     for start in range(0, flat.numel(), _BLOCK):
         own = flat[start : start + _BLOCK]
         mixed = own.view(whole).to(torch.int32) * _HASH
-        signs = (((mixed ^ (mixed >> 15)) * _HASH >> 17) & 1) * 2 - 1
-        moved = (own.to(wide) * (signs.to(wide) * unit + 1)).to(own.dtype)
+        drawn = (mixed ^ (mixed >> 15)) * _HASH >> 17
+        if result.dtype.itemsize == 2:
+            drawn = drawn % (2 * _ONE_IN)
+            signs = (drawn == 0).to(wide) - (drawn == 1).to(wide)
+        else:
+            signs = ((drawn & 1) * 2 - 1).to(wide)
+        moved = (own.to(wide) * (signs * unit + 1)).to(own.dtype)
         own.copy_(torch.where(moved.isfinite(), moved, own))
     if not result.is_contiguous():
         result.copy_(flat.view(result.shape))

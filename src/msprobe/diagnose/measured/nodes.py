@@ -250,11 +250,14 @@ def _result(
     bad_input = False
     one_by_one: dict[int, tuple[float, float]] = {}
     given = scales.chosen_otherwise(name, direction, floating) ** 2
+    steepest = scales.steepest(name, direction, floating)
     for place, one in enumerate(floating):
         if one.kind == "lower":
             bad_input = True
             continue
         size = scales.of_argument(name, direction, place, one, made, scale, power)
+        if not place and steepest:
+            size = min(size, made.norm / steepest)
         if direction == "forward" and name in operators.ADDS_TO and place == 1:
             size *= scales.of_smallest_divisor(name, floating)
         if size:

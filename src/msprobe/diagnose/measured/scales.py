@@ -88,6 +88,18 @@ def exponent_of(operation: str, forward: Event) -> float:
     return float(exponent) if math.isfinite(exponent) else 0.0
 
 
+def steepest(operation: str, direction: str, given: Sequence[Deviation]) -> float:
+    """How many times larger than what arrives a gradient is at most, of a call that raises its argument to a fixed
+    power; 0 where that is not known. Rows of padding have a variance of next to nothing, and a large root of it.
+    """
+    power = operators.FIXED_POWERS.get(operation, 0.0)
+    if direction != "backward" or not power or len(given) < 3:
+        return 0.0
+    result, exponent = given[-1], (power - 1.0) / power
+    extreme = max(abs(result.largest), abs(result.least)) if exponent > 0.0 else abs(result.least)
+    return float(abs(power) * extreme**exponent) if extreme > 0.0 else 0.0
+
+
 def of_argument(
     operation: str,
     direction: str,

@@ -44,7 +44,7 @@ def test_products_and_sums_move_by_a_unit_at_most(dtype: torch.dtype) -> None:
         plain, moved = work(), jittered(work)
         apart = units_apart(moved, plain)
         assert moved.dtype == dtype
-        assert float((apart > 0).double().mean()) > 0.3
+        assert float((apart > 0).double().mean()) > (0.04 if dtype.itemsize == 2 else 0.3)
         assert float(apart.max()) <= 2.0
 
 

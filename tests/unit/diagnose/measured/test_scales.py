@@ -134,3 +134,18 @@ def test_gradients_of_powers_are_made_of_their_results(operation: str, exponent:
     power = scales.exponent_of(operation, Event("x", read_name("Torch.x.0.forward"), {}, "forward"))
     size = scales.of_argument(operation, "backward", 2, given, result, result.norm, power)
     assert result.distance / result.norm < 1.5 * given.distance / size
+
+
+def test_a_gradient_is_as_far_apart_as_it_is_steep() -> None:
+    """Rows of padding have a variance of next to nothing: what arrives there is multiplied by a large number."""
+    variances = np.full(24, 1.0)
+    variances[5] = 1e-4
+    arriving = _RANDOM.standard_normal(24)
+    arriving[5] = 1e-4
+    root = variances**-0.5
+    moved = arriving + 1e-3 * _RANDOM.standard_normal(24)
+    deviations = [apart(row_of(a), row_of(b), 24) for a, b in ((moved, arriving), (variances, variances), (root, root))]
+    result = apart(row_of(-0.5 * moved * root**3), row_of(-0.5 * arriving * root**3), 24)
+    assert scales.steepest("rsqrt", "backward", deviations) == pytest.approx(0.5e6)
+    assert result.distance < 2.0 * deviations[0].distance * scales.steepest("rsqrt", "backward", deviations)
+    assert scales.steepest("rsqrt", "forward", deviations) == scales.steepest("exp", "backward", deviations) == 0.0
