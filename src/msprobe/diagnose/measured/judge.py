@@ -37,8 +37,9 @@ _ALIKE_GIVEN, _FEW_ELEMENTS = 4.0, 8
 _MOST_WAITING = 20
 #: So many calls are worth to be looked at once more.
 _NEAREST = 20
-#: A step is explained if no more than this share of its calls could not be judged.
-_FEW_BLIND = 0.1
+#: A step is explained if no more than this share of its calls could not be judged: most of them were. Behind batch
+#: normalisation of small batches the gradients of a healthy network in a half type are apart by half of their size.
+_FEW_BLIND = 0.5
 #: Why a call is not judged: it draws random numbers, and all it takes is known.
 _RANDOM = "random"
 #: Why a call is not judged, where that hides nothing: its gradient is that of other calls as well, or of another one.
