@@ -1,7 +1,7 @@
 """Healthy runs agree: trainings of the zoo, recorded plain and with jitter (``msprobe run --jitter``), are compared.
 
-``PYTHONPATH=tests:tests/integration python tests/bugs/test_jittered.py [--autocast] [NAME ...]`` compares all of them, or
-these, and prints what is not called the same.
+``PYTHONPATH=tests:tests/integration python tests/bugs/test_jittered.py [--autocast] [NAME ...]`` compares all of them,
+or these, and prints what is not called the same.
 """
 
 from __future__ import annotations
