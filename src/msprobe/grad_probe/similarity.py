@@ -72,4 +72,4 @@ def _positive(direction: Array, shape: tuple[int, ...] | None) -> Array:
 
 def _check_shapes(one: tuple[int, ...], other: tuple[int, ...]) -> None:
     if one != other:
-        raise InvalidInputError(f"the shapes differ: {list(one)} and {list(other)}")
+        raise InvalidInputError(said("direction-shapes-differ", list(one), list(other)))

@@ -164,7 +164,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P132", "no-backward-of-api", "error:precheck", "path api",
         '"{path}" has no backward of {api!r}; choose propagation forward.',
-        '"{path}" 没有 {api!r} 的反向；请选择正向。', severity="error",
+        '"{path}" 没有 {api!r} 的反向；请选择前向。', severity="error",
     ),
     Message(
         "P133", "no-script-of-what-is-not-run", "error:precheck", "call",

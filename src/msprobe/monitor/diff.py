@@ -93,7 +93,7 @@ def diff(first: StrPath, second: StrPath) -> Difference:
             unread += missing_parts(pair, both, tables)
         common = {one.step for one in both[0]} & {one.step for one in both[1]}
         if not common:
-            unread.append(f"rank {pair.rank}: no step in common ({pair.second})")
+            unread.append(said("rank-without-common-step", pair.rank, pair.second))
         steps |= common
         found = first_bad_step(both[0], both[1], steps_of_numbers, _half_rounding(ours))
         lasts |= {(max(one.step for one in both[0]), max(one.step for one in both[1]))} if all(both) else set()

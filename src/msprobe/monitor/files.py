@@ -130,7 +130,7 @@ def find_runs(base: StrPath) -> list[RunFolder]:
     """
     folder = check_path_form(base, "folder")
     if not folder.is_dir():
-        kind = "is not a folder" if os.path.lexists(folder) else "does not exist"
+        kind = said("is-no-folder") if os.path.lexists(folder) else said("is-not-there")
         raise PathError(said("no-monitor-folder", base, kind))
     alone = _run_folder(Path(os.path.abspath(folder)))
     if alone is not None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.errors import MsprobeError
-from msprobe.messages import said
+from msprobe.messages import said, text_of
 from msprobe.store import layout
 
 #: What is recorded where the configuration leaves it open; in the folder of the run unless it names another.
@@ -71,7 +71,7 @@ class RecordSteps:
     def want(self, alerts: Sequence[Any]) -> None:
         """Alerts were raised in the step that runs. Called in the thread that writes."""
         if self._times > 0 and not self._why and alerts:
-            self._why = str(getattr(alerts[0], "text", alerts[0]))
+            self._why = text_of(getattr(alerts[0], "text", alerts[0]))
 
     def begin(self, step: int, is_watched: bool) -> None:
         """The first step begins. ``is_watched``: rules will look at it."""
@@ -159,7 +159,7 @@ class RecordSteps:
             _remove(self._whole.popleft())
 
     def _tell(self, step: int, has_fired: bool) -> None:
-        role = "the step of the alert" if has_fired else "the step after the alert"
+        role = said("step-of-the-alert") if has_fired else said("step-after-the-alert")
         place = self._debugger.settings.dump_path
         log.warning(said("step-recorded-for-alert", role, step, place, shlex.quote(place)))
 

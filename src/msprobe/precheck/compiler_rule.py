@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.precheck.metrics import Array
 
 #: Of the tests' tolerance a tenth is added.
@@ -44,12 +45,12 @@ def of_limit(candidate: float, control: float, dtype: str, elements: int) -> flo
     return math.inf if math.isnan(share) else share
 
 
-def problem_of(candidate: float, control: float, dtype: str, elements: int) -> str:
-    """Why a result is an error, by its root mean square error and that of the control; empty if it is none."""
+def problem_of(candidate: float, control: float, dtype: str, elements: int, trusted: str = "") -> str:
+    """Why a result is an error, by its root mean square error and that of the control; empty if it is none.
+
+    ``trusted``: what the control is, in words.
+    """
     if of_limit(candidate, control, dtype, elements) <= 1:
         return ""
     factor = factor_of(dtype, elements)
-    return (
-        f"the root mean square error is {candidate:.3g}, that of the control {control:.3g}: more than {factor:g} times "
-        f"as much and {TOLERANCE / 10:g}."
-    )
+    return said("rms-error-too-large", candidate, trusted or said("trusted-control"), control, factor, TOLERANCE / 10)

@@ -44,7 +44,7 @@ def read_all_alerts(folder: StrPath) -> AlertsRead:
     """
     path = Path(folder)
     if not path.is_dir():
-        kind = "is not a folder" if os.path.lexists(path) else "does not exist"
+        kind = said("is-no-folder") if os.path.lexists(path) else said("is-not-there")
         raise PathError(said("no-monitor-folder", folder, kind))
     absolute = Path(os.path.abspath(path))
     is_one_run = parse_folder_name(absolute.name) is not None
@@ -65,21 +65,20 @@ def read_all_alerts(folder: StrPath) -> AlertsRead:
             for key, record in read_alerts(detected).items()
             if record.get("rank") in of_files or not isinstance(record.get("rank"), int)
         }
-    read = [f"rank {rank}: {FOLDER}/rank{rank}/{FILE}" for rank in sorted(of_files)]
+    read: list[str] = [said("alerts-of-rank", rank, f"{FOLDER}/rank{rank}/{FILE}") for rank in sorted(of_files)]
     unread: list[str] = []
     for one, journal in zip(folders, journals, strict=True):
         if isinstance(journal, Judged):
             read.append(_judged(one, journal))
-            unread += [f"rank {one.rank} ({one.path.name}): {journal.damaged} damaged lines of {JOURNAL}"] * bool(
-                journal.damaged
-            )
+            if journal.damaged:
+                unread.append(said("damaged-lines-of-run", one.rank, one.path.name, journal.damaged, JOURNAL))
             for alert in journal.alerts:
                 key = str(alert.get("key", ""))
                 found[key if key not in found else f"{key} {one.path.name}"] = alert
         elif one.rank not in of_files:
-            unread.append(f"rank {one.rank} ({one.path.name}): {journal}")
+            unread.append(said("run-not-judged", one.rank, one.path.name, journal))
     if not folders and not of_files:
-        unread.append(f'"{folder}" has neither a folder of a run nor a file {FILE}')
+        unread.append(said("folder-without-runs", folder, FILE))
     records = dict(sorted(found.items(), key=lambda entry: place_in_training(entry[1])))
     return AlertsRead(records, tuple(read), tuple(unread), tuple(folders))
 
@@ -95,8 +94,8 @@ def _journal_of(folder: RunFolder) -> Judged | str:
     config = folder.about.get("config")
     alert = config.get("alert") if isinstance(config, dict) else None
     if isinstance(config, dict) and not (isinstance(alert, dict) and alert.get("rules")):
-        return 'no rule looked at it: its configuration has none in "alert"'
-    return f"it has no file {JOURNAL}, so whether a rule has fired is not known"
+        return said("no-rule-looked")
+    return said("no-journal-of-alerts", JOURNAL)
 
 
 def _judged(folder: RunFolder, journal: Judged) -> str:
@@ -107,9 +106,9 @@ def _judged(folder: RunFolder, journal: Judged) -> str:
         except (MsprobeError, OSError):
             steps = None
         last = None if steps is None else steps[1]
-    until = "no step" if last is None else f"up to step {last}"
-    ended = "" if journal.is_ended else ", which has not ended or was killed"
-    return f"rank {folder.rank} ({folder.path.name}{ended}): {until}, by {', '.join(journal.rules)}"
+    until = said("no-step-judged") if last is None else said("steps-judged-up-to", last)
+    ended = "" if journal.is_ended else said("run-not-ended")
+    return said("run-judged", folder.rank, folder.path.name, ended, until, ", ".join(journal.rules))
 
 
 def _ranks_of_files(folder: Path) -> set[int]:

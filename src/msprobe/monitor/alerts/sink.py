@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.foreign.json_text import read_json
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.monitor.alerts.alert import Alert
-from msprobe.monitor.alerts.attempts import UNFINISHED, Attempt, judged_attempt
+from msprobe.monitor.alerts.attempts import Attempt, judged_attempt, unfinished
 from msprobe.monitor.alerts.cells import Block, History, Step
 from msprobe.monitor.alerts.journal import Journal
 from msprobe.monitor.alerts.rules import Found
@@ -104,7 +104,7 @@ class AlertSink:
         found = list(judged_attempt(self._settings.rules, step, attempt))
         known = [(rule, one) for rule, one in found if _key(step, one) not in self._of_attempts]
         self._of_attempts.update(_key(step, one) for _, one in known)
-        self._raise(self._alerts_of(step, known), UNFINISHED[attempt.why])
+        self._raise(self._alerts_of(step, known), unfinished(attempt.why))
 
     def flush(self) -> None:
         """Write ``anomaly.json``, if there is something new for it. Raises PathError."""
@@ -252,13 +252,13 @@ class _Repeats:
     """How often one number of one tensor has raised an alert of late."""
 
     since: int
-    told: int = 0
+    count: int = 0
 
     def may_speak(self, step: int) -> bool:
         if step - self.since >= _REPEATS_WITHIN:
-            self.since, self.told = step, 0
-        self.told += 1
-        return self.told <= _MOST_REPEATS
+            self.since, self.count = step, 0
+        self.count += 1
+        return self.count <= _MOST_REPEATS
 
 
 def _key(step: Step, found: Found) -> tuple[str, str, int | None, str]:
@@ -277,12 +277,12 @@ def _mean(block: Block | None, found: Found) -> float | str:
 
 def _text_of(step: int, rank: int, rule: str, label: str, quantity: str, found: Found, mean: float | str) -> str:
     """An alert for people, in the words of the csv files."""
-    where = f"{found.op} of {_what(label, quantity)}" if quantity != label else quantity
-    usual = found.reason or (f"usual is {mean:.6g}" if isinstance(mean, float) else "")
-    limit = f"limit: {found.limit}" if found.limit and found.limit not in usual else ""
-    why = "; ".join(filter(None, (limit, usual)))
-    shown_why = f" ({why})" if why else ""
-    return f"Alert at step {step} on rank {rank}: {where} is {shown(found.value)}{shown_why}; rule {rule}."
+    where = said("alert-op-of", found.op, _what(label, quantity)) if quantity != label else quantity
+    usual = found.reason or (said("alert-usual", mean) if isinstance(mean, float) else "")
+    limit = said("alert-limit-is", found.limit) if found.limit and found.limit not in usual else ""
+    why = joined("; ", [one for one in (limit, usual) if one])
+    shown_why = said("in-parentheses", why) if why else ""
+    return said("alert-text", step, rank, where, shown(found.value), shown_why, rule)
 
 
 def _what(label: str, quantity: str) -> str:

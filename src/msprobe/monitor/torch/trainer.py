@@ -68,7 +68,7 @@ class TrainerMon(Monitor):
             raise InvalidInputError(said("monitor-torch-model-wrong", type(model).__name__))
         if optimizer is None or not hasattr(optimizer, "step"):
             several = isinstance(optimizer, (list, tuple))
-            hint = "each of several has a monitor of its own" if several else "pass the optimizer of the training"
+            hint = said("each-optimizer-has-a-monitor") if several else said("pass-the-optimizer")
             raise InvalidInputError(said("monitor-optimizer-wrong", type(optimizer).__name__, hint))
 
     def _new_optimizers(self, optimizer: Any) -> Optimizers:
