@@ -8,8 +8,8 @@ from msprobe.messages.entry import Message, Piece
 MESSAGES: tuple[Message, ...] = (
     Message(
         "P302", "result-kinds-differ", "finding:precheck", "candidate reference",
-        "the candidate gives a {candidate}, the reference a {reference}.",
-        "待比对侧给出 {candidate}，标杆侧给出 {reference}。", severity="finding",
+        "the candidate gives a value of type {candidate}, the reference one of type {reference}.",
+        "待比对侧给出类型为 {candidate} 的值，标杆侧为 {reference}。", severity="finding",
     ),
     Message(
         "P303", "result-shapes-differ", "finding:precheck", "candidate reference",
@@ -38,8 +38,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P309", "share-off-by-a-unit", "finding:precheck", "share",
-        "{share:.6g} of the elements are off by more than one unit.",
-        "占比 {share:.6g} 的元素误差超过一个最小单位。", severity="finding",
+        "{share:.6g} of the elements are off by more than one unit in the last place.",
+        "占比 {share:.6g} 的元素误差超过末位的一个单位。", severity="finding",
     ),
     Message(
         "P310", "share-differs", "finding:precheck", "share",
@@ -48,8 +48,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P312", "one-side-is-zero", "finding:precheck", "",
-        "one side is zero throughout, the other is not.",
-        "一侧全部为零，另一侧不是。", severity="finding",
+        "all elements of one side are zero, those of the other are not.",
+        "一侧的元素全部为零，另一侧不是。", severity="finding",
     ),
     Message(
         "P313", "cosine-too-small", "finding:precheck", "cosine limit",
@@ -58,13 +58,13 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P314", "too-few-are-near", "finding:precheck", "share limit least",
-        "{share:.6g} of the elements have a relative error below {limit}; more than {least} must.",
+        "{share:.6g} of the elements have a relative error below {limit}; required: more than {least}.",
         "相对误差小于 {limit} 的元素占比为 {share:.6g}；必须超过 {least}。", severity="finding",
     ),
     Message(
         "P315", "few-are-near", "finding:precheck", "share limit least",
-        "{share:.6g} of the elements have a relative error below {limit}; more than {least} should.",
-        "相对误差小于 {limit} 的元素占比为 {share:.6g}；宜超过 {least}。", severity="warning",
+        "{share:.6g} of the elements have a relative error below {limit}; expected: more than {least}.",
+        "相对误差小于 {limit} 的元素占比为 {share:.6g}；预期超过 {least}。", severity="warning",
     ),
     Message(
         "P316", "rms-error-too-large", "finding:precheck", "candidate trusted control factor constant",
@@ -84,12 +84,12 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P319", "copies-not-exact", "finding:precheck", "count total place candidate reference",
         "{count} of {total} elements are not exact copies of input values or the constant, though this call only moves or selects them; the worst at {place}: {candidate:.9g} instead of {reference:.9g}.",
-        "{total} 个元素中有 {count} 个不是输入值或常数的精确拷贝，而此调用只搬移或选择元素；最差的在 {place}：为 {candidate:.9g}，应为 {reference:.9g}。", severity="finding",
+        "{total} 个元素中有 {count} 个不是输入值或常数的精确拷贝，而此调用只搬移或选择元素；误差最大处 {place}：为 {candidate:.9g}，应为 {reference:.9g}。", severity="finding",
     ),
     Message(
         "P320", "off-beyond-rounding", "finding:precheck", "count total place candidate reference times scale",
         "{count} of {total} elements are off by more than rounding explains; the worst at {place}: {candidate:.9g} instead of {reference:.9g}, {times:.3g} times its scale of {scale:.3g}.",
-        "{total} 个元素中有 {count} 个的误差超过舍入可解释的范围；最差的在 {place}：为 {candidate:.9g}，应为 {reference:.9g}，是其尺度 {scale:.3g} 的 {times:.3g} 倍。", severity="finding",
+        "{total} 个元素中有 {count} 个的误差超过舍入可解释的范围；误差最大处 {place}：为 {candidate:.9g}，应为 {reference:.9g}，是其尺度 {scale:.3g} 的 {times:.3g} 倍。", severity="finding",
     ),
     Message(
         "P321", "special-values-differ", "finding:precheck", "what where candidate reference place count total",
@@ -99,7 +99,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P322", "beyond-tolerance", "finding:precheck", "count total rtol atol place candidate reference",
         "{count} of {total} elements are off by more than {rtol:g} of the reference and {atol:g}; the worst at {place}: {candidate:.9g} instead of {reference:.9g}.",
-        "{total} 个元素中有 {count} 个的误差超过标杆值的 {rtol:g} 加 {atol:g}；最差的在 {place}：为 {candidate:.9g}，应为 {reference:.9g}。", severity="finding",
+        "{total} 个元素中有 {count} 个的误差超过标杆值的 {rtol:g} 加 {atol:g}；误差最大处 {place}：为 {candidate:.9g}，应为 {reference:.9g}。", severity="finding",
     ),
     Message(
         "P324", "whole-numbers-differ", "finding:precheck", "count total place candidate reference",
@@ -108,22 +108,22 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P325", "scaled-one-way", "finding:precheck", "what percent way errors",
-        "{what} is {percent:.3g} % too {way} on the whole, {errors:.0f} standard errors: rounding has no direction.",
+        "{what} is {percent:.3g} % too {way} on the whole, by {errors:.0f} standard errors: rounding has no direction.",
         "{what}整体偏{way} {percent:.3g} %，即 {errors:.0f} 个标准误差：舍入没有方向性。", severity="finding",
     ),
     Message(
         "P326", "shifted-one-way", "finding:precheck", "what bias way share errors",
-        "{what} is {bias:.3g} too {way} on the mean{share}, {errors:.0f} standard errors: rounding has no direction.",
+        "{what} is {bias:.3g} too {way} on the mean{share}, by {errors:.0f} standard errors: rounding has no direction.",
         "{what}平均偏{way} {bias:.3g}{share}，即 {errors:.0f} 个标准误差：舍入没有方向性。", severity="finding",
     ),
     Message(
         "P327", "rounded-one-way", "finding:precheck", "percent way",
-        "{percent:.3g} % of the elements are not the nearest number: all of these are rounded {way}, which adds up over a training.",
-        "{percent:.3g} % 的元素不是最接近的数：它们全部{way}舍入，在训练中会累积。", severity="warning",
+        "{percent:.3g} % of the elements are not rounded to the nearest number, and all of these are rounded {way}, which adds up over a training.",
+        "{percent:.3g} % 的元素没有舍入到最接近的数，且全部{way}舍入，在训练中会累积。", severity="warning",
     ),
     Message(
         "P328", "pooled-one-way", "finding:precheck", "count name percent way errors",
-        "over {count} calls {name} is {percent:.3g} % too {way}, {errors:.0f} standard errors: rounding has no direction.",
+        "over {count} calls {name} is {percent:.3g} % too {way}, by {errors:.0f} standard errors: rounding has no direction.",
         "{count} 次调用合计，{name} 偏{way} {percent:.3g} %，即 {errors:.0f} 个标准误差：舍入没有方向性。", severity="finding",
     ),
     Message(
@@ -148,7 +148,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P338", "random-values-differ", "finding:precheck", "",
-        "random: each draw of the reference has the same values, the candidate has different ones.",
+        "random: all draws of the reference have the same values; the candidate has different ones.",
         "随机：标杆侧每次抽取的值都相同，待比对侧的值不同。", severity="finding",
     ),
     Message(
@@ -158,7 +158,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P341", "random-relation-broken", "finding:precheck", "count total relation place candidate argument",
-        "random: {count} of {total} elements do not have the relation to the argument that those of the reference have ({relation}); the first at {place}: {candidate:.9g} for {argument:.9g}.",
+        "random: {count} of {total} elements do not have the relation to the argument that the reference has ({relation}); the first at {place}: {candidate:.9g} for {argument:.9g}.",
         "随机：{total} 个元素中有 {count} 个与参数的关系不同于标杆侧（{relation}）；首个在 {place}：参数 {argument:.9g} 得到 {candidate:.9g}。", severity="finding",
     ),
     Message(

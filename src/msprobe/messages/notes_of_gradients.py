@@ -34,7 +34,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "M236", "similarities-replaced", "warning:work", "path",
         'grad_compare: "{path}" is replaced.',
-        'grad_compare：替换 "{path}"。', severity="warning",
+        'grad_compare：已有的 "{path}" 被替换。', severity="warning",
     ),
     Message(
         "M237", "direction-shapes-differ", "error:monitor", "one other",
@@ -81,7 +81,7 @@ PIECES: tuple[Piece, ...] = (
     Piece("no-direction-in-first", "", "no direction file in the first run", "第一次运行没有方向文件"),
     Piece("no-direction-in-second", "", "no direction file in the second run", "第二次运行没有方向文件"),
     Piece("reason-in-steps", "reason steps", "{reason} (step {steps})", "{reason}（step {steps}）"),
-    Piece("names-and-more", "names count", "{names} and {count} more", "{names} 等另外 {count} 个"),
+    Piece("names-and-more", "names count", "{names} and {count} more", "{names} 及另外 {count} 个"),
     Piece("two-names-of-argument", "first second", "{first} and {second} are two names of one argument; give one of them", "{first} 与 {second} 是同一参数的两个名称；请只给出一个"),
     Piece("argument-is-missing", "name", "{name} is missing", "缺少 {name}"),
     Piece("ranks-of-folder", "ranks", "rank {ranks}", "rank {ranks}"),

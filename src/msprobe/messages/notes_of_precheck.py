@@ -48,7 +48,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P340", "random-relation-holds", "note:precheck", "",
-        "random: each element has its relation to the argument.",
+        "random: each element has the expected relation to the argument.",
         "随机：每个元素与参数的关系成立。", severity="note",
     ),
     Message(
@@ -193,12 +193,12 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P379", "worker-killed", "note:precheck", "signal",
-        "worker died of {signal}.",
+        "the worker died of {signal}.",
         "工作进程因 {signal} 终止。", severity="note",
     ),
     Message(
         "P380", "worker-ended", "note:precheck", "status",
-        "worker died with exit status {status}.",
+        "the worker ended with exit status {status}.",
         "工作进程以退出码 {status} 结束。", severity="note",
     ),
     Message(

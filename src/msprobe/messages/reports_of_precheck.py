@@ -13,7 +13,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P502", "nothing-to-check", "note:precheck", "",
-        "no call was checked: there is none of an API to check",
+        "no call was checked: there is no call of an API that can be checked",
         "没有检查任何调用：没有可检查的 API 调用", severity="note",
     ),
     Message(
@@ -108,22 +108,22 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P524", "compiled-kinds-differ", "finding:precheck", "compiled eager",
-        "compiled it is {compiled}, eager {eager}.",
+        "compiled, it is {compiled}; eager, it is {eager}.",
         "编译后为 {compiled}，eager 为 {eager}。", severity="finding",
     ),
     Message(
         "P525", "eager-raised", "note:precheck", "error",
-        "run once more, eager, it raised {error}",
+        "run again in eager mode, it raised {error}",
         "以 eager 再次执行时抛出 {error}", severity="note",
     ),
     Message(
         "P526", "compiled-raised", "finding:precheck", "error",
-        "compiled it raised {error}",
+        "compiled, it raised {error}",
         "编译后抛出 {error}", severity="finding",
     ),
     Message(
         "P527", "eager-not-repeatable", "note:precheck", "",
-        "run once more, eager, it gives other results than in the training: it keeps something between passes, or draws from a generator, that cannot be put back.",
+        "run again in eager mode, it gives other results than in the training: it keeps state between passes, or draws from a generator, that cannot be put back.",
         "以 eager 再次执行的结果与训练中不同：它在各次执行之间保留了状态，或使用了无法复位的随机数生成器。", severity="note",
     ),
     Message(
@@ -138,7 +138,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P532", "operator-not-finite-alone", "finding:precheck", "value place",
-        "{value} at {place} on the device alone",
+        "{value} at {place} only on the device",
         "仅设备侧在 {place} 处为 {value}", severity="finding",
     ),
     Message(
@@ -173,8 +173,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P539", "operator-own-form", "note:precheck", "",
-        "what it leaves for its backward can be read by its own kernel alone",
-        "它留给反向的内容只有其自身的算子能读取", severity="note",
+        "what it saves for its backward can only be read by its own kernel",
+        "它为反向保存的内容只有其自身的算子实现能读取", severity="note",
     ),
     Message(
         "P540", "operator-cannot-run", "note:precheck", "device type problem",
@@ -242,7 +242,6 @@ PIECES: tuple[Piece, ...] = (
     Piece("metric-thousandth", "", "share of values within a thousandth", "误差在千分之一内的数值占比"),
     Piece("metric-beside-none", "metric size", "{metric} {size:.3g}, where the control has none", "{metric} {size:.3g}，对照没有误差"),
     Piece("metric-beside-nothing", "metric size control", "{metric} {size:.3g}, where the control has {control:.3g}", "{metric} {size:.3g}，对照为 {control:.3g}"),
-    Piece("metric-alone", "metric", "{metric}", "{metric}"),
     Piece("metric-is", "metric size", "{metric} {size:.3g}", "{metric} {size:.3g}"),
     Piece("metric-ratio", "metric ratio", "{metric} {ratio:.3g} times the control's", "{metric}为对照的 {ratio:.3g} 倍"),
     Piece("compiled-counts", "modules counts", "eager and compiled, {modules} modules: {counts}", "eager 与编译后，{modules} 个模块：{counts}"),

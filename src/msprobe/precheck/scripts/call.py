@@ -357,7 +357,7 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
         device = run_on(call, chosen, sides, sides.device)
         control = run_on(call, chosen, sides, sides.control) if sides.control else []
     except Exception as problem:
-        where = said("side-control") if "device" in locals() else sides.device.name
+        where = said("trusted-control") if "device" in locals() else sides.device.name
         raise CannotRunError(said("call-cannot-be-run", call.content["api"], where, words_of(problem))) from problem
     try:
         bench = run(call, lambda tensor: wide(chosen(tensor)), sides.reference)
