@@ -93,7 +93,7 @@ class ConfigChecker:
         _guarded("collects-nothing", lambda: self._write_start(writer, paths, given, is_first))
         if models:
             calls, type(self)._calls = type(self)._calls or RandomCalls(()), None
-            self._collection = Collection(one, models, writer, steps, calls, self._tell_step)
+            self._collection = Collection(one, models, writer, steps, calls, self._count_step)
             self._collection.given = given if is_first else None
             begin = self._collection.begin if watch else self._collection.wait
             type(self)._collections.append(self._collection)
@@ -160,7 +160,7 @@ class ConfigChecker:
         writer.add(entries)
 
     @classmethod
-    def _tell_step(cls, step: int) -> None:
+    def _count_step(cls, step: int) -> None:
         ConfigChecker.step = step
 
 

@@ -23,7 +23,7 @@ _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class NumberDifference:
     """Where the numbers of a parameter differ first: texts of the two csv files."""
 
     parameter: str
@@ -43,7 +43,7 @@ class RankComparison:
     steps: list[int] = field(default_factory=list)
     parameters: list[str] = field(default_factory=list)
     similarities: dict[str, dict[int, Similarity]] = field(default_factory=dict)
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[NumberDifference] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     notes: list[NotRead] = field(default_factory=list)
     #: Those of the notes that are of gradients that were read and are rounding alone.
@@ -225,9 +225,9 @@ class _Numbers:
             if values[0] != values[1]:
                 self._known.add(name)
                 # The checksum says that something differs, the numbers how much.
-                telling = next((word for word in NUMBERS if one.get(word) != other.get(word)), column)
-                title = "checksum" if telling == "md5" else telling
-                difference = Difference(name, step, title, one.get(telling, ""), other.get(telling, ""))
+                shown = next((word for word in NUMBERS if one.get(word) != other.get(word)), column)
+                title = "checksum" if shown == "md5" else shown
+                difference = NumberDifference(name, step, title, one.get(shown, ""), other.get(shown, ""))
                 self._result.differences.append(difference)
                 return
 

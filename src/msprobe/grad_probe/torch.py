@@ -42,7 +42,7 @@ class GradientProbe(Observer):
     """Watches one model, or several that are given as a list, from :meth:`watch` to :meth:`end`."""
 
     wants = Wants(kinds=frozenset[Kind](("optimizer",)))
-    #: Nothing here uses random numbers, writes to a tensor or is part of a graph; steps are told under no_grad.
+    #: Nothing here uses random numbers, writes to a tensor or is part of a graph; steps are reported under no_grad.
     is_careful = True
 
     def __init__(self, settings: Settings) -> None:

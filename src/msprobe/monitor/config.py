@@ -1,4 +1,4 @@
-"""The configuration of a monitor: a JSON object, checked whole, with all mistakes told at once."""
+"""The configuration of a monitor: a JSON object, checked whole, with all mistakes reported at once."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _MOST_RANKS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class RunPair:
     """Runs that answer to each other: of the same rank and monitor. ``name``: empty if the rank has only one."""
 
     rank: int
@@ -32,7 +32,7 @@ class Pair:
     second: WholeRun
 
 
-def pairs_of(first: StrPath, second: StrPath) -> tuple[list[Pair], list[str]]:
+def pairs_of(first: StrPath, second: StrPath) -> tuple[list[RunPair], list[str]]:
     """The pairs in two folders, and what of them is in no pair. Raises PathError."""
     sides = [_by_place(find_runs(path)) for path in (first, second)]
     ranks = [{rank for rank, _, _ in side} for side in sides]
@@ -43,7 +43,7 @@ def pairs_of(first: StrPath, second: StrPath) -> tuple[list[Pair], list[str]]:
     for place in sorted(sides[0].keys() & sides[1].keys()):
         several = sum(other[0] == place[0] for side in sides for other in side) > 2
         ours, theirs = sides[0][place], sides[1][place]
-        found.append(Pair(place[0], str(theirs) if several else "", ours, theirs))
+        found.append(RunPair(place[0], str(theirs) if several else "", ours, theirs))
     alone = [
         said(name, place[0], run)
         for name, side, other in (
@@ -121,7 +121,7 @@ def coverage_of_tables(folder: StrPath, runs: Sequence[RunFolder], tables: Seque
 
 
 def missing_parts(
-    pair: Pair, sketches: Sequence[Sequence[Sketch]], tables: Sequence[Mapping[str, Table]]
+    pair: RunPair, sketches: Sequence[Sequence[Sketch]], tables: Sequence[Mapping[str, Table]]
 ) -> Iterable[str]:
     """What one of a pair lacks that the other has, or that cannot be read. ``tables``: none where sketches were."""
     ours, theirs = ({group.quantity for one in side for group in one.groups} for side in sketches)
@@ -155,7 +155,7 @@ def _by_place(folders: list[RunFolder]) -> dict[tuple[int, int, int], WholeRun]:
     return found
 
 
-def _holes(pair: Pair, steps: Sequence[list[int]]) -> Iterable[str]:
+def _holes(pair: RunPair, steps: Sequence[list[int]]) -> Iterable[str]:
     """Steps between the first and the last that both have, which one of them lacks without having been asked to."""
     if not all(steps):
         return

@@ -13,7 +13,7 @@ import numpy as np
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
-from msprobe.monitor.coverage import Pair, missing_parts, pairs_of, run_interval
+from msprobe.monitor.coverage import RunPair, missing_parts, pairs_of, run_interval
 from msprobe.monitor.csv_files import Table, selected
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.files import RunFolder, files_of, find_runs
@@ -72,7 +72,7 @@ def diff(first: StrPath, second: StrPath) -> Difference:
         raise InvalidInputError(said("monitor-runs-without-common-rank", first, sides[0], second, sides[1]))
     steps: set[int] = set()
     lasts: set[tuple[int, int]] = set()
-    results: list[tuple[Pair, FirstBadStep]] = []
+    results: list[tuple[RunPair, FirstBadStep]] = []
     sketched = True
     for pair in pairs:
         ours, theirs = list(pair.first.folders), list(pair.second.folders)

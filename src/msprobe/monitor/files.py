@@ -100,7 +100,7 @@ def begin(run: Run) -> Run:
     """
     earlier = _to_append_to(run) if run.append_to else None
     if earlier is not None:
-        _tell_resumed(earlier, run)
+        _log_resumed(earlier, run)
         return replace(run, folder=str(earlier.path))
     folder = make_folder(os.path.join(run.base, folder_name(run.started, run.rank)))
     _write_about(folder, _about(run))
@@ -213,7 +213,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _tell_resumed(folder: RunFolder, run: Run) -> None:
+def _log_resumed(folder: RunFolder, run: Run) -> None:
     about = dict(folder.about) or _about(run)
     resumed = about.get("resumed")
     entry = {name: value for name, value in _about(run).items() if name != "steps_per_file"}

@@ -51,8 +51,8 @@ class Watch:
         self.collectives: Collectives | None = None
         self.stacks: Stacks | None = None
         self._activations: Activations | None = None
-        self._tell_unmatched()
-        self._tell_unmeasured()
+        self._warn_of_unmatched()
+        self._warn_of_unmeasured()
         self.optimizers = optimizers
         self.groups = groups
         self._over = over
@@ -164,7 +164,7 @@ class Watch:
             found += self._new_features()
         return [*found, self._new_steps(unreduced)]
 
-    def _tell_unmatched(self) -> None:
+    def _warn_of_unmatched(self) -> None:
         watched = self.state.watched
         names = [one.full for one in watched.modules.values() if one.full]
         names += [name for model in self.models for name, _ in self.state.framework.parameters_of(model)]
@@ -178,7 +178,7 @@ class Watch:
                 said("monitor-target-is-prefix", target, _near(target, names), ", ".join(begun[:_MOST_SHOWN]), more)
             )
 
-    def _tell_unmeasured(self) -> None:
+    def _warn_of_unmeasured(self) -> None:
         for lacking in unmeasured(self.config):
             log.once(("rules", lacking), "warning", said("monitor-rule-warning", lacking))
 

@@ -127,7 +127,7 @@ class RecordSteps:
         """The training ends. A step that was not finished is kept where it has raised an alert."""
         step, self._step = self._step, None
         if step is not None and (self._why or self._is_behind):
-            self._tell(step, bool(self._why))
+            self._report(step, bool(self._why))
         elif step is not None:
             self._drop()
         for folder in self._whole if not self._why else ():
@@ -151,14 +151,14 @@ class RecordSteps:
         folder = _folder_of(debugger, step)
         debugger.step()
         if has_fired or self._is_behind:
-            self._tell(step, has_fired)
+            self._report(step, has_fired)
             self._whole.clear()
             return
         self._whole.append(folder)
         while len(self._whole) >= self._keep:
             _remove(self._whole.popleft())
 
-    def _tell(self, step: int, has_fired: bool) -> None:
+    def _report(self, step: int, has_fired: bool) -> None:
         role = said("step-of-the-alert") if has_fired else said("step-after-the-alert")
         place = self._debugger.settings.dump_path
         log.warning(said("step-recorded-for-alert", role, step, place, shlex.quote(place)))

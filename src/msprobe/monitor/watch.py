@@ -240,5 +240,5 @@ def _number(value: float | None, digits: int = 5) -> str:
 
 
 def _cell(value: float, is_there: bool, digits: int = 5) -> str:
-    """A number of a tensor, of which NaN is told; ``-`` where there is none."""
+    """A number of a tensor, of which NaN is shown; ``-`` where there is none."""
     return _number(value if is_there else None, digits)

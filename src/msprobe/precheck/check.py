@@ -56,7 +56,7 @@ class CheckReport:
     compared: tuple[Path, ...]
 
 
-def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: None) -> CheckReport:
+def run_check(request: CheckRequest, progress: Callable[[str], None] = lambda text: None) -> CheckReport:
     """Check the calls of a dump and write the files. Raises MsprobeError."""
     requests = open_requests(request.dump, request.task.modules)
     if RECORDED in request.candidates and not requests.has_values:
@@ -96,7 +96,7 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
     todo = [key for key in keys if key not in writer.done]
     earlier = _choices(writer.kept)
     for number, answer in enumerate(_answers(request, task, requests, todo)):
-        tell(translated(said("calls-checked-so-far", number + 1, len(todo))))
+        progress(translated(said("calls-checked-so-far", number + 1, len(todo))))
         answer = control.settled(answer)
         writer.add(answer.result, answer.details, answer.control)
         ranking.add(control.judge(answer))

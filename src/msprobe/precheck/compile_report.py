@@ -154,7 +154,7 @@ def difference(
         note = said("compiled-shape-differs", list(compiled.shape), list(eager.shape))
         return Difference(*name, "FAIL", math.inf, math.inf, math.inf, str(tuple(eager.shape)), note)
     e, c = eager.astype(np.float64), compiled.astype(np.float64)
-    # Of numbers that are all small, as gradients are, nothing could be told by an absolute limit.
+    # Of numbers that are all small, as gradients are, nothing could be learnt from an absolute limit.
     scale = _scale(e)
     with np.errstate(all="ignore"):
         same = (e == c) | (np.isnan(e) & np.isnan(c))
@@ -175,7 +175,7 @@ def difference(
     errors = [math.inf] * 2 if double is None else [root_mean_square(double / scale, side / scale) for side in (c, e)]
     size = 0.0 if double is None else root_mean_square(double / scale, np.zeros_like(e))
     if double is None or double.shape != eager.shape or not errors[1] <= _FAR * size:
-        # Nothing is told by a double precision from which the eager one is far off: it computed something else.
+        # Nothing is learnt from a double precision from which the eager one is far off: it computed something else.
         return Difference(*name, "FAIL", *numbers, shape, said("compiled-beyond-limit", *beyond))
     problem = problem_of(errors[0], errors[1], dtype, eager.size, said("trusted-eager"))
     if problem:

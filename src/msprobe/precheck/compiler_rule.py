@@ -39,7 +39,7 @@ def factor_of(dtype: str, elements: int) -> float:
     return LARGER_FACTOR if dtype in _HALVES or elements < FEW_ELEMENTS else FACTOR
 
 
-def of_limit(candidate: float, control: float, dtype: str, elements: int) -> float:
+def share_of_limit(candidate: float, control: float, dtype: str, elements: int) -> float:
     """An error in errors of what the rule allows; infinite where it is no number."""
     share = candidate / (factor_of(dtype, elements) * control + TOLERANCE / 10) if candidate != control else 0.0
     return math.inf if math.isnan(share) else share
@@ -50,7 +50,7 @@ def problem_of(candidate: float, control: float, dtype: str, elements: int, trus
 
     ``trusted``: what the control is, in words.
     """
-    if of_limit(candidate, control, dtype, elements) <= 1:
+    if share_of_limit(candidate, control, dtype, elements) <= 1:
         return ""
     factor = factor_of(dtype, elements)
     return said("rms-error-too-large", candidate, trusted or said("trusted-control"), control, factor, TOLERANCE / 10)

@@ -50,7 +50,7 @@ def _allowed(option: str) -> str:
 
 @dataclass(frozen=True)
 class ScriptWords:
-    """What a script is told of who runs its call: the device with what is switched there, a fault, and the type of
+    """What a script is given of who runs its call: the device with what is switched there, a fault, and the type of
     float arguments.
     """
 

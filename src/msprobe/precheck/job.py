@@ -1,4 +1,4 @@
-"""What a worker is told of its check, and what it answers: plain data, as JSON."""
+"""What a worker is given of its check, and what it answers: plain data, as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINDSPORE_ATOL = 0.001
 class Task:
     """One check: the dump, and how its calls are run and judged. Paths are absolute."""
 
-    #: "": it is told later, one after the other.
+    #: "": they are named later, one after the other.
     dump: str
     standard: str = "strict"
     candidate: str = "auto"

@@ -16,7 +16,7 @@ from msprobe.messages import Wording, joined, said, text_of, translated
 from msprobe.paths import StrPath, make_folder, write_atomically
 from msprobe.precheck.columns import BLANK, DIRECTED, METRIC_COLUMNS, SCALED, lines_of
 from msprobe.precheck.columns import DETAILS_HEADER as CHECK_HEADER
-from msprobe.precheck.compiler_rule import of_limit, problem_of
+from msprobe.precheck.compiler_rule import problem_of, share_of_limit
 from msprobe.precheck.details_table import DetailsTable
 from msprobe.precheck.ranking import counts_line, shortened
 from msprobe.precheck.standards import (
@@ -98,7 +98,7 @@ class Compared:
     message: str = ""
     cells: dict[str, str] = field(default_factory=dict)
     #: Its error in errors of what is allowed beside the control, where a rule says that.
-    of_limit: float | None = None
+    share_of_limit: float | None = None
     #: Columns of ratios to an error of the control that is next to nothing, so that they say nothing: both errors.
     beside_nothing: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -107,8 +107,8 @@ class Compared:
         """How many times as large as the control's, or as allowed, the worst of its errors is; 0 where no standard says
         it.
         """
-        if self.of_limit is not None:
-            return self.of_limit
+        if self.share_of_limit is not None:
+            return self.share_of_limit
         found = [
             float(value)
             for column, value in self.cells.items()
@@ -292,7 +292,7 @@ def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> Compared:
         return row
     ratio = 1.0 if candidate == control else candidate / control if control else math.inf
     numbers = (candidate, control, sides.dtype, _elements(ours.get("Shape", "")))
-    row.message, row.of_limit = problem_of(*numbers), of_limit(*numbers)
+    row.message, row.share_of_limit = problem_of(*numbers), share_of_limit(*numbers)
     if not row.message and not _goes_one_way_too(ours, theirs):
         row.message = ours.get("Message", "").strip() or said("errors-go-one-way")
     row.status = "error" if row.message else "pass"

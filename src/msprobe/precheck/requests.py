@@ -39,7 +39,7 @@ class ApiName:
 class ApiCall:
     """One recorded call. ``gradients`` are those that arrived at its results; None if no backward was recorded.
 
-    ``exact``: the call is the recorded one; False for a pass of a module of which the record does not tell everything.
+    ``exact``: the call is the recorded one; False for a pass of a module of which the record does not have everything.
     """
 
     key: str

@@ -22,7 +22,7 @@ LIST = "?"
 
 
 def check_samples(
-    task: Task, folder: Path, workers: int, timeout: float, tell: Callable[[str], None] = lambda text: None
+    task: Task, folder: Path, workers: int, timeout: float, progress: Callable[[str], None] = lambda text: None
 ) -> tuple[list[Path], Ranking]:
     """Check all samples that the task asks for, and write the files; gives their paths. Raises MsprobeError."""
     control = Control(task, made=True)
@@ -44,7 +44,7 @@ def check_samples(
     ranking = Ranking(lambda name: (), _command_of(task), control=control.name, without_samples=tuple(without))
     with Pool([task] * workers, timeout) as pool:
         for number, answer in enumerate(pool.answers([(key, False) for key in keys])):
-            tell(translated(said("samples-checked-so-far", number + 1, len(keys))))
+            progress(translated(said("samples-checked-so-far", number + 1, len(keys))))
             is_first = not number and task.candidate.startswith(("auto", "inject"))
             if is_first and answer.details[0][CANDIDATE].startswith("cpu"):
                 log.warning(said("no-accelerator"))

@@ -1,4 +1,4 @@
-"""The section ``run_ut`` (26.2: ``acc_check``) of ``config.json``: all mistakes are told at once."""
+"""The section ``run_ut`` (26.2: ``acc_check``) of ``config.json``: all mistakes are reported at once."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def main() -> int:
             os._exit(0)
 
     def made(task: Task) -> Runner | None:
-        """What runs it, if the parent was told that it is ready."""
+        """What runs it, if the parent was informed that it is ready."""
         try:
             runner = runner_of(task)
         except (MsprobeError, ImportError) as problem:

@@ -13,7 +13,7 @@ from msprobe.foreign.opening import is_regular
 from msprobe.messages import said
 from msprobe.monitor.alerts.alert import place_in_training
 from msprobe.monitor.alerts.analysis import Records, read_alerts, read_details
-from msprobe.monitor.alerts.journal import JOURNAL, Judged, read_journal
+from msprobe.monitor.alerts.journal import JOURNAL, JudgedRun, read_journal
 from msprobe.monitor.alerts.sink import FILE, FOLDER
 from msprobe.monitor.files import RunFolder, find_runs, parse_folder_name
 from msprobe.monitor.whole_runs import recorded_steps
@@ -55,7 +55,7 @@ def read_all_alerts(folder: StrPath) -> AlertsRead:
     folders = [replace(one, path=absolute) for one in find_runs(absolute)] if is_one_run else find_runs(base)
     journals = [_journal_of(one) for one in folders]
     ranks = _ranks_of_files(detected)
-    without = {one.rank for one, journal in zip(folders, journals, strict=True) if not isinstance(journal, Judged)}
+    without = {one.rank for one, journal in zip(folders, journals, strict=True) if not isinstance(journal, JudgedRun)}
     of_files = {rank for rank in ranks if rank in without or rank not in {one.rank for one in folders}}
     found: dict[str, Mapping[str, Any]] = {}
     if of_files:
@@ -68,7 +68,7 @@ def read_all_alerts(folder: StrPath) -> AlertsRead:
     read: list[str] = [said("alerts-of-rank", rank, f"{FOLDER}/rank{rank}/{FILE}") for rank in sorted(of_files)]
     unread: list[str] = []
     for one, journal in zip(folders, journals, strict=True):
-        if isinstance(journal, Judged):
+        if isinstance(journal, JudgedRun):
             read.append(_judged(one, journal))
             if journal.damaged:
                 unread.append(said("damaged-lines-of-run", one.rank, one.path.name, journal.damaged, JOURNAL))
@@ -83,7 +83,7 @@ def read_all_alerts(folder: StrPath) -> AlertsRead:
     return AlertsRead(records, tuple(read), tuple(unread), tuple(folders))
 
 
-def _journal_of(folder: RunFolder) -> Judged | str:
+def _journal_of(folder: RunFolder) -> JudgedRun | str:
     """What rules have said of a run, or why that is not known."""
     try:
         journal = read_journal(folder.path)
@@ -98,7 +98,7 @@ def _journal_of(folder: RunFolder) -> Judged | str:
     return said("no-journal-of-alerts", JOURNAL)
 
 
-def _judged(folder: RunFolder, journal: Judged) -> str:
+def _judged(folder: RunFolder, journal: JudgedRun) -> str:
     last = journal.last_step
     if last is None:
         try:

@@ -1,4 +1,6 @@
-"""Alerts as a sink: rules look at each step when it is written; the log, ``anomaly.json`` and callbacks are told."""
+"""Alerts as a sink: rules look at each step when it is written; what they find goes to the log, ``anomaly.json`` and
+callbacks.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ DETAILS_FILE = "anomaly_details.json"
 #: Told of all alerts of a step at once, in the thread that writes, a moment after the step.
 OnAlert = Callable[[Sequence[Alert]], None]
 
-# A tensor that stays wrong is told this often within this many steps.
+# A tensor that stays wrong is reported this often within this many steps.
 _MOST_REPEATS = 5
 _REPEATS_WITHIN = 100
 _MOST_RECORDS = 20_000
@@ -47,8 +49,8 @@ class AlertSink:
     """Judges each step by the rules of the configuration.
 
     ``pipeline_stage``, ``group_mates``: of this rank in its pipeline group; the rank itself by default. ``on_alert``:
-    callbacks; one that raises is told once and not called again. ``is_recorded``: a step that raises alerts is
-    recorded, so nobody has to be told how.
+    callbacks; one that raises is reported once and not called again. ``is_recorded``: a step that raises alerts is
+    recorded, so nobody has to be advised how.
     """
 
     is_first = True
@@ -136,7 +138,7 @@ class AlertSink:
             log.info(said("alerts-held-back", self.held_back))
 
     def _raise(self, alerts: Sequence[Alert], unfinished: str = "") -> None:
-        """Write alerts of one step, and tell of them."""
+        """Write alerts of one step, and report them."""
         if not alerts:
             return
         if self._journal is not None:
@@ -150,7 +152,7 @@ class AlertSink:
             if len(self._records) <= _MOST_AT_ONCE:
                 self.flush()
         log.warning(sentence(alerts, analyse_command(self._run.base), unfinished))
-        self._tell_how_to_record(alerts[0].step)
+        self._say_how_to_record(alerts[0].step)
         for callback in list(self._on_alert):
             try:
                 callback(alerts)
@@ -158,8 +160,8 @@ class AlertSink:
                 self._on_alert.remove(callback)
                 log.error(said("alert-callback-failed", type(problem).__name__, problem))
 
-    def _tell_how_to_record(self, step: int) -> None:
-        """Once: what was wrong in a step is told when it is over; a second run records it."""
+    def _say_how_to_record(self, step: int) -> None:
+        """Once: what was wrong in a step is reported when it is over; a second run records it."""
         if not self._is_told_how:
             self._is_told_how = True
             log.warning(second_run(step))
@@ -185,16 +187,16 @@ class AlertSink:
         return sorted(alerts, key=lambda alert: alert.call_id)
 
     def _told(self, alerts: list[Alert]) -> list[Alert]:
-        """Those that are not held back; a tensor that stays wrong is told a few times only."""
-        told = []
+        """Those that are not held back; a tensor that stays wrong is reported a few times only."""
+        reported = []
         for alert in alerts:
             repeats = self._repeats.setdefault((alert.rule, alert.tag, alert.op), _Repeats(alert.step))
             if repeats.may_speak(alert.step):
-                told.append(alert)
+                reported.append(alert)
             else:
                 self.held_back += 1
-        self.alerts += len(told)
-        return told
+        self.alerts += len(reported)
+        return reported
 
     def _alert(self, step: Step, rule: str, found: Found, calls: dict[tuple[str, int], int]) -> Alert:
         block = step.blocks.get(found.quantity)

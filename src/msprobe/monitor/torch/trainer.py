@@ -35,7 +35,7 @@ class TrainerMon(Monitor):
     Nothing is called in each step: steps are those of the optimizer.
 
     ``config_file_path``: see docs/monitor.md; or a configuration that was read already. ``process_group``: the pipeline
-    group, told in anomalies.
+    group, named in anomalies.
     ``params_have_main_grad``: "auto" takes ``main_grad`` of a parameter where it has one, else ``grad``; True and False
     force one. ``opt_ty``: not looked at. ``on_metrics``: called with each measured step and its rows by quantity, in
     the thread that writes. ``on_alert``: called with all alerts of a step, there as well. ``sinks``: more places where

@@ -137,13 +137,13 @@ def run(content: dict[str, Any], call: Call) -> list[Any]:
         if isinstance(one, mindspore.Tensor) and str(one.dtype).startswith(("Float", "BFloat"))
     ]
 
-    def of_tensors(*tensors: Any) -> Any:
+    def with_tensors(*tensors: Any) -> Any:
         whole = list(call.args)
         for place, tensor in zip(places, tensors, strict=True):
             whole[place] = tensor
         return function(*whole, **call.kwargs)
 
-    outputs, pull = mindspore.vjp(of_tensors, *(call.args[place] for place in places))
+    outputs, pull = mindspore.vjp(with_tensors, *(call.args[place] for place in places))
     sent = [one.astype(output.dtype) for one, output in zip(call.gradients, leaves(outputs), strict=False)]
     return leaves(pull(*sent))
 

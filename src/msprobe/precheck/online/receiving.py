@@ -67,7 +67,7 @@ class OnlineReport:
     unchecked: list[tuple[int, int]] = field(default_factory=list)
 
 
-def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text: None) -> OnlineReport:
+def run_online(request: OnlineRequest, progress: Callable[[str], None] = lambda text: None) -> OnlineReport:
     """Listen, check what comes, and write the files of each rank, until all have ended. Raises MsprobeError."""
     settings = request.settings
     receiver: TcpReceiver | FolderReceiver
@@ -93,7 +93,7 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
                 Spool(Path(spool), settings.ranks, receiver.refuse).steps(receiver.frames()), Path(spool)
             )
             for step in arriving:
-                tell(translated(said("steps-checked-so-far", step.rank, step.step, arriving.waiting)))
+                progress(translated(said("steps-checked-so-far", step.rank, step.step, arriving.waiting)))
                 session.check(step)
                 step.drop()
     finally:

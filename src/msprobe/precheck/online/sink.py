@@ -81,7 +81,7 @@ class Stream:
 class StreamSink:
     """Where the records of a run go (:class:`msprobe.capture.sinks.Sink`)."""
 
-    #: Nobody has to be told where the records are.
+    #: Nobody has to be informed where the records are.
     place: str | None = None
 
     def __init__(self, stream: Stream) -> None:

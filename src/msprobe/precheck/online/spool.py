@@ -136,7 +136,7 @@ class Spool:
 
 
 def _text(tree: object, depth: int) -> bytes:
-    """Records come as text. Line breaks in it are not those of the file, which tell readers where records stand."""
+    """Records come as text. Line breaks in it are not those of the file, by which readers find records."""
     return tree.replace(b"\n", b"") if isinstance(tree, bytes) else native.encode(tree, depth)
 
 

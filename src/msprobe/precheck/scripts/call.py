@@ -214,7 +214,7 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class Seen:
-    """What disturbed calls tell of each result: how far rounding moves it, whether it is elementwise, and where it has
+    """What disturbed calls show of each result: how far rounding moves it, whether it is elementwise, and where it has
     numbers of the arguments.
     """
 

@@ -348,7 +348,7 @@ _OP_CONFIG = Annotated[OpConfig, demand((is_object, "an object"))]
 
 
 def load_op_config(path: StrPath) -> OpConfig:
-    """Read ``config_op.json``; all mistakes are told at once. Raises PathError or InvalidInputError."""
+    """Read ``config_op.json``; all mistakes are reported at once. Raises PathError or InvalidInputError."""
     file = check_readable_file(path, ".json")
     source = Source(os.fspath(path), parse(read_bounded(file, Budget(path, SETTINGS)), os.fspath(path)), {})
     read = read_declared(_OP_CONFIG, source, "the file", unknown="ignored")

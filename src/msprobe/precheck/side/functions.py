@@ -68,7 +68,7 @@ def function_of(content: dict[str, Any], module: Any = None) -> Callable[..., An
     if kind == "Function":
         return class_of(name, module).apply  # type: ignore[no-any-return]
     if kind == "NPU":
-        return of_npu(name)
+        return npu_function(name)
     spaces: dict[str, Any] = {"Functional": torch.nn.functional, "Tensor": torch.Tensor, "Torch": torch}
     spaces["VF"] = getattr(torch, "_VF", None)
     found = spaces[kind]
@@ -84,7 +84,7 @@ def function_of(content: dict[str, Any], module: Any = None) -> Callable[..., An
     return found if callable(found) else lambda tensor: found.__get__(tensor)
 
 
-def of_npu(name: str) -> Callable[..., Any]:
+def npu_function(name: str) -> Callable[..., Any]:
     """A function of torch_npu. Raises LookupError."""
     try:
         found: Callable[..., Any] = getattr(importlib.import_module("torch_npu"), name)

@@ -4,7 +4,7 @@ Each of a list of statistics is computed of every draw: mean, spread, shares bel
 number of different values, likeness of neighbours, and how the numbers go with each argument of their shape. Of whole
 numbers that choose among the elements of an argument, what they choose is looked at as well, and whether a row that has
 no number twice in any draw of the reference has one. The
-draws of the reference tell how much such a statistic varies by itself, also where elements are not independent, as in a
+draws of the reference show how much such a statistic varies by itself, also where elements are not independent, as in a
 dropout of whole channels. Another device rounds its numbers elsewhere, so of a float type a share may be off by a unit.
 """
 

@@ -1,7 +1,7 @@
 """The relation of a random result to an argument of its shape, learnt from draws of the reference and exact.
 
 An element of a dropout is 0 or ``x / (1 - p)``, whatever was drawn: each element lies on one of a few *branches*
-``factor * x + offset``. Which branches a call has, draws of the reference tell, in double precision. A candidate's
+``factor * x + offset``. Which branches a call has, draws of the reference show, in double precision. A candidate's
 element must lie on one of them, and its gradient is the factor of that very branch times what came in. Calls whose
 result has a factor of its own at each place (a random slope) have the gradient ``factor * what came in`` there.
 """
