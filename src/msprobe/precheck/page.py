@@ -36,7 +36,9 @@ def page(ranking: Ranking, title: str, most: int) -> bytes:
         *([f"<p>{text(ranking.allowance)}</p>"] if ranking.allowance else []),
         *_failed(ranking.entries(most), len(ranking.failed)),
         *_list("page-warnings", (Wording("{}: {}", one.name, one.why) for one in ranking.warnings(most))),
-        *_list("page-pooled", (Wording("{}: {}", one.status, one.text) for one in ranking.pooled)),
+        *_list(
+            "page-pooled", (Wording("{}: {}", said(f"status-{one.status.lower()}"), one.text) for one in ranking.pooled)
+        ),
         *_list("page-skipped", (Wording("{} × {}", count, reason) for reason, count in ranking.skipped.most_common())),
         *_list("page-notes", ranking.notes),
     )
@@ -51,7 +53,7 @@ def _counts(ranking: Ranking) -> Iterable[str]:
             f'<td class="number{" error" if word == "error" and counts[word] else ""}">{counts[word]}</td>'
             for word in words
         )
-        yield f"<tr><th>{direction}</th>{cells}</tr>"
+        yield f"<tr><th>{text(said(f'direction-{direction}'))}</th>{cells}</tr>"
     yield "</table>"
 
 

@@ -176,7 +176,7 @@ class Ranking:
             for entry in self.warnings(min(top, _MOST_WARNINGS)):
                 yield said("warning-of", entry.name, entry.why)
         for one in self.pooled[:_MOST_APIS]:
-            yield said("status-of", one.status.lower(), one.text)
+            yield said("status-of", said(f"status-{one.status.lower()}"), one.text)
         for note in self.notes[:10]:
             yield said("note-of-check", note)
 
@@ -202,7 +202,7 @@ class Ranking:
 def counts_line(direction: str, counts: Counter[str]) -> str:
     """How many are a pass, a warning, an error or skipped; empty if there are none."""
     words = [said(f"count-{word}", counts[word]) for word in ("pass", "warning", "error", "skip") if counts[word]]
-    return said("direction-counts", direction, joined(", ", words)) if words else ""
+    return said("direction-counts", said(f"direction-{direction}"), joined(", ", words)) if words else ""
 
 
 def shortened(reason: str) -> str:

@@ -36,8 +36,10 @@ class ApiReport:
 
     def __str__(self) -> str:
         """The statuses, and why of each row that has not passed."""
-        statuses = [said("direction-counts", "forward", self.forward)]
-        statuses += [said("direction-counts", "backward", self.backward)] if self.backward.strip() else []
+        statuses = [said("direction-counts", said("direction-forward"), self.forward)]
+        statuses += (
+            [said("direction-counts", said("direction-backward"), self.backward)] if self.backward.strip() else []
+        )
         bad = [row for row in self.rows if row["Status"] not in ("pass", " ", "")]
         lines = [joined(", ", statuses), *(Wording("  {}: {}", row["API Name"], row["Message"].strip()) for row in bad)]
         return "\n".join(map(translated, lines))
