@@ -16,8 +16,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-#: How what is said of errors that go one way ends.
-ONE_WAY = "rounding has no direction."
+from msprobe.messages import said
+
 #: So many standard errors no healthy result is off.
 STANDARD_ERRORS = 6.0
 #: Of parts with fewer elements nothing is said, and of results with fewer than `FEW` what is said of a part.
@@ -141,7 +141,9 @@ def judge_signed(result: Result) -> SignedErrors:
     beyond = math.copysign(max(0.0, abs(fit.size) - allowed), fit.size)
     if abs(beyond) > least and fit.certainty > STANDARD_ERRORS:
         strength = abs(beyond) / max(epsilon * limits.whole_error, 2 * least)
-        found = SignedErrors(_status(strength), _of_slope(fit, "the result"), strength, beyond, fit.standard_error)
+        found = SignedErrors(
+            _status(strength), _of_slope(fit, said("whole-result")), strength, beyond, fit.standard_error
+        )
     else:
         found = SignedErrors("pass", "", 0.0, beyond, fit.standard_error)
     if count < LEAST_ELEMENTS or found.strength > 1:
@@ -154,7 +156,7 @@ def judge_signed(result: Result) -> SignedErrors:
     if abs(bias.size) > limits.whole * spread + allowed and bias.certainty > STANDARD_ERRORS:
         strength = (abs(bias.size) - allowed) / (limits.whole_error * spread)
         if strength > found.strength:
-            message = _of_bias(bias, size, "each element")
+            message = _of_bias(bias, size, said("each-element"))
             found = found._replace(status=_status(strength), message=message, strength=strength)
     if found.strength > 1:
         return found
@@ -190,18 +192,16 @@ def _rounded_one_way(result: Result) -> dict[str, Any]:
     if len(set(reference[far].tolist())) < LEAST_ELEMENTS:
         return {}  # what is equal is rounded alike
     ways = {
-        "toward zero": errors * signs < 0,
-        "away from zero": errors * signs > 0,
-        "down": errors < 0,
-        "up": errors > 0,
+        "way-toward-zero": errors * signs < 0,
+        "way-from-zero": errors * signs > 0,
+        "way-down": errors < 0,
+        "way-up": errors > 0,
     }
     for way, there in ways.items():
         # A factor that is rounded itself moves all one way, too, but leaves some on the other side.
         if int(((sizes > _BETWEEN) * ~there).sum()) <= _MOST_OTHERS * every:
-            message = (
-                f"{percent(count / every)} of the elements are not the nearest number: all of these are rounded {way}"
-            )
-            return {"status": "Warning", "message": f"{message}, which adds up over a training.", "strength": _WARNS}
+            message = said("rounded-one-way", 100 * count / every, said(way))
+            return {"status": "Warning", "message": message, "strength": _WARNS}
     return {}
 
 
@@ -397,16 +397,16 @@ class _Parts:
         own = 0.0 if result.own is None else abs(float(result.own[part].sum()) / count)
         if abs(fit.size) > spread * limits.part + own and fit.certainty > STANDARD_ERRORS:
             strength = (abs(fit.size) - own) / (spread * limits.part_error)
-            self._say(strength, _of_bias(fit, self.size, f"each element of {_name(group, part)}"))
+            self._say(strength, _of_bias(fit, self.size, said("each-element-of", _name(group, part))))
 
     def judge_signs(self) -> None:
         """Look at the elements that are positive and those that are negative, each by themselves."""
         result = self.result
-        for name, chosen in (("positive", result.reference > 0), ("negative", result.reference < 0)):
+        for name, chosen in (("positive-elements", result.reference > 0), ("negative-elements", result.reference < 0)):
             if int(chosen.sum()) >= LEAST_ELEMENTS:
                 own = None if result.own is None else result.own[chosen]
                 arrays = (result.reference[chosen], result.errors[chosen], result.units[chosen], result.scale[chosen])
-                self._fit(f"what is {name} of the result", *arrays, own)
+                self._fit(said(name), *arrays, own)
 
     def _say(self, strength: float, message: str) -> None:
         if strength > self.strength:
@@ -454,23 +454,22 @@ def _name(group: Division, part: tuple[slice, ...]) -> str:
 
 
 def _of_slope(fit: Fit, what: str) -> str:
-    way = "large" if fit.size > 0 else "small"
-    return f"{what} is {percent(abs(fit.size))} too {way} on the whole, {_errors(fit)}: {ONE_WAY}"
+    return said("scaled-one-way", what, 100 * abs(fit.size), way_of(fit), certainty_of(fit))
 
 
 def _of_bias(fit: Fit, size: float, what: str) -> str:
-    way = "large" if fit.size > 0 else "small"
-    share = f", {percent(abs(fit.size) / size)} of the typical element" if size else ""
-    return f"{what} is {abs(fit.size):.3g} too {way} on the mean{share}, {_errors(fit)}: {ONE_WAY}"
+    share = said("of-typical-element", 100 * abs(fit.size) / size) if size else ""
+    return said("shifted-one-way", what, abs(fit.size), way_of(fit), share, certainty_of(fit))
 
 
-def _errors(fit: Fit) -> str:
-    return f"{min(fit.certainty, 9999):.0f} standard errors"
+def way_of(fit: Fit) -> str:
+    """Whether numbers are too large or too small."""
+    return said("way-large") if fit.size > 0 else said("way-small")
 
 
-def percent(share: float) -> str:
-    """A share as people read it."""
-    return f"{100 * share:.3g} %"
+def certainty_of(fit: Fit) -> float:
+    """The size in standard errors, as it is shown."""
+    return min(fit.certainty, 9999.0)
 
 
 class Pool:

@@ -19,6 +19,7 @@ import pytest
 from coded_texts import mentions
 from tls_keys import made_keys
 
+from msprobe.messages import said
 from msprobe.store.processes import this_process
 
 pytest.importorskip("torch")
@@ -68,11 +69,11 @@ def test_a_wrong_kernel_is_named_while_the_training_runs(tmp_path: Path, way: st
     checking = forked.start(*command, cwd=tmp_path, env=environment())
     trained = train(sending, "wrong")
     ended = checking.wait(120)
-    said = ended.stdout
+    shown = ended.stdout
     assert trained.returncode == 0, trained.stderr
-    assert ended.returncode == 1, said + ended.stderr
-    assert "1 of them are wrong" in said
-    assert "rank 0, step 2: Functional.gelu.0" in said
+    assert ended.returncode == 1, shown + ended.stderr
+    assert shown.count("Functional.gelu.0") == 2
+    assert "rank 0, step 2: Functional.gelu.0" in shown
     (result,) = (tmp_path / "out").glob("accuracy_checking_result_*_rank0.csv")
     found = rows(result)
     assert {row["Step"] for row in found} == {"0", "2"}
@@ -129,7 +130,7 @@ def test_two_ranks_over_tls_go_on_when_the_checking_process_is_killed_and_starte
     ended = again.wait(60)
     assert ended.returncode == 1, ended.stderr
     assert "with TLS" in ended.stdout
-    assert "1 of them are wrong" in ended.stdout
+    assert mentions(ended.stdout, "online-call-wrong", rank=1, step=2, call="Functional.gelu.0") == 1
     assert "rank 1, step 2: Functional.gelu.0" in ended.stdout
     assert steps_of(out, 0) == steps_of(out, 1) == {"0", "2"}
 
@@ -153,14 +154,14 @@ def test_a_rank_that_dies_harms_no_other_one_through_a_folder(tmp_path: Path) ->
     assert dying.wait(60).returncode == -signal.SIGKILL
     ended = checking.wait(60)
     assert ended.returncode == 0, ended.stderr
-    said = ended.stdout
-    assert mentions(said, "marks-of-earlier-run-removed", count="2")
-    assert "is no frame and is left out" in said
-    assert mentions(said, "rank-of-earlier-run", rank="1")
-    assert mentions(said, "rank-died", rank="1", why=f"process {dying.pid} on {socket.gethostname()} is gone")
+    shown = ended.stdout
+    assert mentions(shown, "marks-of-earlier-run-removed", count="2")
+    assert mentions(shown, "online-file-is-no-frame")
+    assert mentions(shown, "rank-of-earlier-run", rank="1")
+    assert mentions(shown, "rank-died", rank="1", why=said("process-is-gone", dying.pid, socket.gethostname()))
     # Of the step in which it died, what came is judged; what is wrong there, too.
-    assert mentions(said, "online-step-ended-early", step="online check: step 2 of rank 1")
-    assert "rank 1, step 2: Functional.gelu.0" in said
+    assert mentions(shown, "online-step-ended-early", step="online check: step 2 of rank 1")
+    assert "rank 1, step 2: Functional.gelu.0" in shown
     assert steps_of(out, 0) == steps_of(out, 1) == {"0", "2"}
     assert list(shared.iterdir()) == [shared / "rank1_000000001.partial"]
 
@@ -174,21 +175,21 @@ def test_a_check_to_which_nothing_comes_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "expected"),
     [
         ({"host": "", "port": -1}, 'give "host" and "port"'),
         ({"tls_path": "/nowhere/keys"}, "has no client.key, client.crt, ca.crt"),
     ],
 )
-def test_mistakes_of_the_sending_side(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+def test_mistakes_of_the_sending_side(tmp_path: Path, changed: dict[str, Any], expected: str) -> None:
     sending, _ = configured(tmp_path, {"host": "127.0.0.1", "port": 1, **changed})
     trained = train(sending)
     assert trained.returncode == 1
-    assert said in trained.stderr
+    assert expected in trained.stderr
 
 
 @pytest.mark.parametrize(
-    ("where", "words", "said"),
+    ("where", "words", "expected"),
     [
         ({}, [], 'field "run_ut.is_online": found true without an address; give "host" and "port"'),
         ({"host": "300.1.1.1", "port": 70000}, [], "70000; allowed: a whole number 1..65535"),
@@ -196,11 +197,11 @@ def test_mistakes_of_the_sending_side(tmp_path: Path, changed: dict[str, Any], s
         ({"host": "127.0.0.1", "port": 5000}, ["-api_info", "dump.json"], "give no -api_info"),
     ],
 )
-def test_mistakes_of_the_checking_side(tmp_path: Path, where: dict[str, Any], words: list[str], said: str) -> None:
+def test_mistakes_of_the_checking_side(tmp_path: Path, where: dict[str, Any], words: list[str], expected: str) -> None:
     _, receiving = configured(tmp_path, where)
     command = ["-m", "msprobe", "run_ut", "-config", str(receiving), "-o", str(tmp_path / "out")]
     ended = forked.run(*command, *words, cwd=tmp_path, env=environment(), timeout=60)
     assert ended.returncode not in (0, None)
-    assert said in ended.stderr + ended.stdout
+    assert expected in ended.stderr + ended.stdout
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "out").exists()

@@ -182,7 +182,7 @@ def test_calls_of_a_node_that_is_lost_are_named_and_the_others_go_on(
     def run(function: Any, jobs: Any, workers: Any) -> Any:
         for job in jobs:
             if ("Torch.tan.0", False) in job.calls:
-                raise engine.WorkerLostError("a process that ran jobs has ended.")
+                raise engine.WorkerLostError("it has ended.")
             yield function(job)
 
     monkeypatch.setattr(engine, "run", run)
@@ -191,7 +191,7 @@ def test_calls_of_a_node_that_is_lost_are_named_and_the_others_go_on(
     assert [answer.result[3] for answer in found] == [
         "done",
         "done",
-        *["a process that ran jobs has ended."] * 2,
+        *["it has ended."] * 2,
         *["done"] * 4,
     ]
     assert "Torch.tan.0 and 1 more is lost" in capsys.readouterr().out

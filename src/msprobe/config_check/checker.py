@@ -90,14 +90,14 @@ class ConfigChecker:
         given = dynamic.without_path(dynamic.as_settings(settings), output_zip_path)
         writer = PackWriter(output_zip_path)
         is_first = one.rank() == 0
-        _guarded("collects nothing", lambda: self._write_start(writer, paths, given, is_first))
+        _guarded("collects-nothing", lambda: self._write_start(writer, paths, given, is_first))
         if models:
             calls, type(self)._calls = type(self)._calls or RandomCalls(()), None
-            self._collection = Collection(one, models, writer, steps, calls, self._tell_step)
+            self._collection = Collection(one, models, writer, steps, calls, self._count_step)
             self._collection.given = given if is_first else None
             begin = self._collection.begin if watch else self._collection.wait
             type(self)._collections.append(self._collection)
-            _guarded("collects no weights and inputs", begin)
+            _guarded("collects-no-weights", begin)
 
     @classmethod
     @answers_user
@@ -109,7 +109,7 @@ class ConfigChecker:
         one = framework(fmk)
         if cls._calls is None:
             cls._calls = RandomCalls(one.functions, one.is_compiling, one.compilers)
-        _guarded("counts no calls of random functions", cls._calls.begin)
+        _guarded("counts-no-calls", cls._calls.begin)
 
     @classmethod
     @answers_user
@@ -160,7 +160,7 @@ class ConfigChecker:
         writer.add(entries)
 
     @classmethod
-    def _tell_step(cls, step: int) -> None:
+    def _count_step(cls, step: int) -> None:
         ConfigChecker.step = step
 
 
@@ -182,7 +182,7 @@ def _checked(
     paths = tried(lambda: check_sources(shell_path or [])) or []
     models = tried(lambda: one.models_of(model)) if one is not None and model is not None else []
     if type(steps) is not int or steps < 1:
-        problems.append(InvalidInputError(f"steps must be a whole number from 1 on, found {steps!r:.80}."))
+        problems.append(InvalidInputError(said("config-check-steps-wrong", repr(steps)[:80])))
     if problems:
         kinds = [kind for kind in (NotAListError, UnknownSourceError) if any(isinstance(one, kind) for one in problems)]
         kind = kinds[0] if kinds else InvalidInputError
@@ -190,17 +190,19 @@ def _checked(
     return one, models, paths
 
 
-def _guarded(what_is_lost: str, function: Callable[[], object]) -> None:
-    """Run a part of the check; what goes wrong is told once, and never the training's problem."""
+def _guarded(loss: str, function: Callable[[], object]) -> None:
+    """Run a part of the check; what goes wrong is reported once, and never the training's problem. ``loss``: the piece
+    that says what is lost then.
+    """
     try:
         function()
     except Exception as problem:
-        log.once(f"config_check: {what_is_lost}", "error", f"config_check {what_is_lost}: {problem}")
+        log.once(f"config_check: {loss}", "error", said("config-check-failed", said(loss), problem))
 
 
 @guarded
 def _at_exit() -> None:
-    _guarded("did not end", ConfigChecker.remove_patches)
+    _guarded("did-not-end", ConfigChecker.remove_patches)
 
 
 atexit.register(_at_exit)

@@ -23,7 +23,7 @@ from msprobe.messages import said
 
 
 class Collection:
-    """Watches the first of ``models`` for ``steps`` forward passes. Whatever fails in it ends it, and is told once."""
+    """Watches the first of ``models`` for ``steps`` forward passes. What fails in it ends it, and is reported once."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Collection:
         tell_step: Callable[[int], None],
     ) -> None:
         self._framework, self._models, self._writer = framework, list(models), writer
-        self._steps, self._calls, self._tell_step = steps, calls, tell_step
+        self._steps, self._calls, self._count_step = steps, calls, tell_step
         self._step = 0
         self._states: dict[str, dict[str, str]] = {}
         self._remove: Remove | None = None
@@ -45,7 +45,7 @@ class Collection:
 
     def begin(self) -> None:
         """Watch the model."""
-        self._tell_step(0)
+        self._count_step(0)
         self._remove = self._framework.watch(self._models[0], self.before, self.after)
         if self._remove is None:
             self._calls.end()
@@ -53,7 +53,7 @@ class Collection:
 
     def wait(self) -> None:
         """Leave the model alone; the program calls ``before`` and ``after``."""
-        self._tell_step(0)
+        self._count_step(0)
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A micro-step begins with these inputs."""
@@ -103,7 +103,7 @@ class Collection:
 
     def _finish_step(self) -> None:
         self._step += 1
-        self._tell_step(self._step)
+        self._count_step(self._step)
         if self._step < self._steps:
             return
         entries = self._random(self._framework.rank())

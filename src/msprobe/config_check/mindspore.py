@@ -114,12 +114,12 @@ def _measured(tensor: Any) -> Measured | None:
     except (RuntimeError, TypeError, ValueError):
         return None
     wide = (raw.view(raw.real.dtype) if np.iscomplexobj(raw) else raw).astype(np.float32).reshape(-1)
-    told = f"xxh3:{xxhash.xxh3_64_hexdigest(raw.tobytes())}"
+    digest = f"xxh3:{xxhash.xxh3_64_hexdigest(raw.tobytes())}"
     if not wide.size:
-        return Measured(dict.fromkeys(("max", "min", "mean", "norm")), told)
+        return Measured(dict.fromkeys(("max", "min", "mean", "norm")), digest)
     with np.errstate(all="ignore"):
         numbers = (wide.max(), wide.min(), wide.mean(), np.linalg.norm(wide))
-    return Measured(dict(zip(("max", "min", "mean", "norm"), map(float, numbers), strict=True)), told)
+    return Measured(dict(zip(("max", "min", "mean", "norm"), map(float, numbers), strict=True)), digest)
 
 
 FRAMEWORK = _MindSpore()

@@ -27,7 +27,7 @@ class CheckedTraining:
         """The training begins, maybe not the first one. ``calls_model``: the model itself is called in each micro-step,
         and not compiled.
         """
-        # An earlier training may have been ended by an exception that nobody told of.
+        # An earlier training may have been ended by an exception that nobody reported.
         self.end()
         ConfigChecker.apply_patches("pytorch")
         self._tells = not calls_model

@@ -51,9 +51,9 @@ def _is_run(text: str) -> bool:
 
 def safe_row(cells: Iterable[object]) -> list[object]:
     """The cells of a row with safe texts."""
-    # Most texts begin with a letter, and have no NUL.
+    # Most texts begin with a letter, and have no NUL. A message of the catalogue is a text of a class of its own.
     return [
-        cell if cell.__class__ is not str or (cell[:1].isalnum() and "\0" not in cell) else safe_text(cell)
+        cell if not isinstance(cell, str) or (cell[:1].isalnum() and "\0" not in cell) else safe_text(cell)
         for cell in cells
     ]
 

@@ -24,7 +24,7 @@ from msprobe.grad_probe.comparison import RankComparison, compare_rank
 from msprobe.grad_probe.reading import RankFolder
 from msprobe.grad_probe.results import write_results
 from msprobe.grad_probe.verdict import DROP, FIRST, Problem, Thresholds, ranked
-from msprobe.messages import said
+from msprobe.messages import Wording, joined, said
 
 #: Which plots are drawn: of each parameter and of all together, of all together, or none. None of these: "all" up to
 #: 50 parameters, "summary" above.
@@ -42,16 +42,16 @@ class GradientComparison:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
+    #: Those of the notes that are of gradients that were not read, or that only one run has.
+    not_compared: list[NotRead] = field(default_factory=list)
 
     @property
     def coverage(self) -> Coverage:
-        """What was compared, and what of either run was not: the notes."""
+        """What was compared, and what of either run was not."""
         parameters = {name for rank in self.ranks for name in rank.parameters}
         steps = {step for rank in self.ranks for step in rank.steps}
         read = {"parameters": len(parameters), "steps": len(steps), "ranks": len(self.ranks)}
-        judged = {f"rank {rank.rank}: {note}" for rank in self.ranks for note in rank.not_judged}
-        parts = [note.rpartition(": ") for note in self.notes if note not in judged]
-        return Coverage(read, tuple(NotRead(what or why, why if what else "not compared") for what, _, why in parts))
+        return Coverage(read, tuple(self.not_compared))
 
     @property
     def exit_code(self) -> int:
@@ -62,10 +62,10 @@ class GradientComparison:
     def line(self) -> str:
         """The answer in a line."""
         if self.problems:
-            return f"first suspicious: {self.problems[0].line}"
-        counts = ", ".join(f"{count} {word}" for word, count in self.coverage.read.items())
+            return said("gradients-suspicious-first", self.problems[0].line)
         rest = self.coverage.sentence()
-        return f"no suspicious gradient in {counts}" + (f". {rest}" if rest else "")
+        counts = self.coverage.read.values()
+        return said("gradients-all-agree", *counts, said("gradients-and-rest", rest) if rest else "")
 
 
 class GradComparator:
@@ -107,7 +107,10 @@ class GradComparator:
         if not common:
             raise InvalidInputError(said("gradients-without-common-rank", one, _ranks(ranks), other, _ranks(others)))
         notes = [
-            f"rank {rank}: not in the {'second' if rank in ranks else 'first'} run"
+            NotRead(
+                said("gradients-of-rank", rank),
+                said("not-in-second-run") if rank in ranks else said("not-in-first-run"),
+            )
             for rank in sorted({*ranks, *others} - {*common})
         ]
         limits, partner = Thresholds(first, drop), _partner(mapping)
@@ -143,20 +146,20 @@ class GradComparator:
 def _paths(*given: tuple[Any, Any]) -> tuple[Path, Path, Path]:
     """The two folders to read and the one to write to, each by one of its two names."""
     names = (("path1", "dump_path1"), ("path2", "dump_path2"), ("output_dir", "output_path"))
-    mistakes = []
+    mistakes: list[str] = []
     for values, both in zip(given, names, strict=True):
         if values[0] is not None and values[1] is not None:
-            mistakes.append(f"{both[0]} and {both[1]} are two names of one argument; give one of them")
+            mistakes.append(said("two-names-of-argument", *both))
         elif values[0] is None and values[1] is None:
-            mistakes.append(f"{both[0]} is missing")
+            mistakes.append(said("argument-is-missing", both[0]))
     if mistakes:
-        raise InvalidInputError(f"GradComparator: {'; '.join(mistakes)}.")
+        raise InvalidInputError(said("grad-comparator-arguments", joined("; ", mistakes)))
     one, other, output = (
         paths.check_path_form(first if first is not None else second, "folder") for first, second in given
     )
     for folder in (one, other):
         if not folder.is_dir():
-            what = "is not a folder" if folder.exists() else "does not exist"
+            what = said("is-no-folder") if folder.exists() else said("is-not-there")
             raise PathError(said("no-gradients-folder", folder, what))
     return one, other, paths.check_output_folder(output)
 
@@ -181,31 +184,44 @@ def _partner(mapping: Mapped) -> Callable[[str], str]:
 
 def _ranks(ranks: Mapping[int, Path]) -> str:
     numbers = [str(rank) for rank in ranks]
-    return (
-        f"rank {', '.join(numbers[:8])}" + ("" if len(numbers) <= 8 else " ...") if numbers else "no folder rank0, ..."
-    )
+    if not numbers:
+        return said("gradients-no-rank-folder")
+    return said("ranks-of-folder", ", ".join(numbers[:8]) + (" ..." if len(numbers) > 8 else ""))
 
 
 def _finish(
     ranks: list[RankComparison],
-    notes: list[str],
+    notes: list[NotRead],
     output: Path,
     plot: Plots | None,
     folder: Callable[[int], Path],
     quiet: bool,
 ) -> GradientComparison:
     if not any(rank.parameters for rank in ranks):
-        reasons = [f"rank {rank.rank}: {note}" for rank in ranks for note in rank.notes][:4]
+        few = [*notes, *[_of_rank(rank.rank, note) for rank in ranks for note in rank.notes][:4]]
         raise InvalidInputError(
-            said("no-gradients-to-compare", "; ".join([*notes, *reasons]) or said("no-parameter-there"))
+            said("no-gradients-to-compare", joined("; ", map(_text, few)) or said("no-parameter-there"))
         )
     result = GradientComparison(ranks, ranked([problem for rank in ranks for problem in rank.problems]))
-    result.notes = [*notes, *(f"rank {rank.rank}: {note}" for rank in ranks for note in rank.notes)]
+    every = [*notes, *(_of_rank(rank.rank, note) for rank in ranks for note in rank.notes)]
+    judged = {_of_rank(rank.rank, note) for rank in ranks for note in rank.not_judged}
+    result.notes = [_text(note) for note in every]
+    result.not_compared = [note for note in every if note not in judged]
     result.written = write_results(ranks, result.problems, result.notes, output, folder, plot)
     result.written.append(coverage.write(result.coverage, output / "coverage.json"))
     if quiet:
         return result
     for note in result.notes[:20]:
-        log.warning(f"grad_compare: {note}.")
-    (log.warning if result.problems else log.info)(f"grad_compare: {result.line}.")
+        log.warning(said("gradients-comparison-note", note))
+    (log.warning if result.problems else log.info)(said("gradients-comparison-note", result.line))
     return result
+
+
+def _of_rank(rank: int, note: NotRead) -> NotRead:
+    """A note of one rank among those of all."""
+    what = said("gradients-of-rank-in", rank, note.what) if note.what else said("gradients-of-rank", rank)
+    return NotRead(what, note.why)
+
+
+def _text(note: NotRead) -> str:
+    return Wording("{}: {}", note.what, note.why)

@@ -9,11 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msprobe.coverage import NotRead
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.grad_probe.reading import NUMBERS, RankFolder, StepRows, shape_of
 from msprobe.grad_probe.similarity import Similarity, compare_directions
 from msprobe.grad_probe.sizes import Verdict, sizes_of, verdict_of
 from msprobe.grad_probe.verdict import Problem, Thresholds, problems_of
+from msprobe.messages import said
 
 # What wrappers put before the name of a parameter, or between its parts.
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
@@ -21,7 +23,7 @@ _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class NumberDifference:
     """Where the numbers of a parameter differ first: texts of the two csv files."""
 
     parameter: str
@@ -41,11 +43,11 @@ class RankComparison:
     steps: list[int] = field(default_factory=list)
     parameters: list[str] = field(default_factory=list)
     similarities: dict[str, dict[int, Similarity]] = field(default_factory=dict)
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[NumberDifference] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[NotRead] = field(default_factory=list)
     #: Those of the notes that are of gradients that were read and are rounding alone.
-    not_judged: list[str] = field(default_factory=list)
+    not_judged: list[NotRead] = field(default_factory=list)
 
     def value(self, parameter: str, step: int) -> float | None:
         """The similarity of a parameter at a step; None if there is none."""
@@ -65,15 +67,15 @@ def compare_rank(
     """Compare what one rank wrote in two runs. ``partner``: the name in the other run of a parameter of the first."""
     result = RankComparison(rank)
     common = [step for step in one.steps if step in other.steps]
-    _note_lacking(result, "step", one.steps, other.steps)
+    _note_lacking(result, "gradients-of-step", one.steps, other.steps)
     if not common:
-        result.notes.append("no step is in both, nothing is compared")
+        result.notes.append(NotRead("", said("gradients-no-common-step")))
         return result
     with_directions = [step for step in common if step in one.direction_steps and step in other.direction_steps]
     result.steps = with_directions or common
     _note_lacking(
         result,
-        "directions of step",
+        "directions-of-steps",
         *([step for step in common if step in side.direction_steps] for side in (one, other)),
     )
     lacking = _Lacking()
@@ -83,7 +85,7 @@ def compare_rank(
         try:
             left, right = one.rows(step), other.rows(step)
         except MsprobeError as problem:
-            result.notes.append(f"step {step} is left out: {problem.message}")
+            result.notes.append(NotRead(said("gradients-of-step", step), problem.message))
             continue
         sizes = sizes_of(left), sizes_of(right)
         for name, right_name in _pairs(step, left, right, partner, lacking):
@@ -94,7 +96,7 @@ def compare_rank(
             try:
                 found = _similarity(step, name, right_name, one, other, left)
             except InvalidInputError as problem:
-                lacking.add(f"cannot be compared: {problem.message.rstrip('.')}", name, step)
+                lacking.add(said("gradient-not-comparable", problem.message), name, step)
                 continue
             if isinstance(found, str):
                 lacking.add(found, name, step)
@@ -110,7 +112,11 @@ def compare_rank(
     places = {name: place for place, name in enumerate(result.parameters)}
     result.problems += [
         Problem(
-            rank, one.parameter, one.step, f"{one.column} differs: {one.one} and {one.other}", places[one.parameter]
+            rank,
+            one.parameter,
+            one.step,
+            said("gradient-numbers-differ", one.column, one.one, one.other),
+            places[one.parameter],
         )
         for one in result.differences
     ]
@@ -136,16 +142,12 @@ class _Unjudged:
     def problems(self, name: str, place: int) -> list[Problem]:
         """The first step at which one run has a NaN where the other has none."""
         steps = self._steps.get(name, {})
-        found = [step for step, verdict in sorted(steps.items()) if verdict.startswith("NaN in the ")]
-        return [Problem(self._rank, name, step, steps[step], place) for step in found[:1]]
+        found = [step for step, verdict in sorted(steps.items()) if verdict in ("nan-in-first", "nan-in-second")]
+        return [Problem(self._rank, name, step, said(f"gradient-{steps[step]}"), place) for step in found[:1]]
 
-    def notes(self) -> list[str]:
+    def notes(self) -> list[NotRead]:
         """What was not judged, and is no problem."""
-        reasons = {
-            "noise": "hardly any gradient in both runs (rounding alone: elements less than a hundred thousandth of the"
-            " usual size), whose direction is not judged",
-            "NaN in both runs": "NaN in both runs",
-        }
+        reasons = {"noise": said("gradient-is-noise"), "nan-in-both": said("gradient-nan-in-both")}
         lacking = _Lacking()
         for name, steps in self._steps.items():
             for step, verdict in steps.items():
@@ -164,14 +166,15 @@ class _Lacking:
         """``name`` could not be compared at ``step``."""
         self._steps.setdefault(reason, {}).setdefault(name, []).append(step)
 
-    def notes(self) -> list[str]:
+    def notes(self) -> list[NotRead]:
         """A line for all names with the same reason and steps."""
         grouped: dict[tuple[str, tuple[int, ...]], list[str]] = {}
         for reason, names in self._steps.items():
             for name, steps in names.items():
                 grouped.setdefault((reason, tuple(steps)), []).append(name)
         return [
-            f"{_some(names)}: {reason} (step {_some(map(str, steps))})" for (reason, steps), names in grouped.items()
+            NotRead(_some(names), said("reason-in-steps", reason, _some(map(str, steps))))
+            for (reason, steps), names in grouped.items()
         ]
 
 
@@ -185,13 +188,13 @@ def _pairs(
         wanted = partner(name)
         found = wanted if wanted in right.rows else plain.get(_WRAPPERS.sub("", wanted))
         if found is None:
-            lacking.add("not in the second run", name, step)
+            lacking.add(said("not-in-second-run"), name, step)
         else:
             pairs.append((name, found))
     taken = {found for _, found in pairs}
     for name in right.rows:
         if name not in taken:
-            lacking.add("not in the first run", name, step)
+            lacking.add(said("not-in-first-run"), name, step)
     return pairs
 
 
@@ -200,7 +203,7 @@ def _similarity(
 ) -> Similarity | str:
     first, second = one.direction(step, name), other.direction(step, right_name)
     if first is None or second is None:
-        return f"no direction file in the {'first' if first is None else 'second'} run"
+        return said("no-direction-in-first") if first is None else said("no-direction-in-second")
     return compare_directions(first, second, shape_of(left.rows[name]))
 
 
@@ -222,21 +225,24 @@ class _Numbers:
             if values[0] != values[1]:
                 self._known.add(name)
                 # The checksum says that something differs, the numbers how much.
-                telling = next((word for word in NUMBERS if one.get(word) != other.get(word)), column)
-                title = "checksum" if telling == "md5" else telling
-                difference = Difference(name, step, title, one.get(telling, ""), other.get(telling, ""))
+                shown = next((word for word in NUMBERS if one.get(word) != other.get(word)), column)
+                title = "checksum" if shown == "md5" else shown
+                difference = NumberDifference(name, step, title, one.get(shown, ""), other.get(shown, ""))
                 self._result.differences.append(difference)
                 return
 
 
-def _note_lacking(result: RankComparison, what: str, one: Iterable[int], other: Iterable[int]) -> None:
+def _note_lacking(result: RankComparison, name: str, one: Iterable[int], other: Iterable[int]) -> None:
+    """``name``: of the piece that says what one run has and the other has not."""
     first, second = set(one), set(other)
-    for numbers, side in ((first - second, "second"), (second - first, "first")):
+    for numbers, side in ((first - second, "not-in-second-run"), (second - first, "not-in-first-run")):
         if numbers:
-            result.notes.append(f"{what} {_some([str(number) for number in sorted(numbers)])}: not in the {side} run")
+            what = said(name, _some([str(number) for number in sorted(numbers)]))
+            result.notes.append(NotRead(what, said(side)))
 
 
 def _some(names: Iterable[str]) -> str:
     listed: Sequence[str] = list(names)
     more = len(listed) - _MOST_NAMED
-    return ", ".join(listed[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    named = ", ".join(listed[:_MOST_NAMED])
+    return said("names-and-more", named, more) if more > 0 else named

@@ -14,12 +14,11 @@ from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import read_bounded
 from msprobe.foreign.patterns import Pattern, compile_pattern
+from msprobe.messages import said
 from msprobe.paths import check_readable_file
 
-_NEW = Annotated[str, demand((is_str, "must be a text, the name in the second run, found {found}"))]
-_TABLE = Annotated[
-    dict[str, _NEW], demand((is_object, 'must be an object {{"name": "name in the second run"}}, found {found}'))
-]
+_NEW = Annotated[str, demand((is_str, "a text, the name in the second run"))]
+_TABLE = Annotated[dict[str, _NEW], demand((is_object, "an object of names, each with its name in the second run"))]
 
 
 def read_mapping(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, str], list[tuple[Pattern, str]]]:
@@ -40,7 +39,7 @@ def read_mapping(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, st
             pattern.sub(new, "")
             patterns.append((pattern, new))
         except (re.error, IndexError, InvalidInputError) as problem:
-            mistakes.append(source.mistake((name,), f"is no regular expression with its replacement: {problem}"))
+            mistakes.append(source.mistake((name,), said("mapping-pattern-wrong", problem)))
     if mistakes:
         raise_mistakes(mistakes, source.name)
     return read.value, patterns

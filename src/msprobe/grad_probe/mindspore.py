@@ -64,8 +64,8 @@ class GradientProbe(Observer):
             return
         watching.stop()
         watching.close()
-        why = "the optimizer has not stepped, or in a compiled graph, which tells nothing of it"
-        self.probe.close(why if self._wanted else "the optimizer has none of the wanted parameters")
+        why = said("optimizer-has-not-stepped")
+        self.probe.close(why if self._wanted else said("probed-optimizer-lacks-parameters"))
         self._optimizer = None
 
     # ---------------------------------------------------------------- the moments of a step
@@ -77,7 +77,7 @@ class GradientProbe(Observer):
                 if name not in self._wanted:
                     continue
                 if found.gradient is None:
-                    log.once(("grad is None", name), "info", f"grad is None: {name}")
+                    log.once(("grad is None", name), "info", said("gradient-is-none", name))
                     continue
                 try:
                     entry = self._entry(name, found.gradient)

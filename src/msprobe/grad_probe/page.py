@@ -8,7 +8,7 @@ from typing import Any
 from msprobe.foreign import html_page
 from msprobe.grad_probe.comparison import RankComparison
 from msprobe.grad_probe.verdict import DROP, FIRST, Problem
-from msprobe.messages import ENTRIES, in_both, said
+from msprobe.messages import ENTRIES, Wording, in_both, said
 from msprobe.messages.pages import GRADIENTS
 
 _STYLE = """
@@ -92,7 +92,7 @@ function table() {
   const body = by('rows'); body.replaceChildren();
   for (const one of visible().slice(0, 2000)) {
     const row = make('tr', undefined, one === chosen ? 'chosen' : ''), known = one.values.filter(v => v !== null);
-    const cells = [one.name, one.rule || (one.bad === null ? '' : String(one.bad)), shown(known[0]),
+    const cells = [one.name, said(one.rule) || (one.bad === null ? '' : String(one.bad)), shown(known[0]),
                    known.length ? shown(Math.min(...known)) : '', shown(known[known.length - 1])];
     cells.forEach((text, i) => {
       const cell = make('td', text, i === 1 && one.bad !== null ? 'bad' : ''); cell.title = text; row.append(cell); });
@@ -162,7 +162,7 @@ def _rank(rank: RankComparison, problems: Sequence[Problem]) -> dict[str, Any]:
                 "name": name,
                 "values": [_rounded(rank.value(name, step)) for step in rank.steps],
                 "bad": worst[name].step if name in worst else None,
-                "rule": f"{worst[name].step}: {worst[name].rule}" if name in worst else "",
+                "rule": in_both(Wording("{}: {}", worst[name].step, worst[name].rule)) if name in worst else "",
             }
             for name in names
         ],

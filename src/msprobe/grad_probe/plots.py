@@ -15,7 +15,7 @@ from msprobe.paths import make_folder_in, write_atomically
 
 
 def draw(rank: RankComparison, folder: Path, with_parameters: bool) -> None:
-    """One picture of all parameters together, and one of each ``with_parameters``. What fails is told in the log."""
+    """One picture of all parameters together, and one of each ``with_parameters``. Failures are reported in the log."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

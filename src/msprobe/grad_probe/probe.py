@@ -63,7 +63,7 @@ class Probe:
             if name not in names:
                 near = near_words(name, names, n=3, cutoff=0.5)
                 near += [other for other in names if other.endswith(f".{name}") and other not in near][:3]
-                hint = f"; near it are {', '.join(near)}" if near else f"; it has {_some(names)}"
+                hint = said("near-parameters", ", ".join(near)) if near else said("its-parameters", _some(names))
                 log.once(
                     ("param_list", name),
                     "warning",
@@ -116,19 +116,21 @@ class Probe:
         self._closed = True
         self._writer.flush()
         if self._written:
-            told = "step" if self._written == 1 else "steps"
-            log.info(said("gradients-written", self._written, told, self._folder))
+            steps = "step" if self._written == 1 else "steps"
+            log.info(said("gradients-written", self._written, steps, self._folder))
             return
         settings = self.settings
         if self._rank is not None and not settings.wants_rank(self._rank):
             return
-        reason = why_nothing or "no optimizer step was seen"
+        reason = why_nothing or said("no-optimizer-step")
         if self.step:
-            asked = [f"step {list(settings.steps)[:8]}"] if settings.steps else []
+            asked = [said("asked-for-steps", list(settings.steps)[:8])] if settings.steps else []
             if not settings.wants_rank(self._rank or 0):
-                asked.append(f"rank {list(settings.ranks)[:8]}, and a single process is rank 0")
-            reason = f"there were {self.step} steps, and the configuration asks for {' and '.join(asked)}"
-        log.warning(f"grad_probe: nothing was written: {reason}.")
+                asked.append(said("asked-for-ranks", list(settings.ranks)[:8]))
+            reason = said(
+                "steps-not-asked-for", self.step, said("asked-for-both", *asked) if len(asked) > 1 else asked[0]
+            )
+        log.warning(said("gradients-nothing-written", reason))
 
     # ---------------------------------------------------------------- the folder of the rank
 
@@ -136,7 +138,7 @@ class Probe:
         return Path(self.settings.dump_path) / f"rank{rank or 0}"
 
     def _begin(self, folder: Path, rank: int | None) -> None:
-        """Make room, and write which run this is. What fails is told when the steps are written."""
+        """Make room, and write which run this is. What fails is reported when the steps are written."""
         with contextlib.suppress(PathError, OSError):
             create_folder(folder)
             self._deal_with_old(folder)

@@ -12,6 +12,7 @@ from msprobe.grad_probe.page import page
 from msprobe.grad_probe.plots import draw
 from msprobe.grad_probe.rows import csv_bytes
 from msprobe.grad_probe.verdict import Problem
+from msprobe.messages import said
 from msprobe.paths import create_folder, make_folder_in, write_atomically
 
 VERDICT_FILE = "verdict.csv"
@@ -47,7 +48,7 @@ def write_results(
             continue
         written.append(own / _SIMILARITIES)
         if written[-1].exists():
-            log.warning(f'grad_compare: "{written[-1]}" is replaced.')
+            log.warning(said("similarities-replaced", written[-1]))
         write_atomically(written[-1], csv_bytes(_similarities(rank)), fsync=False)
         write_atomically(own / _DETAILS, csv_bytes(_details(rank)), fsync=False)
         chosen = plot or ("all" if len(rank.parameters) <= _MOST_PLOTS else "summary")

@@ -18,7 +18,7 @@ Array = NDArray[Any]
 @dataclass(frozen=True, slots=True)
 class Similarity:
     """Of ``count`` elements ``equal`` point the same way; ``moving`` of them are not zero on one side or the other, of
-    which ``moving_equal`` do. The latter two are None where the files do not tell zeros from negative elements.
+    which ``moving_equal`` do. The latter two are None where the files do not distinguish zeros from negative elements.
     """
 
     equal: int
@@ -72,4 +72,4 @@ def _positive(direction: Array, shape: tuple[int, ...] | None) -> Array:
 
 def _check_shapes(one: tuple[int, ...], other: tuple[int, ...]) -> None:
     if one != other:
-        raise InvalidInputError(f"the shapes differ: {list(one)} and {list(other)}")
+        raise InvalidInputError(said("direction-shapes-differ", list(one), list(other)))

@@ -38,7 +38,7 @@ class Sizes:
         return self.elements.get(name, math.inf) < NOISE * self.usual
 
 
-Verdict = Literal["", "noise", "NaN in both runs", "NaN in the first run", "NaN in the second run"]
+Verdict = Literal["", "noise", "nan-in-both", "nan-in-first", "nan-in-second"]
 
 
 def sizes_of(rows: StepRows) -> Sizes:
@@ -62,6 +62,6 @@ def verdict_of(one: Sizes, name: str, other: Sizes, other_name: str) -> Verdict:
     first, second = one.is_nan(name), other.is_nan(other_name)
     if first or second:
         if first and second:
-            return "NaN in both runs"
-        return "NaN in the first run" if first else "NaN in the second run"
+            return "nan-in-both"
+        return "nan-in-first" if first else "nan-in-second"
     return "noise" if one.is_noise(name) and other.is_noise(other_name) else ""

@@ -6,7 +6,7 @@ parameters (float32 ones beside half ones) all optimizers count, and the gradien
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class GradientProbe(Observer):
     """Watches one model, or several that are given as a list, from :meth:`watch` to :meth:`end`."""
 
     wants = Wants(kinds=frozenset[Kind](("optimizer",)))
-    #: Nothing here uses random numbers, writes to a tensor or is part of a graph; steps are told under no_grad.
+    #: Nothing here uses random numbers, writes to a tensor or is part of a graph; steps are reported under no_grad.
     is_careful = True
 
     def __init__(self, settings: Settings) -> None:
@@ -86,8 +86,8 @@ class GradientProbe(Observer):
         training.end()
         if self._turns.has_begun:
             self._end_step()
-        why = "no optimizer of a watched parameter has stepped"
-        self.probe.close(why if self._parameters else "none of the wanted parameters is in the model")
+        why = said("no-watched-optimizer")
+        self.probe.close(why if self._parameters else said("model-lacks-parameters"))
         self._models, self._parameters, self._places = [], [], {}
 
     # ---------------------------------------------------------------- what is watched
@@ -266,14 +266,16 @@ def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int,
     values = found.values
     if values is None:
         raise TypeError(found.unsupported or said("no-elements-here"))
-    tell: Callable[[str], None] = lambda text: log.once(("kind", name), "warning", f"grad_probe: {name}: {text}")  # noqa: E731
+    kind = ""
     if values.is_complex():
         values = torch.view_as_real(values.resolve_conj())
-        tell("its gradient is complex; numbers and directions are of real and imaginary parts")
+        kind = "gradient-is-complex"
     if found.sparse is not None:
-        tell("its gradient is sparse; numbers and directions are of the elements that it stores")
+        kind = kind or "gradient-is-sparse"
     elif not values.numel():
-        tell("its gradient has no elements")
+        kind = kind or "gradient-is-empty"
+    if kind:
+        log.once(("kind", name), "warning", said("gradient-of-parameter", name, said(kind)))
     if not values.is_floating_point():
         values = values.to(torch.float32)
     shape = tuple(values.shape)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msprobe.messages import Wording
+
 FIRST = 0.97
 DROP = 0.03
 # A drop of exactly so much is none, however the two numbers were rounded.
@@ -45,7 +47,7 @@ class Problem:
         """``rank 0 step 3 layers.2.fc.weight 0.91 -> 0.84``."""
         where = f"rank {self.rank} step {self.step} {self.parameter}"
         if self.similarity is None:
-            return f"{where}: {self.rule}"
+            return Wording("{}: {}", where, self.rule)
         if self.previous is None:
             return f"{where} {self.similarity:.6g}"
         return f"{where} {self.previous:.6g} -> {self.similarity:.6g}"

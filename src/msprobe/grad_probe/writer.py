@@ -1,7 +1,7 @@
 """Writes the files of steps in a thread of its own, so that the training does not wait for the disk.
 
 What waits is bounded: with more than :data:`MOST_WAITING` bytes on their way, the next step waits for the disk. What
-cannot be written is told once; the training goes on.
+cannot be written is reported once; the training goes on.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class StepWriter:
         directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             given: list[tuple[Any, ...]] = [(name.encode(), head, data, b"") for name, head, data in files]
-            # Under their own names: that they are whole is told by the csv, which comes after them.
+            # Under their own names: that they are whole is known from the csv, which comes after them.
             done, problem = native.write_files(directory, FILE_MODE, "", given)
         finally:
             os.close(directory)

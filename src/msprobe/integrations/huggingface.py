@@ -18,8 +18,9 @@ except ModuleNotFoundError as problem:
     if problem.name != "transformers":
         raise
     from msprobe.distribution import install
+    from msprobe.messages import said
 
-    raise ImportError(f"msprobe.integrations.huggingface needs transformers; install it: {install('hf')}.") from None
+    raise ImportError(said("trainer-package-missing", "huggingface", "transformers", install("hf"))) from None
 
 from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.config_check.trainers import CheckedTraining

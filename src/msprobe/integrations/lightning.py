@@ -17,6 +17,7 @@ from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.config_check.trainers import CheckedTraining
 from msprobe.distribution import install
 from msprobe.guard import answers_user
+from msprobe.messages import said
 from msprobe.monitor.torch.trainers import MonitoredTraining
 
 __all__ = ["MsprobeCallback"]
@@ -33,9 +34,7 @@ def _find_callback() -> Any:
     except ModuleNotFoundError as problem:
         if problem.name not in ("lightning", "lightning.pytorch"):
             raise
-        raise ImportError(
-            f"msprobe.integrations.lightning needs lightning; install it: {install('lightning')}."
-        ) from None
+        raise ImportError(said("trainer-package-missing", "lightning", "lightning", install("lightning"))) from None
     return Callback
 
 

@@ -44,7 +44,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P108", "node-process-lost", "warning:work", "call more",
         "the process of a node that was checking {call} and {more} more is lost.",
-        "一个节点的进程丢失，它正在检查 {call} 等另外 {more} 个。", severity="warning",
+        "一个节点的进程丢失，它当时正在检查 {call} 及另外 {more} 个调用。", severity="warning",
     ),
     Message(
         "P109", "control-seed-differs", "error:precheck", "control seeds seed",
@@ -74,12 +74,12 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P114", "details-row-short", "error:precheck", "option path row cells columns",
         '{option} "{path}": row {row} has {cells} of {columns} cells; the file is incomplete.',
-        '{option} "{path}"：第 {row} 行有 {columns} 格中的 {cells} 格；文件不完整。', severity="error",
+        '{option} "{path}"：第 {row} 行只有 {cells} 格，应为 {columns} 格；文件不完整。', severity="error",
     ),
     Message(
         "P115", "details-rows-twice", "error:precheck", "option path twice more",
         '{option} "{path}" has several rows of {twice}{more}; each API may be in it only once.',
-        '{option} "{path}" 有几行 {twice}{more}；每个 API 只能出现一次。', severity="error",
+        '{option} "{path}" 中 {twice}{more}有多行；每个 API 只能出现一次。', severity="error",
     ),
     Message(
         "P116", "details-of-different-standard", "error:precheck", "option path found wanted words",
@@ -124,7 +124,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P124", "workers-not-usable", "warning:work", "count message",
         "{count} could not be used, and the others made their calls: {message}",
-        "{count}无法使用，其余的执行了自己的调用：{message}", severity="warning",
+        "{count}无法使用，全部调用由其余进程执行：{message}", severity="warning",
     ),
     Message(
         "P125", "key-without-direction", "error:precheck", "path name forward backward",
@@ -164,7 +164,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P132", "no-backward-of-api", "error:precheck", "path api",
         '"{path}" has no backward of {api!r}; choose propagation forward.',
-        '"{path}" 没有 {api!r} 的反向；请选择正向。', severity="error",
+        '"{path}" 没有 {api!r} 的反向；请选择前向。', severity="error",
     ),
     Message(
         "P133", "no-script-of-what-is-not-run", "error:precheck", "call",
@@ -289,7 +289,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P157", "result-header-wrong", "error:precheck", "path",
         '-csv_path: "{path}" does not have the header of such a check, so nothing is appended to it; give the file of a check of this dump, or leave -csv_path out.',
-        '-csv_path："{path}" 的表头不是这种检查的，因此不追加；请给出本 dump 的检查文件，或去掉 -csv_path。', severity="error",
+        '-csv_path："{path}" 的表头与本检查不符，因此不追加；请给出本 dump 的检查文件，或去掉 -csv_path。', severity="error",
     ),
 )
 
@@ -330,8 +330,8 @@ PIECES: tuple[Piece, ...] = (
     Piece("recurrent-needs-weights", "", "a recurrent module needs a tensor, its weights and no projection", "循环模块需要张量及其权重，且不能有投影"),
     Piece("recurrent-without-batch", "", "a recurrent module without a batch is not made from its record", "没有 batch 的循环模块不能从记录创建"),
     Piece("record-without-weight", "", "the record has no parameter weight", "记录中没有参数 weight"),
-    Piece("draws-differ", "reference candidate", "it draws {reference} times, and the candidate {candidate} times", "它取随机数 {reference} 次，待比对侧 {candidate} 次"),
-    Piece("draws-by-different-function", "function", "it draws by {function}, which the candidate did not do there", "它用 {function} 取随机数，待比对侧在那里没有"),
+    Piece("draws-differ", "reference candidate", "it draws {reference} times, and the candidate {candidate} times", "标杆侧抽取随机数 {reference} 次，待比对侧 {candidate} 次"),
+    Piece("draws-by-different-function", "function", "it draws by {function}, which the candidate did not do there", "标杆侧用 {function} 抽取随机数，待比对侧在该处没有"),
     Piece("draws-into-different-shape", "function shape earlier", "{function} writes to the shape {shape}, and before to {earlier}", "{function} 写入 shape {shape}，之前为 {earlier}"),
     Piece("type-too-narrow", "", "the results are rounded to a narrower type than finite differences need.", "结果舍入到的类型比有限差分所需的更窄。"),
     Piece("no-result-depends", "", "no result depends on the arguments.", "没有结果依赖参数。"),

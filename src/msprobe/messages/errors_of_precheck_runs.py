@@ -19,7 +19,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P203", "online-connections-not-named", "warning:work", "",
         "online check: further connections that end like this are not reported.",
-        "在线检查：此后同样结束的连接不再报告。", severity="warning",
+        "在线检查：其余同样结束的连接不再逐一报告。", severity="warning",
     ),
     Message(
         "P204", "online-waits-for-ranks", "error:precheck", "nfs_path",
@@ -59,7 +59,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P211", "online-nothing-comes", "warning:work", "idle",
         "nothing was received for {idle:g} seconds: the check ends here and reports what was received.",
-        "{idle:g} 秒内没有收到内容：检查以已有内容结束。", severity="warning",
+        "{idle:g} 秒内没有收到内容：检查到此结束，并报告已收到的内容。", severity="warning",
     ),
     Message(
         "P212", "nfs-path-unreadable", "error:precheck", "folder reason",
@@ -69,7 +69,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P213", "online-files-not-named", "warning:work", "",
         "online check: further files that are no frames are not reported.",
-        "在线检查：此后不是帧的文件不再报告。", severity="warning",
+        "在线检查：其余不是帧的文件不再逐一报告。", severity="warning",
     ),
     Message(
         "P214", "rank-of-earlier-run", "error:precheck", "rank why",
@@ -194,7 +194,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P238", "check-api-standard", "error:precheck", "standard alone",
         "standard {standard!r} is none of {alone}, which need no control.",
-        "standard {standard!r} 不是不需要对照的 {alone} 之一。", severity="error",
+        "standard {standard!r} 不可用；不需要对照的标准为 {alone}。", severity="error",
     ),
     Message(
         "P239", "wrap-wants-module", "error:precheck", "module",
@@ -306,7 +306,7 @@ PIECES: tuple[Piece, ...] = (
     Piece("sent-record-is-no-object", "", "a record is no object", "记录不是对象"),
     Piece("sent-nested-too-deep", "what most_depth", "{what} is nested more than {most_depth} deep", "{what} 嵌套超过 {most_depth} 层"),
     Piece("number-too-long", "digits", "a number has more than 64 bits: {digits}...", "有数值超过 64 位：{digits}..."),
-    Piece("number-not-finite", "found", "a number is not finite: {found}", "有数值不是有限值：{found}"),
+    Piece("number-not-finite", "found", "a number is not finite: {found}", "有数值为 NaN 或无穷大：{found}"),
     Piece("frame-of-different-file", "", "its name or its length is that of a different frame", "其名称或长度属于其他帧"),
     Piece("bytes-missing", "found length", "{found} of {length} bytes are there", "{length} 字节中只有 {found} 字节"),
     Piece("frame-out-of-order", "sequence last", "frame {sequence} follows frame {last}", "帧 {sequence} 在帧 {last} 之后"),

@@ -59,7 +59,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "M311", "update-differs-of-equal-gradients", "error:monitor", "tensor distance limit",
         "gradients are equal and the update of {tensor} is not: it differs by {distance:.3g} of its size; its gradient explains {limit:.3g}",
-        "梯度相同而 {tensor} 的更新不同：相差其大小的 {distance:.3g}；梯度可解释 {limit:.3g}", severity="finding",
+        "梯度相同而 {tensor} 的更新不同：相对其大小相差 {distance:.3g}；梯度可解释 {limit:.3g}", severity="finding",
     ),
     Message(
         "M312", "update-adds-steadily", "error:monitor", "tensor steps more step errors",

@@ -86,6 +86,22 @@ TOPICS: dict[str, Topic] = {
         advice=("Record with task tensor, install what is missing, or correct the option that the message names.",
             "请以 task tensor 采集、安装缺少的内容，或更正消息指出的选项。"),
     ),
+    "finding:precheck": Topic(
+        meaning=("a result of a call differs from a trusted computation of the same call by more than rounding explains",
+            "调用的结果与可信的同一计算不同，且超过舍入可解释的范围"),
+        cause=("A wrong kernel, a lower precision than the type has, a device fault, or numbers that are always rounded one way.",
+            "错误的算子实现、低于该类型的精度、设备故障，或总是向一侧舍入。"),
+        advice=("Run the script that the summary names (`msprobe op_generate`): it runs this call alone, also with other kernels and on other devices.",
+            "请运行汇总中给出的脚本（`msprobe op_generate`）：它单独执行此调用，也可使用其他算子实现和设备。"),
+    ),
+    "note:precheck": Topic(
+        meaning=("a call, or one result of it, has no verdict, or a verdict of a special kind",
+            "调用或其某个结果没有判定，或以特殊方式判定"),
+        cause=("The record lacks what is needed to run the call again, the call draws random numbers, or a list of the configuration excludes it.",
+            "记录缺少重新执行调用所需的内容、调用使用随机数，或被配置中的列表排除。"),
+        advice=("Nothing where the call is not in question; otherwise record it with task tensor at level L1 or mix.",
+            "若不怀疑此调用，则无需处理；否则请以 task tensor、level L1 或 mix 采集。"),
+    ),
     "warning:work": Topic(
         meaning=("the work went on, and something was left out or done differently",
             "工作继续进行，但有内容被略过或以其他方式处理"),

@@ -60,6 +60,11 @@ class Wording(str):
         """The same message of other values."""
         return Wording(self.template, *values, entry=self.entry)
 
+    def strip(self, chars: str | None = None, /) -> str:
+        """As that of a text; what has nothing to be taken away stays a wording."""
+        bare = super().strip(chars)
+        return self if bare == self else bare
+
     def with_values(self, change: Callable[[str], str]) -> Wording:
         """The same wording with all texts in it changed."""
         return self.having(
@@ -173,14 +178,14 @@ def coded(texts: Iterable[str]) -> list[dict[str, Any]]:
     return found
 
 
-class _Shown(str):
+class Shown(str):
     """The text of a value that is none, with the ``repr`` of the value."""
 
     __slots__ = ("form",)
 
     form: str
 
-    def __new__(cls, text: str, form: str) -> _Shown:
+    def __new__(cls, text: str, form: str) -> Shown:
         made = super().__new__(cls, text)
         made.form = form
         return made
@@ -189,13 +194,13 @@ class _Shown(str):
         return self.form
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Shown, (str(self), self.form)
+        return Shown, (str(self), self.form)
 
 
 def _kept(value: object) -> str:
     """What is kept of a value that is neither a text nor a number: it may be large, and change."""
     text = text_of(value)
-    return text if isinstance(text, Wording) else _Shown(text, repr(value))
+    return text if isinstance(text, Wording) else Shown(text, repr(value))
 
 
 def _wordings_in(text: object) -> Iterable[Wording]:

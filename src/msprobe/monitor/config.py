@@ -1,9 +1,9 @@
-"""The configuration of a monitor: a JSON object, checked whole, with all mistakes told at once."""
+"""The configuration of a monitor: a JSON object, checked whole, with all mistakes reported at once."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -30,7 +30,7 @@ from msprobe.config.jsonc import Document, parse
 from msprobe.config.mistakes import Mistake, Source, did_you_mean, raise_in_one_line, shown
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.patterns import PatternError, compile_pattern
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.monitor.alerts.settings import AlertSettings, read_alert_settings
 from msprobe.monitor.operators import OPERATORS
 from msprobe.monitor.record_steps import KEPT_STEPS, MOST_KEPT_STEPS
@@ -47,26 +47,28 @@ class MonitorTypeError(InvalidInputError, TypeError):
     """A field of the monitor's configuration has a value of another type than it must have."""
 
 
+#: The most steps before an alert that are written as sketches.
+MOST_RING = 10_000
+
+
 class MonitorValueError(InvalidInputError, ValueError):
     """A field of the monitor's configuration has a value that is not allowed."""
 
 
-def _instead(default: Any, test: Any, allowed: str) -> Any:
+def _instead(default: Any, test: Any, allowed: Callable[[], str]) -> Any:
     """A value that earlier tools put right: the default is used in its place, with a warning."""
 
     def check(value: Any, info: ValidationInfo[list[str]]) -> Any:
         if test(value):
             return value
-        info.context.append(
-            f"{info.field_name} must be {allowed}, found {shown(value)}; {shown(default)} is used instead"
-        )
+        info.context.append(said("setting-used-instead", info.field_name, allowed(), shown(value), shown(default)))
         return default
 
     return BeforeValidator(check)
 
 
 def _count(least: int, default: int) -> Any:
-    return _instead(default, lambda value: is_whole(value) and value >= least, f"a whole number from {least}")
+    return _instead(default, lambda value: is_whole(value) and value >= least, lambda: said("whole-number-from", least))
 
 
 def _targets(value: Any, info: ValidationInfo[list[str]]) -> tuple[str, ...]:
@@ -76,8 +78,7 @@ def _targets(value: Any, info: ValidationInfo[list[str]]) -> tuple[str, ...]:
         if not isinstance(inner, dict):
             raise wrong(said("member-must-be-object", key, shown(inner)))
         info.context.extend(
-            f"targets[{key!r}].{word} is ignored: a target is a name and {{}}"
-            f"{did_you_mean(word, MonitorConfig.__dataclass_fields__)}"
+            said("target-field-ignored", key, word, did_you_mean(word, MonitorConfig.__dataclass_fields__))
             for word in inner.keys() - _IN_TARGETS
         )
     return tuple(value)
@@ -94,9 +95,7 @@ def _known_operators(value: Any, warnings: list[str]) -> tuple[str, ...]:
     for one in value:
         if one not in OPERATORS and one not in ("shape", "dtype"):
             known = ", ".join(OPERATORS)
-            warnings.append(
-                f"ops: {shown(one)} is no operator and is left out{did_you_mean(one, OPERATORS)}; there are {known}"
-            )
+            warnings.append(said("operator-left-out", shown(one), did_you_mean(one, OPERATORS), known))
     return tuple(dict.fromkeys(one for one in value if one in OPERATORS)) or ("norm",)
 
 
@@ -118,7 +117,7 @@ def _timestamps(value: tuple[str, ...]) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Communication:
     """Section ``cc_distribution``: which collectives are measured. ``lines``: regular expressions, one of which has to
-    be found in the call stack; empty: all. ``before``: also what goes in. ``log_only``: tell the stacks, and stop.
+    be found in the call stack; empty: all. ``before``: also what goes in. ``log_only``: name the stacks, and stop.
     """
 
     __pydantic_config__ = Declared.model_config
@@ -150,10 +149,10 @@ def _alert(value: Any, info: ValidationInfo[list[str]]) -> Alerts:
         raise wrong(said("must-be-object-with-rules", shown(value)))
     known = ("rules", "dump", "record", "ring")
     info.context.extend(
-        f"alert.{key} is not known and is ignored; known are {', '.join(known)}{did_you_mean(key, known)}"
+        said("alert-field-ignored", key, ", ".join(known), did_you_mean(key, known))
         for key in value.keys() - set(known)
     )
-    mistakes = []
+    mistakes: list[str] = []
     settings = AlertSettings()
     try:
         settings = read_alert_settings({key: inner for key, inner in value.items() if key in ("rules", "dump")})
@@ -161,19 +160,16 @@ def _alert(value: Any, info: ValidationInfo[list[str]]) -> Alerts:
         mistakes.append(error.message.rstrip("."))
     record, ring = value.get("record", False), value.get("ring", 0)
     if not isinstance(record, (bool, str, dict)) or (isinstance(record, str) and not os.path.isfile(record)):
-        mistakes.append(
-            "record must be true, an object with fields of config.json, or the path of such a file that exists, "
-            f"found {shown(record)}"
-        )
+        mistakes.append(said("alert-record-wrong", shown(record)))
     if isinstance(record, dict):
         for key, least, most in (("keep", 0, MOST_KEPT_STEPS), ("times", 1, 10_000)):
             number = record.get(key, 1)
             if not is_whole(number) or not least <= number <= most:
-                mistakes.append(f"record.{key} must be a whole number from {least} to {most}, found {shown(number)}")
-    if not is_whole(ring) or not 0 <= ring <= 10_000:
-        mistakes.append(f"ring must be a whole number from 0 to 10000, found {shown(ring)}")
+                mistakes.append(said("alert-record-number-wrong", key, least, most, shown(number)))
+    if not is_whole(ring) or not 0 <= ring <= MOST_RING:
+        mistakes.append(said("alert-ring-wrong", MOST_RING, shown(ring)))
     if mistakes:
-        raise wrong("; ".join(mistakes))
+        raise wrong(joined("; ", mistakes))
     return Alerts(settings, record, ring)
 
 
@@ -189,7 +185,7 @@ class MonitorConfig:
     forward_only: Switch = False
     backward_only: Switch = False
     wg_distribution: Switch = False
-    monitor_mbs_grad: Annotated[bool, _instead(False, is_switch, "true or false")] = False
+    monitor_mbs_grad: Annotated[bool, _instead(False, is_switch, lambda: said("true-or-false"))] = False
     micro_delta: Switch = False
     mv_distribution: Switch = False
     param_distribution: Switch = False
@@ -219,7 +215,11 @@ class MonitorConfig:
     dynamic_on: Switch = False
     format: Annotated[
         str,
-        _instead("csv", lambda value: isinstance(value, str) and value in FORMATS, f"one of {', '.join(FORMATS)}"),
+        _instead(
+            "csv",
+            lambda value: isinstance(value, str) and value in FORMATS,
+            lambda: said("one-of-words", ", ".join(FORMATS)),
+        ),
     ] = "csv"
     ops: Annotated[tuple[str, ...], PlainValidator(_operators)] = ("norm",)
     eps: Annotated[
@@ -320,9 +320,9 @@ def _read(document: Document, where: str) -> MonitorConfig:
     read = read_declared(MonitorConfig, Source(where, document, {}), "it", unknown="outer ignored", context=warnings)
     config: MonitorConfig | None = read.value
     if config is not None and config.forward_only and config.backward_only:
-        warnings.append("forward_only and backward_only are both true, so no activations are measured")
+        warnings.append(said("both-passes-excluded"))
     for warning in dict.fromkeys(warnings):
-        log.warning(f"{where}: {warning}.")
+        log.warning(said("monitor-setting", where, warning))
     raise_mistakes_of(read.mistakes)
     assert config is not None
     return replace(config, text=document.value)

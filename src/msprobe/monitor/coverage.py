@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from msprobe.coverage import Coverage, NotRead
+from msprobe.messages import said
 from msprobe.monitor.csv_files import Table
 from msprobe.monitor.files import RunFolder, find_runs
 from msprobe.monitor.sketch import FILE_NAME, Sketch, unread_bytes
@@ -22,7 +23,7 @@ _MOST_RANKS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class RunPair:
     """Runs that answer to each other: of the same rank and monitor. ``name``: empty if the rank has only one."""
 
     rank: int
@@ -31,7 +32,7 @@ class Pair:
     second: WholeRun
 
 
-def pairs_of(first: StrPath, second: StrPath) -> tuple[list[Pair], list[str]]:
+def pairs_of(first: StrPath, second: StrPath) -> tuple[list[RunPair], list[str]]:
     """The pairs in two folders, and what of them is in no pair. Raises PathError."""
     sides = [_by_place(find_runs(path)) for path in (first, second)]
     ranks = [{rank for rank, _, _ in side} for side in sides]
@@ -42,10 +43,13 @@ def pairs_of(first: StrPath, second: StrPath) -> tuple[list[Pair], list[str]]:
     for place in sorted(sides[0].keys() & sides[1].keys()):
         several = sum(other[0] == place[0] for side in sides for other in side) > 2
         ours, theirs = sides[0][place], sides[1][place]
-        found.append(Pair(place[0], str(theirs) if several else "", ours, theirs))
+        found.append(RunPair(place[0], str(theirs) if several else "", ours, theirs))
     alone = [
-        f"rank {place[0]} of {which} alone: {run}"
-        for which, side, other in (("the first", sides[0], sides[1]), ("the second", sides[1], sides[0]))
+        said(name, place[0], run)
+        for name, side, other in (
+            ("rank-in-first-alone", sides[0], sides[1]),
+            ("rank-in-second-alone", sides[1], sides[0]),
+        )
         for place, run in sorted(side.items())
         if place not in other
     ]
@@ -60,7 +64,7 @@ def _of_neither(first: StrPath, second: StrPath) -> Iterator[str]:
             return  # whoever gives the folder of one run means that
     lacking = ranks_lacking([*find_runs(first), *find_runs(second)])
     if lacking:
-        yield f"{_ranks_in_words(lacking)}: in neither folder, though the program had it"
+        yield said("ranks-in-neither-folder", _ranks_in_words(lacking))
 
 
 def ranks_lacking(runs: Sequence[RunFolder]) -> list[int]:
@@ -80,8 +84,12 @@ def ranks_lacking(runs: Sequence[RunFolder]) -> list[int]:
 
 
 def _ranks_in_words(ranks: Sequence[int]) -> str:
-    more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MOST_NAMED]))}{more}"
+    if len(ranks) == 1:
+        return said("one-rank-named", ranks[0])
+    named = ", ".join(map(str, ranks[:_MOST_NAMED]))
+    if len(ranks) > _MOST_NAMED:
+        return said("ranks-named-and-more", named, len(ranks) - _MOST_NAMED)
+    return said("ranks-named", named)
 
 
 def coverage_of_tables(folder: StrPath, runs: Sequence[RunFolder], tables: Sequence[tuple[int, Table]]) -> Coverage:
@@ -92,47 +100,50 @@ def coverage_of_tables(folder: StrPath, runs: Sequence[RunFolder], tables: Seque
     if not (len(runs) == 1 and Path(folder).resolve() == Path(runs[0].path).resolve()):
         lacking = ranks_lacking(runs)
         if lacking:
-            missing.append(NotRead(_ranks_in_words(lacking), "not there, though the program had it"))
+            missing.append(NotRead(_ranks_in_words(lacking), said("rank-lacks")))
     of_quantity: dict[str, dict[int, set[int]]] = {}
     for rank, table in tables:
         of_quantity.setdefault(table.quantity, {})[rank] = set(np.unique(table.steps).tolist())
         if table.damaged:
-            missing.append(NotRead(f"rank {rank}: {table.damaged} lines of {table.quantity}", "damaged"))
+            missing.append(NotRead(said("rank-lines-of", rank, table.damaged, table.quantity), said("is-damaged")))
     everyone = {run.rank for run in runs}
     for quantity, steps in of_quantity.items():
         every = set().union(*steps.values())
         for rank in sorted(everyone):
             if rank not in steps:
-                missing.append(NotRead(f"rank {rank}: {quantity}", "other ranks have it"))
+                missing.append(NotRead(said("rank-quantity", rank, quantity), said("other-ranks-have-it")))
             elif every - steps[rank]:
                 gone = sorted(every - steps[rank])
-                missing.append(NotRead(f"rank {rank}: steps {_spans(gone)} of {quantity}", "other ranks have them"))
+                what = said("rank-steps-of", rank, _spans(gone), quantity)
+                missing.append(NotRead(what, said("other-ranks-have-them")))
     rows = sum(len(table) for _, table in tables)
     return Coverage({"ranks": len(everyone), "tables": len(tables), "rows": rows}, tuple(missing))
 
 
 def missing_parts(
-    pair: Pair, sketches: Sequence[Sequence[Sketch]], tables: Sequence[Mapping[str, Table]]
+    pair: RunPair, sketches: Sequence[Sequence[Sketch]], tables: Sequence[Mapping[str, Table]]
 ) -> Iterable[str]:
     """What one of a pair lacks that the other has, or that cannot be read. ``tables``: none where sketches were."""
-    lead = f"rank {pair.rank}"
     ours, theirs = ({group.quantity for one in side for group in one.groups} for side in sketches)
-    for which, here, there in (("the first", ours, theirs), ("the second", theirs, ours)):
-        names = sorted(here - there)
-        if names:
-            yield f"{lead}: {', '.join(names)} of {which} alone"
-    yield from _holes(lead, pair, [sorted(one.step for one in side) for side in sketches])
+    for name, here, there in (
+        ("quantities-of-first-alone", ours, theirs),
+        ("quantities-of-second-alone", theirs, ours),
+    ):
+        alone = sorted(here - there)
+        if alone:
+            yield said(name, pair.rank, ", ".join(alone))
+    yield from _holes(pair, [sorted(one.step for one in side) for side in sketches])
     for side in tables:
         for quantity, table in side.items():
             if table.damaged:
-                yield f"{lead}: {table.damaged} damaged lines of {quantity}"
+                yield said("rank-damaged-lines", pair.rank, table.damaged, quantity)
     if not any(tables):
         for run in (pair.first, pair.second):
             for folder in run.folders:
                 path = Path(folder.path, FILE_NAME)
                 unread = unread_bytes(path) if os.path.isfile(path) else 0
                 if unread:
-                    yield f"{lead}: {unread} damaged bytes of {path}"
+                    yield said("rank-damaged-bytes", pair.rank, unread, path)
 
 
 def _by_place(folders: list[RunFolder]) -> dict[tuple[int, int, int], WholeRun]:
@@ -144,20 +155,20 @@ def _by_place(folders: list[RunFolder]) -> dict[tuple[int, int, int], WholeRun]:
     return found
 
 
-def _holes(lead: str, pair: Pair, steps: Sequence[list[int]]) -> Iterable[str]:
+def _holes(pair: RunPair, steps: Sequence[list[int]]) -> Iterable[str]:
     """Steps between the first and the last that both have, which one of them lacks without having been asked to."""
     if not all(steps):
         return
     begin, end = max(side[0] for side in steps), min(side[-1] for side in steps)
     both = set(steps[0]) & set(steps[1])
     grids = [_interval(pair.first), _interval(pair.second)]
-    for which, here, grid in (("the first", steps[1], grids[0]), ("the second", steps[0], grids[1])):
+    for name, here, grid in (("first-lacks-steps", steps[1], grids[0]), ("second-lacks-steps", steps[0], grids[1])):
         lacking = [step for step in here if begin <= step <= end and step not in both]
         if grid is not None:
             start, every = grid
             lacking = [step for step in lacking if (step - start) % every == 0]
         if lacking:
-            yield f"{lead}: {len(lacking)} steps that {which} lacks ({_spans(lacking)})"
+            yield said(name, pair.rank, len(lacking), _spans(lacking))
 
 
 def run_interval(folder: RunFolder) -> int:

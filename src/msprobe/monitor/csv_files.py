@@ -51,7 +51,7 @@ class Table:
 
     ``steps``: [rows]. ``micro_steps``: [rows], 0 where the file has no such column. ``values``: [rows, ops] in double
     precision; NaN also for what is missing. ``shapes``, ``dtypes``: as written; "nan" where there was no tensor, ""
-    where that is not told.
+    where that is not known.
     ``has_micro_steps``: whether any file has the column.
     """
 

@@ -13,7 +13,7 @@ import numpy as np
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
-from msprobe.monitor.coverage import Pair, missing_parts, pairs_of, run_interval
+from msprobe.monitor.coverage import RunPair, missing_parts, pairs_of, run_interval
 from msprobe.monitor.csv_files import Table, selected
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.files import RunFolder, files_of, find_runs
@@ -72,7 +72,7 @@ def diff(first: StrPath, second: StrPath) -> Difference:
         raise InvalidInputError(said("monitor-runs-without-common-rank", first, sides[0], second, sides[1]))
     steps: set[int] = set()
     lasts: set[tuple[int, int]] = set()
-    results: list[tuple[Pair, FirstBadStep]] = []
+    results: list[tuple[RunPair, FirstBadStep]] = []
     sketched = True
     for pair in pairs:
         ours, theirs = list(pair.first.folders), list(pair.second.folders)
@@ -93,7 +93,7 @@ def diff(first: StrPath, second: StrPath) -> Difference:
             unread += missing_parts(pair, both, tables)
         common = {one.step for one in both[0]} & {one.step for one in both[1]}
         if not common:
-            unread.append(f"rank {pair.rank}: no step in common ({pair.second})")
+            unread.append(said("rank-without-common-step", pair.rank, pair.second))
         steps |= common
         found = first_bad_step(both[0], both[1], steps_of_numbers, _half_rounding(ours))
         lasts |= {(max(one.step for one in both[0]), max(one.step for one in both[1]))} if all(both) else set()

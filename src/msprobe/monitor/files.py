@@ -100,7 +100,7 @@ def begin(run: Run) -> Run:
     """
     earlier = _to_append_to(run) if run.append_to else None
     if earlier is not None:
-        _tell_resumed(earlier, run)
+        _log_resumed(earlier, run)
         return replace(run, folder=str(earlier.path))
     folder = make_folder(os.path.join(run.base, folder_name(run.started, run.rank)))
     _write_about(folder, _about(run))
@@ -130,7 +130,7 @@ def find_runs(base: StrPath) -> list[RunFolder]:
     """
     folder = check_path_form(base, "folder")
     if not folder.is_dir():
-        kind = "is not a folder" if os.path.lexists(folder) else "does not exist"
+        kind = said("is-no-folder") if os.path.lexists(folder) else said("is-not-there")
         raise PathError(said("no-monitor-folder", base, kind))
     alone = _run_folder(Path(os.path.abspath(folder)))
     if alone is not None:
@@ -213,7 +213,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _tell_resumed(folder: RunFolder, run: Run) -> None:
+def _log_resumed(folder: RunFolder, run: Run) -> None:
     about = dict(folder.about) or _about(run)
     resumed = about.get("resumed")
     entry = {name: value for name, value in _about(run).items() if name != "steps_per_file"}

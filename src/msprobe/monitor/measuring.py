@@ -9,7 +9,7 @@ from msprobe import log
 from msprobe.capture.events import Kind
 from msprobe.capture.listeners import Cadence, Observer, Wants
 from msprobe.foreign.nearest import near_words
-from msprobe.messages import said
+from msprobe.messages import Wording, joined, said
 from msprobe.monitor.activations import Activations
 from msprobe.monitor.alerts.needs import unmeasured
 from msprobe.monitor.communication import Collectives
@@ -51,8 +51,8 @@ class Watch:
         self.collectives: Collectives | None = None
         self.stacks: Stacks | None = None
         self._activations: Activations | None = None
-        self._tell_unmatched()
-        self._tell_unmeasured()
+        self._warn_of_unmatched()
+        self._warn_of_unmeasured()
         self.optimizers = optimizers
         self.groups = groups
         self._over = over
@@ -164,28 +164,28 @@ class Watch:
             found += self._new_features()
         return [*found, self._new_steps(unreduced)]
 
-    def _tell_unmatched(self) -> None:
+    def _warn_of_unmatched(self) -> None:
         watched = self.state.watched
         names = [one.full for one in watched.modules.values() if one.full]
         names += [name for model in self.models for name, _ in self.state.framework.parameters_of(model)]
-        missing = [f"{one}{_near(one, names)}" for one in watched.targets.unmatched()]
+        missing = [Wording("{}{}", one, _near(one, names)) for one in watched.targets.unmatched()]
         if missing:
-            there = f" (there are {', '.join(names[:_MOST_SHOWN])}, ...)" if names else ""
-            log.warning(said("monitor-targets-unknown", ", ".join(missing), there))
+            there = said("targets-there", ", ".join(names[:_MOST_SHOWN])) if names else ""
+            log.warning(said("monitor-targets-unknown", joined(", ", missing), there))
         for target, begun in watched.targets.beginnings().items():
             more = ", ..." if len(begun) > _MOST_SHOWN else ""
             log.warning(
                 said("monitor-target-is-prefix", target, _near(target, names), ", ".join(begun[:_MOST_SHOWN]), more)
             )
 
-    def _tell_unmeasured(self) -> None:
-        for told in unmeasured(self.config):
-            log.once(("rules", told), "warning", f"Monitor: {told}.")
+    def _warn_of_unmeasured(self) -> None:
+        for lacking in unmeasured(self.config):
+            log.once(("rules", lacking), "warning", said("monitor-rule-warning", lacking))
 
 
 def _near(target: str, names: Sequence[str]) -> str:
     close = near_words(target.rpartition(":")[2], names, 1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    return said("near-target", close[0]) if close else ""
 
 
 def _nothing() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.errors import MsprobeError
-from msprobe.messages import said
+from msprobe.messages import said, text_of
 from msprobe.store import layout
 
 #: What is recorded where the configuration leaves it open; in the folder of the run unless it names another.
@@ -71,7 +71,7 @@ class RecordSteps:
     def want(self, alerts: Sequence[Any]) -> None:
         """Alerts were raised in the step that runs. Called in the thread that writes."""
         if self._times > 0 and not self._why and alerts:
-            self._why = str(getattr(alerts[0], "text", alerts[0]))
+            self._why = text_of(getattr(alerts[0], "text", alerts[0]))
 
     def begin(self, step: int, is_watched: bool) -> None:
         """The first step begins. ``is_watched``: rules will look at it."""
@@ -127,7 +127,7 @@ class RecordSteps:
         """The training ends. A step that was not finished is kept where it has raised an alert."""
         step, self._step = self._step, None
         if step is not None and (self._why or self._is_behind):
-            self._tell(step, bool(self._why))
+            self._report(step, bool(self._why))
         elif step is not None:
             self._drop()
         for folder in self._whole if not self._why else ():
@@ -151,15 +151,15 @@ class RecordSteps:
         folder = _folder_of(debugger, step)
         debugger.step()
         if has_fired or self._is_behind:
-            self._tell(step, has_fired)
+            self._report(step, has_fired)
             self._whole.clear()
             return
         self._whole.append(folder)
         while len(self._whole) >= self._keep:
             _remove(self._whole.popleft())
 
-    def _tell(self, step: int, has_fired: bool) -> None:
-        role = "the step of the alert" if has_fired else "the step after the alert"
+    def _report(self, step: int, has_fired: bool) -> None:
+        role = said("step-of-the-alert") if has_fired else said("step-after-the-alert")
         place = self._debugger.settings.dump_path
         log.warning(said("step-recorded-for-alert", role, step, place, shlex.quote(place)))
 

@@ -69,7 +69,7 @@ def tables_of(runs: Sequence[RunFolder]) -> dict[str, Table]:
         configs = [run.about.get("config") for run in runs]
         asked = {str(one["format"]) for one in configs if isinstance(one, dict) and "format" in one}
         asked -= {"csv", "sqlite"}
-        hint = f": it was written as {', '.join(sorted(asked))}, and this reads csv and sqlite" if asked else ""
+        hint = said("written-in-other-formats", ", ".join(sorted(asked))) if asked else ""
         log.warning(said("no-files-of-monitor", runs[-1].path, hint))
     return {name: table for name, table in found.items() if table is not None and len(table)}
 
@@ -127,8 +127,8 @@ def _update_ratios(tables: dict[str, Table]) -> list[Curve]:
         kept = ~np.isnan(known).all(axis=0)
         steps, known = ratios.steps[kept], known[:, kept]
         return [
-            Curve("update ratio, median", steps, np.nanmedian(known, axis=0)),
-            Curve("update ratio, largest", steps, np.nanmax(known, axis=0)),
+            Curve(said("update-ratio-median"), steps, np.nanmedian(known, axis=0)),
+            Curve(said("update-ratio-largest"), steps, np.nanmax(known, axis=0)),
         ]
 
 

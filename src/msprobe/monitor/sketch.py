@@ -1,4 +1,4 @@
-"""A step in at most a kilobyte: enough to tell at which step two trainings part, small enough to keep of every step.
+"""A step in at most a kilobyte: enough to find the step at which two trainings diverge, small enough to keep them all.
 
 A sketch has the loss, the learning rate, the norm of all gradients, a digest of the batch, and two numbers for each of
 some dozens of groups of tensors: the norm of the group, and a sum of one number of each tensor under signs that are the

@@ -62,7 +62,7 @@ class Optimizers(Protocol):
 class OptimizerSteps(Observer):
     """Measures around the steps of the optimizer, and says when one is over.
 
-    ``unreduced`` is told that gradients are complete; ``groups`` says whether this rank writes what all ranks of a
+    ``unreduced`` is informed that gradients are complete; ``groups`` says whether this rank writes what all ranks of a
     group have alike.
     """
 

@@ -14,7 +14,7 @@ _FORWARD: tuple[Direction, ...] = ("forward",)
 
 
 class Ticking(Protocol):
-    """The monitor, as far as it is told here."""
+    """The monitor, as far as it is known here."""
 
     @property
     def parts_of_step(self) -> int:

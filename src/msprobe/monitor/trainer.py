@@ -58,9 +58,9 @@ class Monitor:
         self._rank = framework.rank()
         self._is_wanted = self._wants_this_rank()
         group_mates, stage = self._pipeline(process_group)
-        told = [self._note_alerts, *([on_alert] if on_alert is not None else [])]
+        callbacks = [self._note_alerts, *([on_alert] if on_alert is not None else [])]
         self._output = Output(
-            self._rank, framework.world(), framework.name, stage, group_mates, on_metrics, told, sinks
+            self._rank, framework.world(), framework.name, stage, group_mates, on_metrics, callbacks, sinks
         )
         self._record: RecordSteps | None = None
         self._training: TrainingListening | None = None
@@ -75,7 +75,7 @@ class Monitor:
         self._at_exit: Callable[[], None] | None = None
         self._written = 0
         self._limit = self.config.collect_times
-        # Names of numbers that the program has told.
+        # Names of numbers that the program has noted.
         self._noted: set[str] = set()
         # What holds from the next step on.
         self._next_ops: tuple[str, ...] | None = None
@@ -170,7 +170,7 @@ class Monitor:
         training, self._training = self._training, None
         if training is not None:
             training.end()
-        self._tell_if_nothing()
+        self._warn_if_nothing()
         self._remove_stop()
         if self._watch is not None:
             self._watch.end()
@@ -367,9 +367,9 @@ class Monitor:
         self._output.put(measured)
         self._written += 1
         if self._written == 2:
-            self._tell_if_nothing()
-            for told in unnoted(self.config, self._noted):
-                log.once(("rules", told), "warning", f"Monitor: {told}.")
+            self._warn_if_nothing()
+            for what in unnoted(self.config, self._noted):
+                log.once(("rules", what), "warning", said("monitor-rule-warning", what))
         if self._next_ops is not None:
             self.config = replace(self.config, ops=self._next_ops)
             watch.state.change_ops(self._next_ops)
@@ -433,7 +433,7 @@ class Monitor:
         return self._optimizers.parts if self._optimizers is not None else 1
 
     def afterwards(self, work: Callable[[], None], place: int) -> None:
-        """Do ``work`` when the optimizer step that is told of now is over; what has a lower ``place`` comes first."""
+        """Do ``work`` when the optimizer step that runs now is over; what has a lower ``place`` comes first."""
         if self._training is not None:
             self._training.recorder.bus.afterwards(work, place=place)
 
@@ -441,7 +441,7 @@ class Monitor:
         watch = self._watch
         return watch is not None and self._output.judges and watch.has(step)
 
-    def _tell_if_nothing(self) -> None:
+    def _warn_if_nothing(self) -> None:
         if self._written and self._output.is_empty:
             log.once(
                 ("monitor", id(self)),

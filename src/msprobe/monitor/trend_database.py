@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from msprobe.errors import PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath, create_file
 
 FILE_NAME = "monitor_data.trend.db"
@@ -218,7 +219,7 @@ class TrendDatabase:
         return int(self._base.execute(statement, values).lastrowid or 0)
 
     def _failed(self, problem: sqlite3.Error) -> PathError:
-        return PathError(f'database "{self._path}" cannot be written: {problem}.')
+        return PathError(said("monitor-database-unwritable", self._path, problem))
 
 
 def tags_of(name: str) -> list[tuple[str, str]]:

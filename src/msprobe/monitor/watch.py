@@ -18,6 +18,8 @@ from rich.text import Text
 
 from msprobe.errors import MsprobeError, PathError
 from msprobe.foreign.console import harmless
+from msprobe.messages import said, translated
+from msprobe.monitor.alerts.alert import text_of_record
 from msprobe.monitor.alerts.reading import read_all_alerts
 from msprobe.monitor.csv_files import Table, merged, quantities_of, read_table
 from msprobe.monitor.files import MONITOR, RunFolder, find_runs
@@ -72,7 +74,7 @@ def view(folder: StrPath, top: int = 12) -> RenderableType:
     """What is shown now."""
     newest = {(run.rank, str(run.about.get(MONITOR, 0))): run for run in find_runs(folder)}
     if not newest:
-        return Text(f"No run in {folder} yet; the monitor makes its folder when the training begins.", style="dim")
+        return Text(translated(said("no-run-yet", folder)), style="dim")
     states = [_state(run) for run in newest.values()]
     known = [state for state in states if state.tables]
     parts: list[RenderableType] = [_ranks(states)]
@@ -138,15 +140,15 @@ def _state(run: RunFolder) -> State:
 
 def _ranks(states: Sequence[State]) -> Grid:
     grid = Grid(box=None, pad_edge=False)
-    for name in ("rank", "last step", "written", "gradient norm", "loss", "run"):
-        grid.add_column(name, justify="left" if name == "run" else "right", header_style="dim")
+    for name in ("rank", "last-step", "written", "gradient-norm", "loss", "run"):
+        _add_column(grid, name, is_left=name == "run")
     for state in states:
         steps = [int(table.steps.max()) for table in state.tables.values()]
         last = {curve.name: curve.values[-1] for curve in curves_of(state.tables)}
         grid.add_row(
             str(state.run.rank),
             str(max(steps)) if steps else "-",
-            "-" if state.changed is None else f"{state.changed:.0f} s ago",
+            "-" if state.changed is None else translated(said("watch-seconds-ago", state.changed)),
             _number(last.get("grad_norm")),
             _number(last.get("loss")),
             state.run.path.name,
@@ -154,10 +156,17 @@ def _ranks(states: Sequence[State]) -> Grid:
     return grid
 
 
+def _add_column(grid: Grid, name: str, is_left: bool) -> None:
+    """A column with its head in the language that is asked for."""
+    grid.add_column(translated(said(f"watch-{name}")), justify="left" if is_left else "right", header_style="dim")
+
+
 def _curves(curves: Sequence[Curve]) -> Grid:
     grid = Grid(box=None, pad_edge=False, show_header=False)
     for curve in curves:
-        grid.add_row(Text(harmless(curve.name), style="dim"), spark(curve.values), _number(curve.values[-1]))
+        grid.add_row(
+            Text(harmless(translated(curve.name)), style="dim"), spark(curve.values), _number(curve.values[-1])
+        )
     return grid
 
 
@@ -176,8 +185,8 @@ def _tensors(state: State, top: int) -> RenderableType:
     grid = Grid(
         box=None, pad_edge=False, title=f"{series.quantity}: {series.op}", title_justify="left", title_style="bold"
     )
-    for name in ("tensor", "last", "usual", "times", "steps", *(["update ratio"] if ratio_of else [])):
-        grid.add_column(name, justify="left" if name in ("tensor", "steps") else "right", header_style="dim")
+    for name in ("tensor", "last", "usual", "times", "steps", *(["update-ratio"] if ratio_of else [])):
+        _add_column(grid, name, is_left=name in ("tensor", "steps"))
     for at in sorted(range(len(scores)), key=lambda at: -scores[at])[:top]:
         row = series.values[at]
         is_there = bool(there[at])
@@ -221,11 +230,8 @@ def _alerts(folder: Path) -> RenderableType:
         alerts = list(read_all_alerts(folder).records.values())
     except MsprobeError:  # none that can be read
         return Text("")
-    lines = [Text(f"{len(alerts)} alerts, the last:", style="bold red")] if alerts else []
-    lines += [
-        Text(harmless(str(alert.get("text") or alert.get("message", ""))), style="red")
-        for alert in alerts[-_MOST_ALERTS:]
-    ]
+    lines = [Text(translated(said("alerts-the-last", len(alerts))), style="bold red")] if alerts else []
+    lines += [Text(harmless(translated(text_of_record(alert))), style="red") for alert in alerts[-_MOST_ALERTS:]]
     return Group(*lines)
 
 
@@ -234,5 +240,5 @@ def _number(value: float | None, digits: int = 5) -> str:
 
 
 def _cell(value: float, is_there: bool, digits: int = 5) -> str:
-    """A number of a tensor, of which NaN is told; ``-`` where there is none."""
+    """A number of a tensor, of which NaN is shown; ``-`` where there is none."""
     return _number(value if is_there else None, digits)

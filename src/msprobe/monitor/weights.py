@@ -1,4 +1,4 @@
-"""What two runs tell of their weights, apart from their gradients: facts about the start, about what happens between
+"""What two runs show of their weights, apart from their gradients: facts about the start, about what happens between
 steps, and about what a step makes of equal gradients.
 
 Weights in front of a step are those behind the step before, to the last bit, unless something writes to them in

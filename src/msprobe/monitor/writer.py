@@ -1,9 +1,9 @@
 """One thread that hands measured steps to the sinks, so that the training waits neither for text nor for a disk.
 
-What waits is bounded: where sinks are slower than the training, the training is held up, which a warning says once, and
-no step is lost. A sink that fails is told once and dropped; the others and the training go on. The thread ends at the
-exit of the program, after it has written what was left; a process that is killed loses what was still waiting, as a
-rule one step. In a forked child nothing is written: the run is the parent's.
+What waits is bounded: where sinks are slower than the training, the training is held up, which a warning says once,
+and no step is lost. A sink that fails is reported once and dropped; the others and the training go on. The thread ends
+at the exit of the program, after it has written what was left; a process that is killed loses what was still waiting,
+as a rule one step. In a forked child nothing is written: the run is the parent's.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class Writer:
         self._written += 1
 
     def _ask(self, sink: Sink, what: Callable[[], None]) -> None:
-        """Let a sink do something; one that fails is told and dropped."""
+        """Let a sink do something; one that fails is reported and dropped."""
         try:
             what()
         except Exception as problem:

@@ -12,8 +12,7 @@ from typing import Literal
 
 from msprobe import log, paths
 from msprobe.foreign import csv_cells
-from msprobe.messages import said
-from msprobe.signed_errors import ONE_WAY
+from msprobe.messages import Wording, code_of, said
 
 #: Whether the call's own rounding explains a deviation; "not judged": nobody can tell.
 Verdict = Literal["risk", "explained by rounding", "not judged"]
@@ -25,6 +24,8 @@ SUMMARY_FILE = "free_benchmark_summary.csv"
 #: The columns of 8.1.1 for PyTorch; for MindSpore the second one is ``pert_type``.
 COLUMNS = ("rank", "pert_mode", "stage", "step", "api_name", "max_rel", "dtype", "shape", "output_index")
 MINDSPORE_COLUMNS = ("rank", "pert_type", *COLUMNS[2:])
+#: What is said of errors that go one way.
+_ONE_WAY = ("scaled-one-way", "shifted-one-way")
 _MORE = ("verdict", "mean_rel", "bad_ratio", "condition", "source")
 # Of a training that is killed the table is so old at most.
 _SECONDS = 1.0
@@ -182,8 +183,8 @@ class Results:
 
     def _way(self, key: str) -> str:
         """What the errors of an API have in common, where they go one way."""
-        way = next((note for note in self._notes.get(key, ()) if note.endswith(ONE_WAY)), "")
-        return f"; {way.rstrip('.')}" if way else ""
+        way = next((note for note in self._notes.get(key, ()) if code_of(note)[1] in _ONE_WAY), "")
+        return Wording("; {}", way) if way else ""
 
     def _usual_reason(self) -> str:
         """Why most APIs were not checked."""

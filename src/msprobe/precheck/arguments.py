@@ -60,7 +60,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Items:
-    """A list or tuple; a record does not tell which."""
+    """A list or tuple; a record does not say which."""
 
     items: tuple[Argument, ...]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.messages import said
+from msprobe.messages import joined, said, translated
 from msprobe.precheck import cluster, mindspore_rows
 from msprobe.precheck.columns import BLANK, CANDIDATE, CONTROL, DETAILS_HEADER, RESULT_HEADER, SCALED, STATUS
 from msprobe.precheck.control_verdict import Control
@@ -56,7 +56,7 @@ class CheckReport:
     compared: tuple[Path, ...]
 
 
-def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: None) -> CheckReport:
+def run_check(request: CheckRequest, progress: Callable[[str], None] = lambda text: None) -> CheckReport:
     """Check the calls of a dump and write the files. Raises MsprobeError."""
     requests = open_requests(request.dump, request.task.modules)
     if RECORDED in request.candidates and not requests.has_values:
@@ -77,7 +77,7 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
         task = replace(task, kind="mindspore")
         others = sorted({key.rpartition(".")[0] for key in keys if not mindspore_rows.is_checked(key)})
         if others:
-            more = f" and {len(others) - 8} more" if len(others) > 8 else ""
+            more = said("and-more-calls", len(others) - 8) if len(others) > 8 else ""
             log.info(said("not-checked-with-mindspore", ", ".join(others[:8]), more))
         keys = [key for key in keys if mindspore_rows.is_checked(key)]
         writer = CheckWriter(files, mindspore_rows.RESULT_HEADER, mindspore_rows.DETAILS_HEADER)
@@ -96,7 +96,7 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
     todo = [key for key in keys if key not in writer.done]
     earlier = _choices(writer.kept)
     for number, answer in enumerate(_answers(request, task, requests, todo)):
-        tell(f"APIs, {number + 1} of {len(todo)}")
+        progress(translated(said("calls-checked-so-far", number + 1, len(todo))))
         answer = control.settled(answer)
         writer.add(answer.result, answer.details, answer.control)
         ranking.add(control.judge(answer))
@@ -106,7 +106,7 @@ def run_check(request: CheckRequest, tell: Callable[[str], None] = lambda text: 
             earlier = {}
     writer.begin()
     compared = control.compare(files, files.result.parent)
-    summaries = write_summary(files, ranking, f"Pre-check of {requests.part.path}")
+    summaries = write_summary(files, ranking, said("precheck-title", requests.part.path))
     return CheckReport(files, ranking, summaries, compared)
 
 
@@ -154,7 +154,7 @@ def _demand_same_control(control: Control, task: Task, writer: CheckWriter) -> N
     had = sorted({row[CONTROL].strip() for row in writer.kept if len(row) > CONTROL} - {""})
     kinds = {is_details_file(one) for one in had}
     if kinds != ({is_details_file(task.control)} if control else set()):
-        was = f"with the control {', '.join(had)}" if had else "without a control"
+        was = said("check-had-control", ", ".join(had)) if had else said("check-had-no-control")
         raise InvalidInputError(said("check-continued-differently", was))
     if control.runs and not writer.kept_control:
         raise InvalidInputError(said("control-file-missing", writer.files.control))
@@ -188,12 +188,12 @@ def _choices(details: Sequence[Sequence[str]]) -> dict[str, set[str]]:
 def _warn_of_other_choices(earlier: dict[str, set[str]], later: dict[str, set[str]]) -> None:
     """A check that is continued with another seed or standard, or of another candidate, has rows of both."""
     others = [
-        f"{name.lower()} {', '.join(sorted(values))} (before: {', '.join(sorted(earlier[name]))})"
+        said("choice-differs", name.lower(), ", ".join(sorted(values)), ", ".join(sorted(earlier[name])))
         for name, values in later.items()
         if name in earlier and not values <= earlier[name]
     ]
     if others:
-        log.warning(said("appended-with-other-choices", ", ".join(others)))
+        log.warning(said("appended-with-other-choices", joined(", ", others)))
 
 
 def _number(text: str) -> float:

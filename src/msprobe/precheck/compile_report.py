@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from msprobe.foreign import csv_cells
+from msprobe.messages import Wording, joined, said, translated
 from msprobe.precheck.compiler_rule import problem_of, root_mean_square
 from msprobe.precheck.metrics import Array
 
@@ -110,22 +111,26 @@ class CompileResult:
             numbers = ((row.max_abs_diff, row.mean_abs_diff, row.max_rel_diff, row.status == "PASS") for row in found)
             return [TensorDiff(*one, row.shape) for one, row in zip(numbers, found, strict=True)] or None
 
-        note = "; ".join(row.note for row in mine if row.check_type == "note")
+        note = joined("; ", (row.note for row in mine if row.check_type == "note"))
         return ModuleDiff(name, of("fwd_input"), of("fwd_output"), of("grad_input"), of("grad_output"), note)
 
     def lines(self) -> list[str]:
-        """What people are told: counts, and the tensors that are not a pass, each with the reason."""
-        counts = Counter(one.status for one in self.rows)
+        """Counts, and the tensors that are not a pass, each with the reason, in the language that is asked for."""
+        counted = Counter(one.status for one in self.rows)
         modules = len({one.module_name for one in self.rows if one.check_type != "loss"})
-        told = ", ".join(f"{counts[word]} {word}" for word in ("PASS", "FAIL", "WARN", "SKIP") if counts[word])
-        found = [f"eager and compiled, {modules} module{'s' if modules != 1 else ''}: {told or 'nothing was compared'}"]
+        counts = ", ".join(f"{counted[word]} {word}" for word in ("PASS", "FAIL", "WARN", "SKIP") if counted[word])
+        counts = counts or said("nothing-was-compared")
+        one_module = modules == 1
+        found = [said("compiled-counts-of-one", counts) if one_module else said("compiled-counts", modules, counts)]
         bad = [one for one in self.rows if one.status == "FAIL"]
         bad += [one for one in self.rows if one.status in ("WARN", "SKIP")]
         for one in bad[:_MOST_LINES]:
-            found.append(f"  {one.status} {one.module_name} {one.check_type} {one.tensor_index}: {one.note}")
+            found.append(
+                Wording("  {} {} {} {}: {}", one.status, one.module_name, one.check_type, one.tensor_index, one.note)
+            )
         if len(bad) > _MOST_LINES:
-            found.append(f"  and {len(bad) - _MOST_LINES} more")
-        return found
+            found.append(Wording("  {}", said("so-many-more-rows", len(bad) - _MOST_LINES)))
+        return [translated(line) for line in found]
 
     def csv(self) -> bytes:
         """The report as a file."""
@@ -146,10 +151,10 @@ def difference(
     """
     eager, compiled = sides
     if eager.shape != compiled.shape:
-        note = f"the compiled one has the shape {list(compiled.shape)}, the eager one {list(eager.shape)}."
+        note = said("compiled-shape-differs", list(compiled.shape), list(eager.shape))
         return Difference(*name, "FAIL", math.inf, math.inf, math.inf, str(tuple(eager.shape)), note)
     e, c = eager.astype(np.float64), compiled.astype(np.float64)
-    # Of numbers that are all small, as gradients are, nothing could be told by an absolute limit.
+    # Of numbers that are all small, as gradients are, nothing could be learnt from an absolute limit.
     scale = _scale(e)
     with np.errstate(all="ignore"):
         same = (e == c) | (np.isnan(e) & np.isnan(c))
@@ -163,18 +168,19 @@ def difference(
     if not wrong.any():
         return Difference(*name, "PASS", *numbers, shape)
     if eager.dtype.kind != "f":
-        return Difference(*name, "FAIL", *numbers, shape, f"{int(wrong.sum())} of {wrong.size} elements differ.")
-    told = f"{limit * scale:.3g} and {RELATIVE * limit:g} of"
-    beyond = f"{int(wrong.sum())} of {wrong.size} elements are off by more than {told}"
+        return Difference(
+            *name, "FAIL", *numbers, shape, said("compiled-elements-differ", int(wrong.sum()), wrong.size)
+        )
+    beyond = int(wrong.sum()), wrong.size, limit * scale, RELATIVE * limit
     errors = [math.inf] * 2 if double is None else [root_mean_square(double / scale, side / scale) for side in (c, e)]
     size = 0.0 if double is None else root_mean_square(double / scale, np.zeros_like(e))
     if double is None or double.shape != eager.shape or not errors[1] <= _FAR * size:
-        # Nothing is told by a double precision from which the eager one is far off: it computed something else.
-        return Difference(*name, "FAIL", *numbers, shape, f"{beyond} the eager one.")
-    problem = problem_of(errors[0], errors[1], dtype, eager.size).replace("the control", "eager")
+        # Nothing is learnt from a double precision from which the eager one is far off: it computed something else.
+        return Difference(*name, "FAIL", *numbers, shape, said("compiled-beyond-limit", *beyond))
+    problem = problem_of(errors[0], errors[1], dtype, eager.size, said("trusted-eager"))
     if problem:
-        return Difference(*name, "FAIL", *numbers, shape, f"{beyond} the eager one; against double precision {problem}")
-    note = f"rounding: against double precision the error is {errors[0]:.3g}, that of eager {errors[1]:.3g}."
+        return Difference(*name, "FAIL", *numbers, shape, said("compiled-beyond-rounding", *beyond, problem))
+    note = said("compiled-differs-by-rounding", *errors)
     return Difference(*name, "PASS", *numbers, shape, note)
 
 
@@ -193,9 +199,9 @@ def loss_difference(eager: float, compiled: float, limit: float) -> Difference:
     """The row of the loss; only noted where the step was run once. Both are NaN where they are not known."""
     name, unknown = ("LOSS", "loss", 0), (math.nan, math.nan, math.nan)
     if math.isnan(eager) and math.isnan(compiled):
-        return Difference(*name, "SKIP", *unknown, note="no loss was given, or it is NaN.")
+        return Difference(*name, "SKIP", *unknown, note=said("loss-not-known"))
     if math.isnan(compiled):
-        return Difference(*name, "PASS", *unknown, f"eager={eager:.6f}", "single_pass mode")
+        return Difference(*name, "PASS", *unknown, f"eager={eager:.6f}", said("compiled-in-one-pass"))
     row = difference(name, (np.array(eager), np.array(compiled)), limit, None, "float64")
     return replace(row, shape=f"eager={eager:.6f} compiled={compiled:.6f}")
 

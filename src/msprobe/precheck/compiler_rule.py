@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.precheck.metrics import Array
 
 #: Of the tests' tolerance a tenth is added.
@@ -38,18 +39,18 @@ def factor_of(dtype: str, elements: int) -> float:
     return LARGER_FACTOR if dtype in _HALVES or elements < FEW_ELEMENTS else FACTOR
 
 
-def of_limit(candidate: float, control: float, dtype: str, elements: int) -> float:
+def share_of_limit(candidate: float, control: float, dtype: str, elements: int) -> float:
     """An error in errors of what the rule allows; infinite where it is no number."""
     share = candidate / (factor_of(dtype, elements) * control + TOLERANCE / 10) if candidate != control else 0.0
     return math.inf if math.isnan(share) else share
 
 
-def problem_of(candidate: float, control: float, dtype: str, elements: int) -> str:
-    """Why a result is an error, by its root mean square error and that of the control; empty if it is none."""
-    if of_limit(candidate, control, dtype, elements) <= 1:
+def problem_of(candidate: float, control: float, dtype: str, elements: int, trusted: str = "") -> str:
+    """Why a result is an error, by its root mean square error and that of the control; empty if it is none.
+
+    ``trusted``: what the control is, in words.
+    """
+    if share_of_limit(candidate, control, dtype, elements) <= 1:
         return ""
     factor = factor_of(dtype, elements)
-    return (
-        f"the root mean square error is {candidate:.3g}, that of the control {control:.3g}: more than {factor:g} times "
-        f"as much and {TOLERANCE / 10:g}."
-    )
+    return said("rms-error-too-large", candidate, trusted or said("trusted-control"), control, factor, TOLERANCE / 10)

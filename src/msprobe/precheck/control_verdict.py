@@ -1,7 +1,7 @@
 """The verdict on one call beside a control: errors that the control has, too, are allowed.
 
 The control is an executor that runs each call as well, or the details file of a check on another machine. The verdict
-is that of the rows of ``api_precision_compare``, so what people are told, the exit status and those files agree.
+is that of the rows of ``api_precision_compare``, so what people read, the exit status and those files agree.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Control:
         if not shared:
             raise InvalidInputError(said("control-without-calls", self._task.control))
         self._table.demand_single(shared)
-        told = {call_of(name): row.get(ARGUMENTS, "").strip() for name, row in self._table.by_name.items()}
-        known = [key for key in keys if told.get(key)][:_FIRST_CALLS]
-        if known and not any(arguments_of(key) in ("", told[key]) for key in known):
+        recorded = {call_of(name): row.get(ARGUMENTS, "").strip() for name, row in self._table.by_name.items()}
+        known = [key for key in keys if recorded.get(key)][:_FIRST_CALLS]
+        if known and not any(arguments_of(key) in ("", recorded[key]) for key in known):
             raise InvalidInputError(said("control-of-different-dump", self._task.control))
 
     def judge(self, answer: Answer) -> Answer:

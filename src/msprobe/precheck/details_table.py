@@ -58,13 +58,13 @@ class DetailsTable:
                     self.option,
                     self.path,
                     ", ".join(twice[:5]),
-                    " and others" if len(twice) > 5 else "",
+                    said("details-and-others") if len(twice) > 5 else "",
                 )
             )
 
     def demand_standard(self, profile: Profile) -> None:
         """Raises InvalidInputError where the file has another root mean square error than the standard judges by."""
-        made = {row.get(_STANDARD, "").partition(",")[0].strip() or "of mindstudio-probe" for row in self.rows}
+        made = {row.get(_STANDARD, "").partition(",")[0].strip() or said("of-mindstudio-probe") for row in self.rows}
         others = {name for name in made if (name == "compiler") != profile.by_control}
         if others:
             words = f"--standard {profile.name}{' --control cpu' if profile.by_control else ''}"

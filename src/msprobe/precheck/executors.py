@@ -18,11 +18,6 @@ from msprobe.precheck.side.words import Executor, FaultError, read_words
 DEVICES = ("cpu", "cuda", "npu", "xpu", "mps", "auto")
 #: The candidate whose results are those of the dump.
 RECORDED = "recorded"
-_ALLOWED = (
-    "allowed: cpu, cuda:0, npu:0, xpu, mps or auto, with +mkldnn=off, +threads=N, +deterministic, +dtype=bf16, "
-    "+autocast=bf16, +compile or +inject:FAULT behind it"
-)
-_ALLOWED_ELSEWHERE = "; plugin:package.module:function; python:PATH; recorded"
 
 
 def is_details_file(text: str) -> bool:
@@ -43,21 +38,19 @@ def executor_of(text: str, option: str = "--candidate") -> Executor:
     except FaultError as problem:
         raise InvalidInputError(said("executor-fault-wrong", option, text, problem)) from None
     except ValueError as problem:
-        raise InvalidInputError(f"{option} {text!r}: {problem}; {_allowed(option)}.") from None
+        raise InvalidInputError(said("executor-wrong", option, text, problem, _allowed(option))) from None
     return plan
 
 
 def _allowed(option: str) -> str:
     """What an option takes. ``--device`` is that of a script, ``--control`` runs calls."""
-    plugin = "; plugin:package.module:function"
-    others = _ALLOWED_ELSEWHERE.removesuffix("; recorded") + "; or an accuracy_checking_details_*.csv"
-    more = {"--device": plugin, "candidate": plugin, "--control": others}
-    return _ALLOWED + more.get(option, _ALLOWED_ELSEWHERE)
+    further = {"--device": "plugin", "candidate": "plugin", "--control": "control"}.get(option, "all")
+    return said("executor-allowed", said(f"executor-allowed-{further}"))
 
 
 @dataclass(frozen=True)
 class ScriptWords:
-    """What a script is told of who runs its call: the device with what is switched there, a fault, and the type of
+    """What a script is given of who runs its call: the device with what is switched there, a fault, and the type of
     float arguments.
     """
 

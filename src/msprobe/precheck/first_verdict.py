@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.precheck import metrics, standards
 from msprobe.precheck.metrics import Array, Metrics
 
@@ -21,11 +22,11 @@ def first_verdict(bench: Array, device: Array, dtype: str, profile: standards.Pr
     zero = [float(np.max(np.abs(side))) <= standards.ALL_ZERO for side in (bench, device)]
     if not (bench.size == 1 or all(zero)):
         if any(zero):
-            return "error", found, "one side is zero throughout, the other is not."
+            return "error", found, said("one-side-is-zero")
         found["cosine"] = angle = metrics.cosine(bench, device)
         allowed = profile.name == "26.2" and math.isnan(angle)
         if not (angle > standards.COSINE_OVER or allowed):
-            return "error", found, f"cosine {angle:.6g} is not above {standards.COSINE_OVER}."
+            return "error", found, said("cosine-too-small", angle, standards.COSINE_OVER)
     found["max_abs"] = largest = metrics.max_abs_error(bench, device)
     if largest < standards.MAX_ABS_BELOW:
         return "pass", found, ""
@@ -39,19 +40,11 @@ def first_verdict(bench: Array, device: Array, dtype: str, profile: standards.Pr
     if dtype not in _HALVES:
         found[names[1]] = shares[1]
     if not shares[0] > 1 - loose:
-        return (
-            "error",
-            found,
-            f"{shares[0]:.6g} of the elements have a relative error below {loose}; more than {1 - loose} must.",
-        )
+        return "error", found, said("too-few-are-near", shares[0], loose, 1 - loose)
     found[names[1]] = shares[1]
     if shares[1] > 1 - fine:
         return "pass", found, ""
-    return (
-        profile.warning,
-        found,
-        f"{shares[1]:.6g} of the elements have a relative error below {fine}; more than {1 - fine} should.",
-    )
+    return profile.warning, found, said("few-are-near", shares[1], fine, 1 - fine)
 
 
 def dropout_verdict(bench: Array, device: Array) -> str:

@@ -1,12 +1,14 @@
-"""What a worker is told of its check, and what it answers: plain data, as JSON."""
+"""What a worker is given of its check, and what it answers: plain data, as JSON."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from msprobe.messages import Wording, said
+from msprobe.messages.as_data import packed, unpacked
 from msprobe.precheck.executors import is_details_file
 from msprobe.precheck.standards import PROFILES
 
@@ -20,7 +22,7 @@ MINDSPORE_ATOL = 0.001
 class Task:
     """One check: the dump, and how its calls are run and judged. Paths are absolute."""
 
-    #: "": it is told later, one after the other.
+    #: "": they are named later, one after the other.
     dump: str
     standard: str = "strict"
     candidate: str = "auto"
@@ -95,13 +97,13 @@ class Answer:
         return "error" in self.result[1:3]
 
     def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(asdict(self))
+        """One line of JSON, with messages as their names and values."""
+        return json.dumps({one.name: packed(getattr(self, one.name)) for one in fields(self)})
 
 
 def answer_of(content: dict[str, Any]) -> Answer:
     """Read what a worker wrote."""
-    return Answer(**content)
+    return Answer(**{name: unpacked(value) for name, value in content.items()})
 
 
 def skipped(
@@ -110,7 +112,8 @@ def skipped(
     """The answer for a call that was not checked."""
     from msprobe.precheck.columns import BLANK, Judged
 
-    message = " ".join(message.split()) or "no reason was given."
+    if not isinstance(message, Wording):
+        message = " ".join(message.split()) or said("no-reason-given")
     directions = ["forward", *(["backward"] if has_backward else [])]
     rows = [Judged(f"{key}.{direction}.output.0", "SKIP", message) for direction in directions]
     result = [key, "SKIP", "SKIP" if has_backward else BLANK, message]
@@ -122,7 +125,7 @@ FINITE, NORMAL, ABNORMAL, SKIPPED = "finite", "normal", "abnormal", "SKIP"
 
 
 def overflow_answer(key: str, on_device: bool, on_cpu: bool) -> Answer:
-    """The answer of a check for overflow; its note is the line of 8.1.1, where a call without any is normal, too."""
+    """The answer of a check for overflow; its note is that of 8.1.1, where a call without any is normal, too."""
     if on_device != on_cpu:
-        return Answer(key, [key, ABNORMAL], notes=[f"The {key} overflow is an abnormal overflow."])
-    return Answer(key, [key, NORMAL if on_cpu else FINITE], notes=[f"The {key} overflow is a normal overflow."])
+        return Answer(key, [key, ABNORMAL], notes=[said("overflow-is-abnormal", key)])
+    return Answer(key, [key, NORMAL if on_cpu else FINITE], notes=[said("overflow-is-normal", key)])

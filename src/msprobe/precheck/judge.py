@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from msprobe.compare.number_types import epsilon_of
+from msprobe.messages import said
 from msprobe.precheck import metrics, standards
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.compiler_rule import root_mean_square
@@ -77,19 +78,19 @@ def judge(pair: Pair, api: str, profile: Profile, dropout: bool = False) -> Judg
     """The row of one result. ``api``: the name without type and number."""
     bench, device = pair.bench, pair.device
     if bench is None and device is None:
-        return Judged(pair.name, "SKIP", "the result is None.")
+        return Judged(pair.name, "SKIP", said("result-is-none"))
     if isinstance(bench, Value) != isinstance(device, Value):
-        return Judged(pair.name, "error", f"the candidate gives a {_kind(device)}, the reference a {_kind(bench)}.")
+        return Judged(pair.name, "error", said("result-kinds-differ", _kind(device), _kind(bench)))
     if not isinstance(bench, Value):
         return _judge_plain(pair, profile)
     row = Judged(pair.name, "pass", "", bench.dtype, device.dtype, device.shape)
     if bench.shape != device.shape:
-        row.status, row.message = "error", f"the shapes differ: {device.shape}, in the reference {bench.shape}."
+        row.status, row.message = "error", said("result-shapes-differ", device.shape, bench.shape)
     elif problem := _cannot_compare(bench, device, profile):
         row.status, row.message = "error", problem
     elif device.array.size == 0:
         row.status = profile.empty_result
-        row.message = "" if row.status == "pass" else "the result has no elements."
+        row.message = "" if row.status == "pass" else said("result-without-elements")
     elif dropout:
         row.status = dropout_verdict(bench.array, device.array)
     elif not device.is_float:
@@ -108,42 +109,42 @@ def _judge_plain(pair: Pair, profile: Profile) -> Judged:
     row = Judged(pair.name, "pass", "", str(type(bench)), str(type(device)), ())
     numbers = isinstance(bench, (int, float)) and isinstance(device, (int, float))
     if not numbers and type(bench) is not type(device):
-        row.status, row.message = "error", f"the candidate gives a {_kind(device)}, the reference a {_kind(bench)}."
+        row.status, row.message = "error", said("result-kinds-differ", _kind(device), _kind(bench))
         return row
     equal = bench == device or (bench != bench and device != device)
     if not equal and pair.movement is not None and profile.by_element and numbers:
         equal = abs(bench - device) <= 32 * float(np.max(pair.movement))
     row.metrics["unequal"] = 0 if equal else 1
     if not equal:
-        row.status, row.message = "error", f"{device!r} instead of {bench!r}."
+        row.status, row.message = "error", said("value-differs", device, bench)
     return row
 
 
 def _cannot_compare(bench: Value, device: Value, profile: Profile) -> str:
     if bench.is_complex or device.is_complex:
         if not profile.own:
-            return f"complex results ({device.dtype}) cannot be compared by this standard."
+            return said("complex-not-judged", device.dtype)
         if bench.is_complex != device.is_complex:
-            return f"the types differ: {device.dtype}, in the reference {bench.dtype}."
+            return said("result-types-differ", device.dtype, bench.dtype)
     b, d = bench.array.dtype.kind, device.array.dtype.kind
     words = bench.kind, device.kind
     if b == "f" or d == "f":
-        return "" if b == d else f"the types differ: {device.dtype}, in the reference {bench.dtype}."
+        return "" if b == d else said("result-types-differ", device.dtype, bench.dtype)
     if profile.own:
-        return "" if words[0] == words[1] else f"the types differ: {device.dtype}, in the reference {bench.dtype}."
+        return "" if words[0] == words[1] else said("result-types-differ", device.dtype, bench.dtype)
     for group in (("bool", "uint8"), ("int32", "int64")):
         if words[0] in group and words[1] in group:
             return ""
     if words[0] == words[1] and words[0] in profile.small_integers:
         return ""
-    return f"cannot compare {device.dtype} with {bench.dtype}."
+    return said("types-not-comparable", device.dtype, bench.dtype)
 
 
 def _judge_float8(row: Judged) -> None:
     """The verdict of 26.2 on a result of 8 bits: the share of elements that are off by more than a unit."""
     share = row.metrics["ulp_share"]
     row.status = "pass" if share < FLOAT8_SHARE else "error"
-    row.message = "" if row.status == "pass" else f"{share:.6g} of the elements are off by more than one unit."
+    row.message = "" if row.status == "pass" else said("share-off-by-a-unit", share)
 
 
 def _judge_whole_numbers(row: Judged, pair: Pair, bench: Value, device: Value, api: str, profile: Profile) -> None:
@@ -154,7 +155,7 @@ def _judge_whole_numbers(row: Judged, pair: Pair, bench: Value, device: Value, a
         row.status, row.message, row.index, row.scaled = verdict.status, verdict.message, verdict.index, verdict.scaled
         return
     if share:
-        row.status, row.message = "error", f"{share:.6g} of the elements differ."
+        row.status, row.message = "error", said("share-differs", share)
         if profile.name == "26.2" and api in _QUANTIZED:
             far = np.max(np.abs(device.array.astype(np.int64) - bench.array.astype(np.int64)))
             if far <= 1:
@@ -188,7 +189,7 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
         if is_float8:
             _judge_float8(row)
         elif dtype not in _MEASURED and not row.message:
-            row.message = f"{device.dtype}: no metrics of a standard, only the first verdict."
+            row.message = said("first-verdict-alone", device.dtype)
         return
     verdict_rows = first_verdict(b, d, dtype, standards.PROFILES["8.1.1"])[1]
     row.metrics.update(verdict_rows)

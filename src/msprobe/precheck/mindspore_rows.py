@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import MINDSPORE_ATOL, Answer, Task
@@ -45,8 +45,8 @@ def demand_known(candidates: Sequence[str], task: Task, save_errors: bool) -> No
 
     Raises InvalidInputError.
     """
-    mistakes = [
-        f"--candidate {text!r} (allowed: auto, cpu, python:PATH, recorded, and +inject: of {', '.join(_FAULTS)})"
+    mistakes: list[str] = [
+        said("mindspore-candidate-allowed", text, ", ".join(_FAULTS))
         for text in candidates
         if not _is_known(executor_of(text))
     ]
@@ -62,7 +62,7 @@ def demand_known(candidates: Sequence[str], task: Task, save_errors: bool) -> No
     }
     mistakes += [name for name, value in given.items() if value]
     if mistakes:
-        raise InvalidInputError(said("not-for-mindspore", "; ".join(mistakes)))
+        raise InvalidInputError(said("not-for-mindspore", joined("; ", mistakes)))
 
 
 def _is_known(plan: Executor) -> bool:

@@ -1,6 +1,6 @@
 """Passes of leaf modules (levels L0 and mix) as calls: a pass of ``Linear`` is ``linear`` of argument and parameters.
 
-A record has a module's class, arguments, parameters and results, but not what it was made with. What shapes do not tell
+A record has a module's class, arguments, parameters and results, but not what it was made with. What shapes do not show
 is taken as the class has it by default; both sides run the same call, so no verdict depends on it.
 """
 
@@ -176,7 +176,7 @@ def _instance_norm(given: RecordedPass) -> Function:
 def _recurrent(name: str, states: int) -> Callable[[RecordedPass], Function]:
     """Layers, directions and biases follow from the names of the parameters; a state that is not given is zero.
 
-    Which dimension is the batch is told by the states, given or as a result; where they do not tell it is the second.
+    Which dimension is the batch is known from the states, given or as a result; without them it is the second.
     """
 
     def make(given: RecordedPass) -> Function:

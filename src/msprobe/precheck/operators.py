@@ -46,7 +46,7 @@ def read_operators(path: StrPath) -> dict[str, tuple[str, str]]:
     """Name of an operator -> ``FILE.py:FUNCTION`` of its forward and of its backward, if it has one of its own, the
     files by their whole paths.
 
-    All mistakes are told at once. Raises PathError or InvalidInputError.
+    All mistakes are reported at once. Raises PathError or InvalidInputError.
     """
     read = read_declared(_FILE, read_yaml(path, "operators"), "the file")
     if read.mistakes:

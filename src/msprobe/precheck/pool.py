@@ -19,7 +19,8 @@ from typing import Any
 from msprobe import log
 from msprobe.children import starting
 from msprobe.errors import MsprobeError, NotAvailableError, reason_of
-from msprobe.messages import said
+from msprobe.messages import said, text_of
+from msprobe.messages.as_data import unpacked
 from msprobe.precheck import mindspore_rows
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import READY, Answer, Task, answer_of, skipped
@@ -79,10 +80,10 @@ class Worker:
         self._is_ready = True
 
     def _hear_ready(self) -> None:
-        said = self._line(START_SECONDS).decode()
-        if said != READY:
+        line = self._line(START_SECONDS).decode()
+        if line != READY:
             self.stop()
-            raise NotAvailableError(_told(said))
+            raise NotAvailableError(_reason_in(line))
 
     def _write(self, line: str) -> None:
         """Say one thing, in JSON. Raises WorkerFailedError."""
@@ -135,8 +136,8 @@ class Worker:
         status = process.wait()
         if status < 0:
             name = signal.Signals(-status).name
-            return WorkerFailedError(f"worker died of {name}.", killed=name == "SIGKILL")
-        return WorkerFailedError(f"worker died with exit status {status}.")
+            return WorkerFailedError(said("worker-killed", name), killed=name == "SIGKILL")
+        return WorkerFailedError(said("worker-ended", status))
 
     def stop(self, kill: bool = False) -> None:
         """End the process."""
@@ -266,7 +267,7 @@ class _Batch:
         """Begin no more calls; True if all were answered, so that no worker is at work."""
         self._jobs.end()
         if self._is_done and self._not_started:
-            count = f"{len(self._not_started)} of {self._count} workers"
+            count = said("workers-of", len(self._not_started), self._count)
             log.warning(said("workers-not-usable", count, self._not_started[0].message))
         return self._is_done or not self._calls
 
@@ -283,8 +284,9 @@ class _Batch:
         except MsprobeError as problem:
             self._lose(problem, job)
         except Exception as problem:  # what is never to happen must not let the parent wait for ever
-            doing = f"checking {job[1]}" if job else "a worker"
-            self._done.put((0, MsprobeError(f"{doing} failed: {type(problem).__name__}: {problem}")))
+            doing = said("checking-call", job[1]) if job else said("one-worker")
+            failed = said("worker-task-failed", doing, type(problem).__name__, problem)
+            self._done.put((0, MsprobeError(failed)))
             self._jobs.end()
 
     def _lose(self, problem: MsprobeError, job: tuple[int, str] | None) -> None:
@@ -311,16 +313,17 @@ def answer_to(worker: Worker, task: Task, call: tuple[str, bool], timeout: float
                 raise
             return answer_of(worker.ask(key, timeout))
     except WorkerFailedError as problem:
-        message = f"{problem} Is there too little memory?" if problem.killed else str(problem)
+        message = said("killed-for-memory", problem) if problem.killed else text_of(problem)
         return skip_lost(task, key, message, has_backward)
 
 
-def _told(line: str) -> str:
-    """The sentence that a worker gave for not starting."""
+def _reason_in(line: str) -> str:
+    """The reason that a worker gave for not starting."""
     try:
-        return str(json.loads(line))
-    except ValueError:  # no worker of ours
-        return f"a worker did not start; it said {line[:200]!r}."
+        reason: str = unpacked(json.loads(line))
+    except (ValueError, LookupError):  # no worker of ours
+        return said("worker-said-otherwise", line[:200])
+    return reason
 
 
 def skip_lost(task: Task, key: str, message: str, has_backward: bool) -> Answer:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from msprobe.coverage import Coverage, NotRead
-from msprobe.messages import said
+from msprobe.messages import Wording, joined, said, text_of, translated
 from msprobe.paths import StrPath, make_folder, write_atomically
 from msprobe.precheck.columns import BLANK, DIRECTED, METRIC_COLUMNS, SCALED, lines_of
 from msprobe.precheck.columns import DETAILS_HEADER as CHECK_HEADER
-from msprobe.precheck.compiler_rule import of_limit, problem_of
+from msprobe.precheck.compiler_rule import problem_of, share_of_limit
 from msprobe.precheck.details_table import DetailsTable
+from msprobe.precheck.ranking import counts_line, shortened
 from msprobe.precheck.standards import (
     LABELS,
     PROFILES,
@@ -59,19 +60,19 @@ _NEEDED: dict[Standard, tuple[str, ...]] = {
     "thousandth": ("thousandth",),
     "accumulative": ("non_finite", "relative_share", "absolute_share", "balance"),
 }
-#: What a verdict of the details file is about, and where the number behind it stands.
+#: What a verdict of the details file is about -> the piece that says it.
 _IN_WORDS = {
-    "小值域": "errors of small values",
-    "均方根误差": "root mean square error",
-    "相对误差最大值": "largest relative error",
-    "相对误差平均值": "mean relative error",
-    "误差均衡性": "balance of errors",
-    "inf/nan": "share of wrong inf and NaN",
-    "相对误差": "share of relative errors beyond the limit",
-    "绝对误差": "share of absolute errors beyond the limit",
-    "二进制一致错误率": "share of values that are not equal bit for bit",
-    "ULP误差": "share of errors beyond the limit in units of rounding",
-    "双千指标": "share of values within a thousandth",
+    "小值域": "metric-small-values",
+    "均方根误差": "metric-rms",
+    "相对误差最大值": "metric-largest-relative",
+    "相对误差平均值": "metric-mean-relative",
+    "误差均衡性": "metric-balance",
+    "inf/nan": "metric-not-finite",
+    "相对误差": "metric-relative",
+    "绝对误差": "metric-absolute",
+    "二进制一致错误率": "metric-unequal",
+    "ULP误差": "metric-ulp",
+    "双千指标": "metric-thousandth",
 }
 #: Where the ratio of a metric to the control's stands.
 _RATIO_COLUMNS = {
@@ -85,8 +86,6 @@ _RATIO_COLUMNS = {
 _ENDINGS = ("错误比值", "比值", "大于阈值占比比值", "错误率", "")
 #: How the name of a row ends that is about the formula of a backward.
 FORMULA = ".backward.formula"
-_UNSORTED = "topk with sorted=False: the order is not defined, and has no effect on an NPU."
-_LONGEST_REASON = 160
 
 
 @dataclass
@@ -99,7 +98,7 @@ class Compared:
     message: str = ""
     cells: dict[str, str] = field(default_factory=dict)
     #: Its error in errors of what is allowed beside the control, where a rule says that.
-    of_limit: float | None = None
+    share_of_limit: float | None = None
     #: Columns of ratios to an error of the control that is next to nothing, so that they say nothing: both errors.
     beside_nothing: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -108,8 +107,8 @@ class Compared:
         """How many times as large as the control's, or as allowed, the worst of its errors is; 0 where no standard says
         it.
         """
-        if self.of_limit is not None:
-            return self.of_limit
+        if self.share_of_limit is not None:
+            return self.share_of_limit
         found = [
             float(value)
             for column, value in self.cells.items()
@@ -120,17 +119,25 @@ class Compared:
     @property
     def reason(self) -> str:
         """Why it is an error: the columns that decide, or what the check itself said."""
-        told = []
-        for label, words in _IN_WORDS.items():
+        reasons: list[str] = []
+        for label, name in _IN_WORDS.items():
             if self.cells.get(f"{label}判定结果") == "error":
-                column = next((name for end in _ENDINGS if (name := label + end) in self.cells), "")
-                if column in self.beside_nothing:
-                    ours, theirs = self.beside_nothing[column]
-                    told.append(f"{words} {ours:.3g}, where the control has {f'{theirs:.3g}' if theirs else 'none'}")
-                    continue
-                number = f" {float(self.cells[column]):.3g}" if column else ""
-                told.append(words + number + (" times the control's" if column.endswith("比值") else ""))
-        return self.message or ", ".join(told[:3]) or "error"
+                column = next((one for end in _ENDINGS if (one := label + end) in self.cells), "")
+                reasons.append(self._number_of(said(name), column))
+        return self.message or joined(", ", reasons[:3]) or "error"
+
+    def _number_of(self, metric: str, column: str) -> str:
+        """A metric with the number in a column."""
+        if column in self.beside_nothing:
+            ours, theirs = self.beside_nothing[column]
+            return (
+                said("metric-beside-nothing", metric, ours, theirs)
+                if theirs
+                else said("metric-beside-none", metric, ours)
+            )
+        if not column:
+            return metric
+        return said("metric-ratio" if column.endswith("比值") else "metric-is", metric, float(self.cells[column]))
 
     def line(self) -> list[str]:
         """The line of the details file."""
@@ -170,17 +177,17 @@ def coverage_of(rows: Sequence[Compared], control: StrPath) -> Coverage:
     """What was compared, and what of either details file was not: rows that the other lacks, and skipped ones."""
     ours = {row.name for row in rows}
     lacking = [name for name in DetailsTable(control, "-gpu").by_name if name not in ours]
-    parts = [NotRead(_named(lacking), "the candidate's file has none of them")] if lacking else []
+    parts = [NotRead(_named(lacking), said("candidate-lacks-rows"))] if lacking else []
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.status == "SKIP":
-            reasons.setdefault(row.message or "no reason is given", []).append(row.name)
-    parts += [NotRead(_named(names), reason[:_LONGEST_REASON]) for reason, names in reasons.items()]
+            reasons.setdefault(row.message or said("no-reason-given"), []).append(row.name)
+    parts += [NotRead(_named(names), shortened(reason)) for reason, names in reasons.items()]
     return Coverage({"results": sum(row.status != "SKIP" for row in rows)}, tuple(parts))
 
 
 def _named(names: Sequence[str]) -> str:
-    return f"{len(names)} result{'s' if len(names) > 1 else ''}, {names[0]}{', ...' if len(names) > 1 else ''}"
+    return said("several-results-named", len(names), names[0]) if len(names) > 1 else said("one-result-named", names[0])
 
 
 def write(rows: Sequence[Compared], output: StrPath, stamp: str | None = None) -> tuple[Path, Path]:
@@ -205,28 +212,29 @@ def results_of(rows: Sequence[Compared]) -> list[list[str]]:
         skips = [row for row in directions["forward"] + directions["backward"] if row.status == "SKIP"]
         message = skips[0].message if "SKIP" in statuses and skips else ""
         if "topk" in key and "error" in statuses:
-            message = _UNSORTED
+            message = said("topk-unsorted")
         found.append([key, *statuses, message])
     return found
 
 
 def lines(rows: Sequence[Compared], top: int) -> list[str]:
-    """What the console says: how many calls pass, and the calls with errors, those with the largest ratios first."""
+    """How many calls pass, and the calls with errors, those with the largest ratios first; in the language that is
+    asked for.
+    """
     results = results_of(rows)
     found = []
     for column, direction in ((1, "forward"), (2, "backward")):
-        counts = Counter(row[column].lower() for row in results if row[column] != BLANK)
-        parts = [f"{counts[word]} {word}" for word in ("pass", "warning", "error", "skip") if counts[word]]
-        if parts:
-            found.append(f"{direction}: {', '.join(parts)}")
+        line = counts_line(direction, Counter(row[column].lower() for row in results if row[column] != BLANK))
+        found += [line] if line else []
     reasons = Counter(row.message for row in rows if row.status == "SKIP" and row.message)
-    found += [f"  skipped {count}: {reason[:_LONGEST_REASON]}" for reason, count in reasons.most_common(5)]
+    for reason, count in reasons.most_common(5):
+        found.append(Wording("  {}", said("skipped-results", count, shortened(reason))))
     failed = sorted((row for row in rows if row.status == "error"), key=lambda row: -row.largest_ratio)
     for number, row in enumerate(failed[:top], 1):
-        found.append(f"{number}. {row.name}: {row.reason}")
+        found.append(said("numbered-result", number, row.name, row.reason))
     if len(failed) > top:
-        found.append(f"and {len(failed) - top} more results with errors in the details file")
-    return found
+        found.append(said("and-more-failed-results", len(failed) - top))
+    return [translated(line) for line in found]
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -261,7 +269,7 @@ def compare_row(
         return _by_control(ours, theirs)
     row = _compared(ours, theirs, profile)
     if others:
-        row.message = "the control's row is of other arguments: it was made of another dump."
+        row.message = said("control-of-other-arguments")
     stays = (profile.own or row.name.endswith(FORMULA)) and _is_wrong(ours)
     if row.status != "error" and stays and (theirs is None or not _has_too(ours, theirs)):
         row.status, row.message = "error", ours.get("Message", "").strip()
@@ -280,13 +288,13 @@ def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> Compared:
     try:
         candidate, control = sides.number("rmse"), sides.number("rmse", control=True)
     except _MissingNumberError as problem:
-        row.status, row.message = "SKIP", str(problem)
+        row.status, row.message = "SKIP", text_of(problem)
         return row
     ratio = 1.0 if candidate == control else candidate / control if control else math.inf
     numbers = (candidate, control, sides.dtype, _elements(ours.get("Shape", "")))
-    row.message, row.of_limit = problem_of(*numbers), of_limit(*numbers)
+    row.message, row.share_of_limit = problem_of(*numbers), share_of_limit(*numbers)
     if not row.message and not _goes_one_way_too(ours, theirs):
-        row.message = ours.get("Message", "").strip() or "its errors go one way."
+        row.message = ours.get("Message", "").strip() or said("errors-go-one-way")
     row.status = "error" if row.message else "pass"
     row.cells = {"均方根误差比值": _text(ratio), "均方根误差判定结果": row.status}
     return row
@@ -323,7 +331,7 @@ def _compared(ours: dict[str, str], theirs: dict[str, str] | None, profile: Prof
     row = Compared(ours["API Name"])
     dtype = ours["DEVICE Dtype"].strip()
     if theirs is None:
-        row.message = "the control's file has no row of this output."
+        row.message = said("control-lacks-row")
         if ours.get("Status", "").strip() == "SKIP":
             row.message = ours.get("Message", "").strip() or row.message
         return row
@@ -331,13 +339,13 @@ def _compared(ours: dict[str, str], theirs: dict[str, str] | None, profile: Prof
     # 26.2 skips results without elements in the check alone.
     is_empty = _is_empty(shape) and not (profile.levels and "," in shape.strip("(), "))
     if not dtype or (ours.get("Status", "").strip() == "SKIP" and (is_empty or not _is_empty(shape))):
-        row.message = ours.get("Message", "").strip() or "skipped by the check."
+        row.message = ours.get("Message", "").strip() or said("skipped-by-check")
         return row
     if dtype in _NOT_COMPARED:
-        row.message = f"{dtype} is not compared."
+        row.message = said("type-not-compared", dtype)
         return row
     if is_empty:
-        row.message = "the result has no elements."
+        row.message = said("result-without-elements")
         return row
     api = _api_of(row.name)
     row.standard = "binary" if dtype not in _COMPARED else standard_of(api)
@@ -355,8 +363,8 @@ def _compared(ours: dict[str, str], theirs: dict[str, str] | None, profile: Prof
             row.cells |= dict.fromkeys(row.beside_nothing, BLANK)
     except _MissingNumberError as problem:
         # Of ours is what is judged without numbers: random calls.
-        told = ours.get("Message", "").strip() if profile.own else ""
-        row.status, row.message = "SKIP", told or str(problem)
+        message = ours.get("Message", "").strip() if profile.own else ""
+        row.status, row.message = "SKIP", message or text_of(problem)
         if _is_wrong(ours) and not (profile.own and _is_wrong(theirs)):
             # The check itself could not compare the two: shapes or types differ.
             row.status, row.message = "error", ours.get("Message", "").strip() or row.message
@@ -395,7 +403,7 @@ class _Sides:
             return float(text)
         except ValueError:
             side = "control" if control else "candidate"
-            what = f"is {text!r}" if text else "is blank"
+            what = said("cell-is", text) if text else said("cell-is-blank")
             raise _MissingNumberError(said("number-missing", column, side, what)) from None
 
     def measured(self, standard: Standard) -> Standard:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msprobe.compare.number_types import epsilon_of
 from msprobe.coverage import Coverage, NotRead
+from msprobe.messages import Wording, joined, said, translated
 from msprobe.precheck.columns import DEVICE_DTYPE, SCALED, SLOPE, STATUS
 from msprobe.precheck.executors import RECORDED, is_details_file
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.requests import api_name
-from msprobe.signed_errors import ONE_WAY, Pool, percent
+from msprobe.signed_errors import Pool, certainty_of, way_of
 
 #: With the standards of 8.1.1 and 26.2 healthy halves give many.
 #: So many APIs are named in one line.
 _MOST_APIS = 12
 _MOST_WARNINGS = 3
+_LONGEST_REASON = 160
 #: Where rows beside a control have their largest ratio.
 _RATIO = 3
 
@@ -67,17 +69,22 @@ class Ranking:
     @property
     def allowance(self) -> str:
         """What a control changes of the verdict; empty without one."""
-        return self.control and f"judged beside the control ({self.control}), whose errors are allowed"
+        return said("judged-beside-control", self.control) if self.control else ""
 
     @property
     def coverage(self) -> Coverage:
         """What was judged, and which calls were not, by reason."""
         judged = {way: sum(counts.values()) - counts["skip"] for way, counts in self.counts.items()}
         skipped = [
-            NotRead(f"{count} call{'s' if count > 1 else ''}, {self.first_skipped[reason]}", reason[:160])
+            NotRead(
+                said("several-calls-named", count, self.first_skipped[reason])
+                if count > 1
+                else said("one-call-named", self.first_skipped[reason]),
+                shortened(reason),
+            )
             for reason, count in self.skipped.most_common()
         ]
-        missing = [NotRead(name, "there is no sample of it in this type") for name in self.without_samples]
+        missing = [NotRead(name, said("sample-missing")) for name in self.without_samples]
         return Coverage({way: count for way, count in judged.items() if count}, (*missing, *skipped))
 
     def add(self, answer: Answer) -> None:
@@ -92,7 +99,7 @@ class Ranking:
         if answer.result[1] == "SKIP":
             self.skipped[answer.result[3]] += 1
             self.first_skipped.setdefault(answer.result[3], answer.key)
-        self.notes += [f"{answer.key}: {note}" for note in answer.notes]
+        self.notes += [Wording("{}: {}", answer.key, note) for note in answer.notes]
         self._pool(answer)
 
     def _pool(self, answer: Answer) -> None:
@@ -111,11 +118,8 @@ class Ranking:
         for (name, dtype), pool in self.pools.items():
             status, fit = pool.status(epsilon_of(dtype)), pool.fit
             if status != "pass":
-                way = "large" if fit.size > 0 else "small"
-                text = (
-                    f"over {pool.count} calls {name} is {percent(abs(fit.size))} too {way}, "
-                    f"{min(fit.certainty, 9999):.0f} standard errors: {ONE_WAY}"
-                )
+                numbers = 100 * abs(fit.size), way_of(fit), certainty_of(fit)
+                text = said("pooled-one-way", pool.count, name, *numbers)
                 found.append(Pooled(name, status, text))
         return found
 
@@ -135,43 +139,46 @@ class Ranking:
         return _worst_first(self.failed)
 
     def lines(self, top: int) -> list[str]:
-        """The summary: one line of counts for each direction, and the ``top`` worst calls."""
-        found = []
-        for direction, counts in self.counts.items():
-            parts = [f"{counts[word]} {word}" for word in ("pass", "warning", "error", "skip") if counts[word]]
-            if parts:
-                found.append(f"{direction}: {', '.join(parts)}")
-        if not found:
-            found.append("no call was checked: there is none of an API to check")
+        """The summary, in the language that is asked for: a line of counts for each direction, and the ``top`` worst
+        calls.
+        """
+        return [translated(line) for line in (*self._of_all(), *self._of_calls(top))]
+
+    def _of_all(self) -> Iterator[str]:
+        counted = [line for way, counts in self.counts.items() if (line := counts_line(way, counts))]
+        yield from counted or [said("nothing-to-check")]
         if self.allowance:
-            found.append(f"  {self.allowance}")
+            yield Wording("  {}", self.allowance)
         if self.without_samples:
-            found.append(f"  not checked: there are no samples of {', '.join(self.without_samples[:_MOST_APIS])}")
+            yield Wording("  {}", said("no-samples-of", ", ".join(self.without_samples[:_MOST_APIS])))
         for reason, count in self.skipped.most_common(5):
-            first = self.first_skipped.get(reason, "")
-            found.append(f"  skipped {count} ({first}{', ...' if count > 1 else ''}): {reason[:160]}")
-        for word, answers in (("errors", self.failed), ("warnings", self.warned)):
+            first, more = self.first_skipped.get(reason, ""), ", ..." if count > 1 else ""
+            yield Wording("  {}", said("skipped-calls", count, first, more, shortened(reason)))
+        for answers, named in ((self.failed, "apis-with-errors"), (self.warned, "apis-with-warnings")):
             by_api = Counter(_api_of(answer.key) for answer in answers)
             if answers:
-                named = ", ".join(f"{name} ({count})" for name, count in by_api.most_common(_MOST_APIS))
-                more = len(by_api) - _MOST_APIS
-                found.append(f"APIs with {word}: {named}{f' and {more} more APIs' if more > 0 else ''}")
+                names = ", ".join(f"{name} ({count})" for name, count in by_api.most_common(_MOST_APIS))
+                more = said("and-more-apis", len(by_api) - _MOST_APIS) if len(by_api) > _MOST_APIS else ""
+                yield said(named, names, more)
+
+    def _of_calls(self, top: int) -> Iterator[str]:
         for number, entry in enumerate(self.entries(top), 1):
-            found.append(f"{number}. {entry.name}: {entry.why}")
+            yield said("numbered-result", number, entry.name, entry.why)
             if entry.frame:
-                found.append(f"   called in {entry.frame}")
-            found.append(f"   reproduce: {entry.command}")
+                yield Wording("   {}", said("called-in", entry.frame))
+            yield Wording("   {}", said("reproduce-with", entry.command))
         if self.failed and top and self.standard != "strict":
-            found.append(f"scripts judge by the standard strict, and may let pass what {self.standard} does not")
+            yield said("scripts-judge-strictly", self.standard)
         if len(self.failed) > top:
-            where = "file api_precision_compare_result" if self.control else "result file"
-            found.append(f"and {len(self.failed) - top} more calls with errors in the {where}")
+            count = len(self.failed) - top
+            yield said("and-more-failed-beside-control" if self.control else "and-more-failed-calls", count)
         if self.warned and not self.failed:
             for entry in self.warnings(min(top, _MOST_WARNINGS)):
-                found.append(f"warning: {entry.name}: {entry.why}")
-        found += [f"{one.status.lower()}: {one.text}" for one in self.pooled[:_MOST_APIS]]
-        found += [f"note: {note}" for note in self.notes[:10]]
-        return found
+                yield said("warning-of", entry.name, entry.why)
+        for one in self.pooled[:_MOST_APIS]:
+            yield said("status-of", said(f"status-{one.status.lower()}"), one.text)
+        for note in self.notes[:10]:
+            yield said("note-of-check", note)
 
     def entries(self, most: int) -> list[Entry]:
         """The worst calls that failed."""
@@ -190,6 +197,17 @@ class Ranking:
         direction = "backward" if ".backward." in bad[0] else "forward"
         frame = next((frame for frame in self.stack_of(answer.key) if "site-packages" not in frame), "")
         return Entry(bad[0], why, " ".join(frame.split())[:200], self.command_of(answer.key, direction))
+
+
+def counts_line(direction: str, counts: Counter[str]) -> str:
+    """How many are a pass, a warning, an error or skipped; empty if there are none."""
+    words = [said(f"count-{word}", counts[word]) for word in ("pass", "warning", "error", "skip") if counts[word]]
+    return said("direction-counts", said(f"direction-{direction}"), joined(", ", words)) if words else ""
+
+
+def shortened(reason: str) -> str:
+    """A reason for a line of its own; what an exception said may be very long."""
+    return reason if isinstance(reason, Wording) else reason[:_LONGEST_REASON]
 
 
 def _size(row: Sequence[str]) -> float:

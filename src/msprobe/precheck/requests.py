@@ -39,7 +39,7 @@ class ApiName:
 class ApiCall:
     """One recorded call. ``gradients`` are those that arrived at its results; None if no backward was recorded.
 
-    ``exact``: the call is the recorded one; False for a pass of a module of which the record does not tell everything.
+    ``exact``: the call is the recorded one; False for a pass of a module of which the record does not have everything.
     """
 
     key: str
@@ -107,11 +107,11 @@ class Requests:
         if self.has_backward(key):
             backward = self.part.record(self.entry(key, BACKWARD))
             found = backward.get("input") if isinstance(backward, dict) else None
-            gradients = _each(found if isinstance(found, list) else [found], "gradient")
+            gradients = _each(found if isinstance(found, list) else [found], "gradient-numbered")
         results = record.get("output")
-        arguments = _each(args, "argument")
-        named = {name: _one(value, f"argument {name}") for name, value in kwargs.items()}
-        outputs = _each(results if isinstance(results, list) else [results], "output")
+        arguments = _each(args, "argument-numbered")
+        named = {name: _one(value, said("argument-numbered", name)) for name, value in kwargs.items()}
+        outputs = _each(results if isinstance(results, list) else [results], "output-numbered")
         if key not in self._passes:
             return ApiCall(key, api_name(key), arguments, named, outputs, gradients)
         kept = record.get("parameters")
@@ -134,7 +134,7 @@ class Requests:
         """What the backward of a call gave, in the order of the graph; empty if none was recorded."""
         backward = self.part.record(self.entry(key, BACKWARD)) if self.has_backward(key) else None
         found = backward.get("output") if isinstance(backward, dict) else None
-        return _each(found if isinstance(found, list) else [found], "gradient of an argument")
+        return _each(found if isinstance(found, list) else [found], "argument-gradient-numbered")
 
     def gradients_by_argument(self, key: str) -> dict[str, Argument]:
         """What the backward of a call gave, where its record says to which argument (``0``, ``mask``); empty if not.
@@ -148,7 +148,7 @@ class Requests:
         )
         shared = {*merged, *map(str, merged.values())}
         return {
-            slot.partition(".")[2]: _one(value, f"gradient of {slot}")
+            slot.partition(".")[2]: _one(value, said("argument-gradient-of", slot))
             for slot, value in named.items()
             if slot not in shared
         }
@@ -175,15 +175,16 @@ def digest_of(call: ApiCall) -> str:
 _NAMED_GRADIENTS = ("input_grads", "merged")
 
 
-def _each(contents: list[Any], what: str) -> tuple[Argument, ...]:
-    return tuple(_one(content, f"{what} {place}") for place, content in enumerate(contents))
+def _each(contents: list[Any], name: str) -> tuple[Argument, ...]:
+    """``name``: of the piece that says which one is meant."""
+    return tuple(_one(content, said(name, place)) for place, content in enumerate(contents))
 
 
 def _one(content: Any, what: str) -> Argument:
     try:
         return argument_of(content)
     except UnreadableArgumentError as problem:
-        raise UnreadableArgumentError(f"{what}: {problem}") from None
+        raise UnreadableArgumentError(said("part-of-record-wrong", what, problem)) from None
 
 
 def api_name(key: str) -> ApiName:
@@ -209,7 +210,7 @@ def open_requests(path: StrPath, modules: bool = False) -> Requests:
     given = check_path_form(path, "dump")
     if not os.path.lexists(given):
         near = like(given)
-        hint = "give the dump.json of a step and rank." if near is None else f'did you mean "{near}"?'
+        hint = said("give-dump-json") if near is None else said("near-file", near)
         raise PathError(said("api-info-file-missing", given, hint))
     if given.is_file() and given.suffix != ".json" and layout.kind_of(given.name) is None:
         raise PathError(said("api-info-ending", given))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.errors import NotAvailableError
-from msprobe.messages import said
+from msprobe.messages import said, translated
 from msprobe.precheck.columns import CANDIDATE
 from msprobe.precheck.control_verdict import Control
-from msprobe.precheck.job import Task
+from msprobe.precheck.job import Task, answer_of
 from msprobe.precheck.page import write_summary
 from msprobe.precheck.pool import START_SECONDS, Pool, Worker, WorkerFailedError
 from msprobe.precheck.ranking import Ranking
@@ -22,7 +22,7 @@ LIST = "?"
 
 
 def check_samples(
-    task: Task, folder: Path, workers: int, timeout: float, tell: Callable[[str], None] = lambda text: None
+    task: Task, folder: Path, workers: int, timeout: float, progress: Callable[[str], None] = lambda text: None
 ) -> tuple[list[Path], Ranking]:
     """Check all samples that the task asks for, and write the files; gives their paths. Raises MsprobeError."""
     control = Control(task, made=True)
@@ -33,7 +33,8 @@ def check_samples(
         raise NotAvailableError(said("samples-not-listed", problem)) from None
     finally:
         asked.stop()
-    keys, (warning, *without) = listed["notes"], listed["result"]
+    found = answer_of(listed)
+    keys, (warning, *without) = found.notes, found.result
     if warning:
         log.warning(warning)
     control.demand_calls(keys)
@@ -43,14 +44,14 @@ def check_samples(
     ranking = Ranking(lambda name: (), _command_of(task), control=control.name, without_samples=tuple(without))
     with Pool([task] * workers, timeout) as pool:
         for number, answer in enumerate(pool.answers([(key, False) for key in keys])):
-            tell(f"samples, {number + 1} of {len(keys)}")
+            progress(translated(said("samples-checked-so-far", number + 1, len(keys))))
             is_first = not number and task.candidate.startswith(("auto", "inject"))
             if is_first and answer.details[0][CANDIDATE].startswith("cpu"):
                 log.warning(said("no-accelerator"))
             answer = control.settled(answer)
             writer.add(answer.result, answer.details, answer.control)
             ranking.add(control.judge(answer))
-    paths = [*files.written, *write_summary(files, ranking, "Check of PyTorch's own samples")]
+    paths = [*files.written, *write_summary(files, ranking, said("samples-title"))]
     return [*paths, *control.compare(files, folder)], ranking
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from msprobe.messages import said, text_of
 from msprobe.precheck.arguments import UnreadableArgumentError
 from msprobe.precheck.requests import Requests, api_name
 
@@ -12,10 +13,11 @@ from msprobe.precheck.requests import Requests, api_name
 SKIP_ALWAYS = frozenset(
     "to empty empty_like empty_strided new_empty new_empty_strided empty_with_format empty_permuted".split()
 )
+#: The type of a call -> the message that says why it is not checked.
 _SKIP_PREFIXES = {
-    "Distributed": "collectives need other ranks",
-    "NPUDistributed": "collectives need other ranks",
-    "MindSpeed": "functions of MindSpeed need its package",
+    "Distributed": "collectives-need-ranks",
+    "NPUDistributed": "collectives-need-ranks",
+    "MindSpeed": "mindspeed-needed",
 }
 
 
@@ -30,17 +32,17 @@ class Selection:
         """Why a call is not checked; empty if it is."""
         prefix = key.partition(".")[0]
         if prefix in prefixes:
-            return f"{_SKIP_PREFIXES.get(prefix, 'not checked')}."
+            return said(_SKIP_PREFIXES.get(prefix, "prefix-not-checked"))
         try:
             name = api_name(key).name
         except UnreadableArgumentError as problem:
-            return f"{problem}."
+            return text_of(problem)
         if name in self.black:
-            return f"{name} is in black_list."
+            return said("in-black-list", name)
         if name in SKIP_ALWAYS:
-            return f"{name} is never checked: what it gives is not computed."
+            return said("never-checked", name)
         if self.white and name not in self.white:
-            return f"{name} is not in white_list."
+            return said("not-in-white-list", name)
         return ""
 
 

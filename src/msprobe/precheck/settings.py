@@ -1,4 +1,4 @@
-"""The section ``run_ut`` (26.2: ``acc_check``) of ``config.json``: all mistakes are told at once."""
+"""The section ``run_ut`` (26.2: ``acc_check``) of ``config.json``: all mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _mistakes(section: Section[RunUtFields], title: str, source: Source) -> Iter
     yield from _unknown_apis(fields, title, source)
     folder = fields.error_data_path
     if not Path(folder or ".").is_dir():
-        yield source.mistake((title, "error_data_path"), f"found {shown(folder)}, which is no existing folder")
+        yield source.mistake((title, "error_data_path"), said("folder-does-not-exist", shown(folder)))
     yield from online_mistakes(section, "is_online", "server", (title,), source)
 
 
@@ -86,6 +86,6 @@ def _unknown_apis(fields: RunUtFields, title: str, source: Source) -> Iterator[M
             if name not in known:
                 # Comparing stops by itself where very many names are wrong.
                 near = near_words(name, known, 1)
-                hint = f"; did you mean {shown(near[0])}?" if near else ""
-                text = f"found {shown(name)}, which is no API of support_wrap_ops.yaml ({', '.join(_GROUPS)}){hint}"
+                hint = said("near-word", shown(near[0])) if near else ""
+                text = said("api-not-listed", shown(name), ", ".join(_GROUPS), hint)
                 yield source.mistake((title, word, place), text)

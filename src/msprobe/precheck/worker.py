@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
+from msprobe.messages.as_data import packed
 from msprobe.precheck.job import READY, Answer, Task
 
 #: Kind of task -> the module whose ``runner(task)`` makes what runs it.
@@ -58,11 +60,11 @@ def main() -> int:
             os._exit(0)
 
     def made(task: Task) -> Runner | None:
-        """What runs it, if the parent was told that it is ready."""
+        """What runs it, if the parent was informed that it is ready."""
         try:
             runner = runner_of(task)
         except (MsprobeError, ImportError) as problem:
-            say(json.dumps(_why(problem)))
+            say(json.dumps(packed(_why(problem))))
             return None
         say(READY)
         return runner
@@ -88,7 +90,4 @@ def _why(problem: MsprobeError | ImportError) -> str:
     """What keeps a runner from starting, in one sentence."""
     if isinstance(problem, MsprobeError):
         return problem.message
-    return (
-        f"{sys.executable} cannot import {problem.name or problem}; a check needs the framework of its dump there, and "
-        "numpy, orjson, PyYAML and xxhash."
-    )
+    return said("worker-lacks-package", sys.executable, problem.name or problem)

@@ -16,7 +16,7 @@ from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.pool import Pool
 from msprobe.precheck.requests import Requests, open_requests
 from msprobe.signed_errors import Pool as Slopes
-from msprobe.signed_errors import percent
+from msprobe.signed_errors import way_of
 
 #: ``right``: as far off as rounding makes it. ``wrong``: further, beyond doubt. ``unsure``: further, and healthy
 #: devices have that, too. ``skipped``: nobody can compute it.
@@ -103,11 +103,11 @@ def _one_way(answers: Iterable[Answer]) -> dict[str, tuple[float, str]]:
                 unit = epsilon_of(row[DEVICE_DTYPE].rpartition(".")[2])
                 pool, _ = slopes.setdefault(_pool_of(answer, row), (Slopes(), unit))
                 pool.add(float(row[SLOPE]), float(row[SLOPE + 1]))
-    found = {}
+    found: dict[str, tuple[float, str]] = {}
     for name, (pool, unit) in slopes.items():
         if pool.status(unit) != "pass":
-            way = "large" if pool.fit.size > 0 else "small"
-            found[name] = pool.fit.size, f"over {pool.count} calls it is {percent(abs(pool.fit.size))} too {way}"
+            text = said("pooled-too-far", pool.count, 100 * abs(pool.fit.size), way_of(pool.fit))
+            found[name] = pool.fit.size, text
     return found
 
 

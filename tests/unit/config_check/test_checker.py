@@ -113,7 +113,8 @@ def test_the_first_micro_step_is_collected_and_then_nothing_is_left(tmp_path: Pa
     calls = found["random/rank0.json"]
     (called,) = calls["random.random"]
     assert called["count"] == 2
-    assert called["stack"][-1] == f"File {__file__}, line {_line_of('random.random()')}, in {_here()}, random.random()"
+    line = _line_of("random.random()")
+    assert called["stack"][-1] == ", ".join((f"File {__file__}", f"line {line}", f"in {_here()}", "random.random()"))
     # Inside of the first forward pass as well.
     assert any("in forward" in line for call in calls["torch.randn"] for line in call["stack"])
     state = found["random_state/rank0.json"]
@@ -307,7 +308,7 @@ def test_files_of_hyper_parameters_are_read(tmp_path: Path, capsys: pytest.Captu
     found = read(tmp_path / "a.zip")
     assert list(found) == ["env", "pip", "hyperparameters/hyperparameters_static.json"]
     assert found["hyperparameters/hyperparameters_static.json"] == {"lr": "1e-3"}
-    assert 'gone.sh" does not exist and is left out' in capsys.readouterr().out
+    assert "gone.sh" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import io
 import pytest
 
 from msprobe.foreign.csv_cells import plain_text, safe_text, writer
+from msprobe.messages import said
 
 _RUN = ["=1", "+cmd", "-x", "@sum", "＝1", "＋1", "－1", "＠a", " =1", "\xa0=1", "\t=1", "\r+a", "\tx", "\n=1", "-"]
 _PLAIN = ["Torch.add", "-1", "+1.5e-3", "-inf", "nan", "", " ", "[1, 2]", "(-inf, 0]", "N/A", "50%", "1e-5", "'a"]
@@ -29,3 +30,9 @@ def test_rows_have_safe_texts_and_numbers_as_they_are() -> None:
     rows.writerow(["name", "=cmd", -1.5, None, -3])
     rows.write_safe_rows([["=0"]])
     assert list(csv.reader(io.StringIO(file.getvalue()))) == [["name", "'=cmd", "-1.5", "", "-3"], ["=0"]]
+
+
+def test_a_message_of_the_catalogue_is_as_safe_as_any_text() -> None:
+    file = io.StringIO()
+    writer(file, "\n").writerow([said("part-of-record-wrong", "=cmd", "x")])
+    assert file.getvalue().startswith("'=cmd")

@@ -122,7 +122,7 @@ def test_a_disk_that_takes_nothing_is_told_once_and_the_training_goes_on(
         for _ in range(3):
             step(optimizer, p0=[1.0])
     assert model.w.item() == -3.0
-    assert capsys.readouterr().out.count("could not be written") == 1
+    assert mentions(capsys.readouterr().out, "gradients-not-written") == 1
 
 
 # ---------------------------------------------------------------- the program is not changed
@@ -203,7 +203,7 @@ def test_monitor_without_a_debugger_and_with_what_is_no_model(tmp_path: Path) ->
     with raising(InvalidInputError, "debugger-not-created"):
         PrecisionDebugger.monitor(Weights(w=(1,)))
     debugger = PrecisionDebugger(configured(tmp_path))
-    with pytest.raises(InvalidInputError, match=r"monitor\(\): model must be a torch.nn.Module"):
+    with pytest.raises(InvalidInputError, match=r"torch\.nn\.Module"):
         debugger.monitor("a model")
     with raising(InvalidInputError, "gradient-model-wrong", type="SGD"):
         debugger.monitor(torch.optim.SGD(Weights(w=(1,)).parameters(), lr=0.0))
@@ -237,7 +237,7 @@ def test_steps_of_an_earlier_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
         probe_one(tmp_path, [2.0], top={"existing": "refuse"})
     probe_one(tmp_path, [2.0], top={"existing": "overwrite"})
     assert [read(rank / f"grad_summary_{n}.csv")[0]["max"] for n in range(3)] == ["2.0", "1.0", "1.0"]
-    assert "3 steps of an earlier run" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "earlier-gradients-replaced", count=3)
     probe_one(tmp_path, [3.0])
     assert files(rank) == {"grad_summary_0.csv", "step0/w.npy", "step2/mine.txt"}
     assert mentions(capsys.readouterr().out, "earlier-gradients-removed", count="3")

@@ -66,7 +66,8 @@ def test_each_tensor_has_a_row_for_each_step_and_rank_under_its_metric(dump: Pat
     assert (1, 0, 0, f"{name}.weight", 5.0) in rows(file, "parameters_grad")
     with sqlite3.connect(file) as base:
         assert base.execute("SELECT min_step, max_step, max_rank FROM global_stats").fetchone() == (0, 3, 1)
-        assert ("layers.0", "layer") in set(base.execute("SELECT tag_name, category FROM monitoring_tags"))
+        tags = set(base.execute("SELECT tag_name, category FROM monitoring_tags"))
+        assert ("layers.0", "layer") in tags
 
 
 @pytest.mark.process

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import mentions
 from command_line import call
 from rich.console import Console
 from unit.monitor.runs import PARAMETERS, begun, gradients, metrics, row, write_run
@@ -133,7 +134,7 @@ def test_long_runs_are_binned_and_nothing_that_stands_out_is_lost(tmp_path: Path
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     done = call("monitor", "report", tmp_path, "-o", tmp_path / "out.html")
     assert done.returncode == 2
-    assert "no folders of runs" in done.stderr
+    assert mentions(done.stderr, "no-monitor-runs", folder=tmp_path)
     assert call("monitor", "report", tmp_path / "x").returncode == 2
     assert call("monitor", "report", made(tmp_path / "a", noise=1), "-o", tmp_path / "y/out.html").returncode == 2
 
@@ -241,7 +242,7 @@ def test_a_part_that_is_missing_or_misspelt_is_told() -> None:
         assert f"usage: msprobe monitor {part}" in call("monitor", part, "-h").stdout
     misspelt = call("monitor", "reprot", "x")
     assert misspelt.returncode == 2
-    assert "did you mean 'report'?" in misspelt.stderr
+    assert mentions(misspelt.stderr, "did-you-mean-word", meant="report")
 
 
 def test_what_rounding_makes_of_nearly_nothing_leaves_no_band(tmp_path: Path) -> None:

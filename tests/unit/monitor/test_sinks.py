@@ -36,6 +36,11 @@ def _speaks_again() -> None:
     log.forget_once()
 
 
+STEPS = "SELECT DISTINCT step FROM trend_data"
+STATS = "SELECT min_step, max_step, max_rank, actv, scalars FROM global_stats"
+NUMBERS = 'SELECT norm, mean, "od""d" FROM trend_data ORDER BY step'
+
+
 def activations(step: int) -> StepMetrics:
     rows = [row("fc1.input", 2.5 + step, None, micro=0), row("fc1.input", 4.5 + step, math.nan, micro=1)]
     return metrics(step, {"actv": rows, "grad_reduced": [row("w", 1.5, 2.0)]}, ("norm", "min"), scalars={"loss": 0.25})
@@ -126,14 +131,12 @@ def test_the_database_of_a_run_answers_sql_while_it_goes_on(tmp_path: Path) -> N
         assert base.execute(question, ("actv", "fc1.input")).fetchall() == [
             (step, micro, 2.5 + 2 * micro + step, None) for step in range(3) for micro in range(2)
         ]
-        assert base.execute("SELECT min_step, max_step, max_rank, actv, scalars FROM global_stats").fetchall() == [
-            (0, 2, 0, "norm,min", "value")
-        ]
+        assert base.execute(STATS).fetchall() == [(0, 2, 0, "norm,min", "value")]
     writer.put(activations(3))
     writer.close()
     write_run(run, [activations(4)], SqliteSink())
     with sqlite3.connect(Path(run.folder, FILE_NAME)) as base:
-        assert base.execute("SELECT DISTINCT step FROM trend_data").fetchall() == [(0,), (1,), (2,), (3,), (4,)]
+        assert base.execute(STEPS).fetchall() == [(0,), (1,), (2,), (3,), (4,)]
         assert base.execute("SELECT max_step FROM global_stats").fetchall() == [(4,)]
         assert base.execute("PRAGMA foreign_key_check").fetchall() == []
     assert Path(run.folder, FILE_NAME).stat().st_mode & 0o777 == 0o640
@@ -146,7 +149,7 @@ def test_a_database_takes_new_operators_and_extreme_numbers(tmp_path: Path) -> N
     ]
     folder = write_run(begun(tmp_path), steps, SqliteSink())
     with sqlite3.connect(folder / FILE_NAME) as base:
-        assert base.execute('SELECT norm, mean, "od""d" FROM trend_data ORDER BY step').fetchall() == [
+        assert base.execute(NUMBERS).fetchall() == [
             (1e9 + 1, None, None),
             (-1e9 - 1, None, -1e9),
         ]
@@ -155,7 +158,7 @@ def test_a_database_takes_new_operators_and_extreme_numbers(tmp_path: Path) -> N
 def test_micro_steps_can_be_steps(tmp_path: Path) -> None:
     folder = write_run(begun(tmp_path), map(activations, range(3)), SqliteSink(renumber=True))
     with sqlite3.connect(folder / FILE_NAME) as base:
-        assert base.execute("SELECT DISTINCT step FROM trend_data").fetchall() == [(step,) for step in range(6)]
+        assert base.execute(STEPS).fetchall() == [(step,) for step in range(6)]
 
 
 def test_names_are_tagged_by_module_and_layer() -> None:

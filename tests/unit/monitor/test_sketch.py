@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import pieces_of, raising
+from coded_texts import mentions, pieces_of, raising
 from command_line import call
 from hypothesis import given
 from hypothesis import strategies as st
@@ -221,7 +221,8 @@ def test_the_command_names_the_step(tmp_path: Path) -> None:
     assert "w3" in done.stdout
     assert call("monitor", "diff", tmp_path / "nothing", tmp_path / "a").returncode == 2
     begun(tmp_path / "d")
-    assert "no step in common" in call("monitor", "diff", tmp_path / "d", tmp_path / "a").stderr
+    refused = call("monitor", "diff", tmp_path / "d", tmp_path / "a").stderr
+    assert mentions(refused, "monitor-runs-without-common-step", first=tmp_path / "a", second=tmp_path / "d")
 
 
 def test_csv_files_do_where_there_are_no_sketches(tmp_path: Path) -> None:
@@ -230,7 +231,7 @@ def test_csv_files_do_where_there_are_no_sketches(tmp_path: Path) -> None:
     for name in "bc":
         done = call("monitor", "diff", tmp_path / name, tmp_path / "a")
         assert done.stdout.startswith("first bad step: 70 ")
-        assert "read from csv files" in done.stdout
+        assert mentions(done.stdout, "read-from-csv")
 
 
 def test_a_ring_needs_no_file(tmp_path: Path) -> None:
@@ -293,7 +294,7 @@ def test_a_run_that_ends_early_is_told(tmp_path: Path) -> None:
     assert diff(first, second).ends == (19, 6)
     told = call("monitor", "diff", str(second), str(first))
     assert told.returncode == 0
-    assert "the reference ends at step 19, the candidate at step 6" in told.stdout
+    assert mentions(told.stdout, "runs-end-at-different-steps", reference=19, candidate=6)
 
 
 def test_a_tensor_that_is_missing_from_a_step_on_is_told(tmp_path: Path) -> None:

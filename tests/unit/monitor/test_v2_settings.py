@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from coded_texts import mentions, raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.monitor.v2.settings import OPS, load_v2
@@ -61,7 +61,8 @@ def test_kinds_of_errors_are_those_that_programs_catch(tmp_path: Path) -> None:
         settings(tmp_path, format="xlsx")
     with pytest.raises(TypeError, match="output_dir"):
         settings(tmp_path, output_dir=1)
-    with pytest.raises(ValueError, match="must be above start_step 4, found 4"):
+    with pytest.raises(ValueError, match="stop_step") as refused:
         settings(tmp_path, start_step=4, stop_step=4)
+    assert mentions(str(refused.value), "stop-step-wrong", start=4, found=4)
     with raising(PathError, "monitor-config-unreadable"):
         load_v2(tmp_path / "nowhere.json")

@@ -9,6 +9,7 @@ import pytest
 import torch
 from prechecked import TENSOR, answer_of, forward, own_threads, plugin, watch, write_dump
 
+from msprobe.messages import arguments_of, code_of
 from msprobe.precheck.job import Task
 from msprobe.precheck.torch import runner
 
@@ -81,18 +82,18 @@ def test_results_without_elements_pass(tmp_path: Path, standard: str, status: st
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "said"),
+    ("fault", "status", "name"),
     [
-        ("", "pass", "compared by how it is spread"),
-        ("+inject:scale=1", "error", "standard errors off"),
-        ("+inject:nan@3", "error", "NaN or infinity only on the candidate"),
+        ("", "pass", "random-by-distribution"),
+        ("+inject:scale=1", "error", "random-statistic-off"),
+        ("+inject:nan@3", "error", "random-not-finite"),
     ],
 )
-def test_a_random_call_is_judged_by_how_it_is_spread(tmp_path: Path, fault: str, status: str, said: str) -> None:
+def test_a_random_call_is_judged_by_how_it_is_spread(tmp_path: Path, fault: str, status: str, name: str) -> None:
     shape = [{"type": "int", "value": 1000}]
     found = answer_of(tmp_path, "Torch.rand", forward(*shape), candidate=f"cpu{fault}")
     assert found.result[1] == status
-    assert said in found.details[0][22]
+    assert code_of(found.details[0][22])[1] == name
 
 
 @pytest.mark.parametrize(("name", "shape"), [("conv1d", [2, 3, 8]), ("conv2d", [2, 3, 5, 5])])
@@ -160,7 +161,7 @@ def test_recorded_strides_are_replayed(
         assert torch.equal(values, same) is (stride[dimension] == 0)
 
 
-def test_a_pass_of_which_the_record_does_not_tell_everything_is_judged_by_no_recorded_result(tmp_path: Path) -> None:
+def test_a_pass_of_which_the_record_does_not_have_everything_is_judged_by_no_recorded_result(tmp_path: Path) -> None:
     weight = {**TENSOR, "type": "torch.nn.parameter.Parameter"}
     passes = {"Linear": weight, "LayerNorm": {**weight, "shape": [4]}}
     records = {
@@ -172,7 +173,7 @@ def test_a_pass_of_which_the_record_does_not_tell_everything_is_judged_by_no_rec
         assert made.run("Module.m.Linear.0").result[1] != "SKIP"
         found = made.run("Module.m.LayerNorm.0")
         assert found.result[1] == inexact
-        assert ("does not tell all that the module was made with" in found.result[3]) is (inexact == "SKIP")
+        assert (code_of(found.result[3])[1] == "module-settings-missing") is (inexact == "SKIP")
 
 
 @pytest.mark.parametrize(("candidate", "status"), [("cpu", "pass"), ("cpu+inject:scale=1e-3", "error")])
@@ -199,5 +200,5 @@ def test_what_only_moves_numbers_is_exact(
     found = answer_of(tmp_path, name, record, candidate=plugin(monkeypatch, run))
     assert found.result[1] == status
     if units:
-        assert "1 of 16 elements are not exact copies of input values" in found.details[0][22]
-        assert "[1, 1]" in found.details[0][22]
+        assert code_of(found.details[0][22])[1] == "copies-not-exact"
+        assert arguments_of(found.details[0][22]).items() >= {"count": 1, "total": 16, "place": "[1, 1]"}.items()

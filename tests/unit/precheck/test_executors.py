@@ -55,7 +55,9 @@ def test_what_nothing_reads_of_the_settings_is_told(tmp_path: Path, capsys: pyte
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"task": "tensor", "run_ut": {"white_lists": ["relu"]}}))
     assert load_settings(str(path)).selection == Settings().selection
-    assert 'field "run_ut.white_lists": unknown field, ignored; did you mean "white_list"' in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "run_ut.white_lists" in shown
+    assert '"white_list"' in shown
     path.write_text(json.dumps({"task": "tensor"}))
     load_settings(str(path))
     assert mentions(capsys.readouterr().out, "config-without-section", title="run_ut")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from coded_texts import mentions
 
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.precision_compare import Compared, compare_row, coverage_of, judged, lines
@@ -25,14 +26,14 @@ def test_counts_and_the_worst_results_are_told() -> None:
         wrong("Torch.log.0.forward.output.0", "20.0"),
         Compared("Torch.to.0.forward.output.0", message="not compared"),
     ]
-    assert lines(rows, 2) == [
-        "forward: 1 pass, 2 error, 1 skip",
-        "backward: 1 error",
-        "  skipped 1: not compared",
-        "1. Torch.exp.0.backward.output.0: root mean square error nan times the control's",
-        "2. Torch.log.0.forward.output.0: root mean square error 20 times the control's",
-        "and 1 more results with errors in the details file",
-    ]
+    forward, backward, skips, first, second, more = lines(rows, 2)
+    assert (forward, backward) == ("forward: 1 pass, 2 error, 1 skip", "backward: 1 error")
+    assert mentions(skips, "skipped-results", count=1, reason="not compared")
+    for number, line, row, ratio in ((1, first, rows[2], float("nan")), (2, second, rows[3], 20.0)):
+        assert mentions(line, "numbered-result", number=number, name=row.name)
+        assert mentions(line, "metric-ratio", ratio=ratio)
+        assert mentions(line, "metric-rms")
+    assert mentions(more, "and-more-failed-results", count=1)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from coded_texts import mentions
 from command_line import call
 
+from msprobe.messages import ENTRIES, said
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.job import Answer, skipped
 from msprobe.precheck.page import page
@@ -29,15 +31,20 @@ def test_calls_with_warnings_are_named_with_why() -> None:
         "warning: Functional.gelu.1.forward.output.0: 2 of 8 elements are off",
         "warning: Functional.gelu.0.forward.output.0: 1 of 8 elements are off",
     ]
-    assert b"Warnings, the worst first</h2><ul><li>Functional.gelu.1" in page(found, "a check", 10)
+    shown = page(found, "a check", 10).decode().partition(ENTRIES["page-warnings"].text("en"))[2]
+    assert 0 < shown.index("Functional.gelu.1") < shown.index("Functional.gelu.0")
 
 
 def test_a_dump_without_calls_is_told_and_skipped_calls_are_named() -> None:
     found = ranking()
-    assert found.lines(10) == ["no call was checked: there is none of an API to check"]
+    assert found.lines(10) == [said("nothing-to-check")]
     for number in range(2):
-        found.add(skipped(f"Tensor.to.{number}", "it is never checked", False))
-    assert found.lines(10) == ["forward: 2 skip", "  skipped 2 (Tensor.to.0, ...): it is never checked"]
+        found.add(skipped(f"Tensor.to.{number}", said("never-checked", "to"), False))
+    counts, skips = found.lines(10)
+    assert counts == "forward: 2 skip"
+    assert mentions(
+        skips, "skipped-calls", count=2, first="Tensor.to.0", more=", ...", reason=said("never-checked", "to")
+    )
 
 
 def test_a_line_of_apis_says_how_many_it_leaves_out() -> None:
@@ -61,7 +68,7 @@ def test_a_call_is_told_by_the_result_that_it_has_its_place_by() -> None:
     found.add(Answer(key, [key, "error", "error", ""], rows, worst=80.0))
     (entry,) = found.entries(5)
     assert (entry.name, entry.why, entry.command) == (f"{key}.backward.output.0", "80 times", "backward")
-    assert found.lines(0)[-1] == "and 1 more calls with errors in the file api_precision_compare_result"
+    assert found.lines(0)[-1] == said("and-more-failed-beside-control", 1)
 
 
 def sloped(number: int, slope: float, error: float, status: str = "pass") -> Answer:

@@ -76,5 +76,6 @@ def test_a_wrong_time_limit_is_one_sentence_and_status_2(dump: Path, command: st
     which = ["-o", dump.parent] if command == "op_check" else ["-api_info", dump]
     refused = call(command, *which, "--timeout", "nan")
     assert refused.returncode == 2
-    assert "argument --timeout: must be seconds above 0, at most 1e+06, found nan" in refused.stderr
+    assert "--timeout" in refused.stderr
+    assert "nan" in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -117,12 +117,12 @@ def test_the_summary_has_the_line_of_the_program_and_as_many_calls_as_asked_for(
     (tmp_path / "stack.json").write_text(json.dumps(stacks))
     found = call("run_ut", "-api_info", dump, "-o", tmp_path, "--candidate", "cpu+inject:scale=1e-2", "--top", 2)
     assert found.stdout.count("reproduce: msprobe op_generate") == 2
-    assert "and 1 more calls with errors" in found.stdout
+    assert mentions(found.stdout, "and-more-failed-calls", count=1)
     (text,) = tmp_path.glob("accuracy_checking_summary_*.txt")
     for shown in (found.stdout, text.read_text(), text.with_suffix(".html").read_text()):
-        assert "called in File train.py, line" in shown
+        assert "File train.py, line" in shown
         assert "site-packages" not in shown
-    assert all(f"called in File train.py, line {number}7" in text.read_text() for number in range(3))
+    assert all(mentions(text.read_text(), "called-in", frame=f"File train.py, line {number}7") for number in range(3))
 
 
 @pytest.mark.parametrize("fault", ["scale=1e-2", "nan@0"])
@@ -156,7 +156,7 @@ def test_the_control_may_be_the_details_file_of_a_check_elsewhere(tmp_path: Path
         folder = tmp_path / str(status)
         found = call(*words, "-o", folder, "--candidate", candidate, "--control", control)
         assert found.returncode == status, found.stdout
-        assert f"judged beside the control ({control.name})" in found.stdout
+        assert mentions(found.stdout, "judged-beside-control", control=control.name)
         (compared,) = folder.glob("api_precision_compare_result_*.csv")
         lines = compared.read_text(encoding="utf-8-sig").splitlines()[1:]
         assert {line.split(",")[1] for line in lines} == {"error" if status else "pass"}
@@ -201,7 +201,7 @@ def test_a_call_of_other_arguments_has_no_control_in_a_file(tmp_path: Path) -> N
     (control,) = (tmp_path / "other").glob("*details*.csv")
     found = call("run_ut", "-api_info", dump, "-o", tmp_path, "--candidate", "cpu", "--control", control)
     assert f"forward: {len(others)} pass, 1 skip" in found.stdout
-    assert "the control's row is of other arguments" in found.stdout
+    assert mentions(found.stdout, "control-of-other-arguments")
 
 
 def test_a_check_is_continued_with_the_control_that_it_had(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_files_of_a_standard_that_judges_beside_the_control_say_what_the_console
     assert {row[1] for row in rows(tmp_path, "result")[1:]} == {"pass"}
     assert {row[STATUS] for row in rows(tmp_path, "details")[1:]} == {"pass"}
     other = call(*words[:3], "-o", tmp_path / "bad", *words[5:], "--control", "cpu")
-    assert "scripts judge by the standard strict" in other.stdout
+    assert mentions(other.stdout, "scripts-judge-strictly", standard="compiler")
     assert "--device cpu+inject:scale=1e-2" in other.stdout
     assert "--control cpu --device" in other.stdout
 

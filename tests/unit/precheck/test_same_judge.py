@@ -179,3 +179,22 @@ def test_no_name_of_a_script_is_given_twice(framework: str) -> None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names += [one.id for one in ast.walk(ast.Tuple(targets)) if isinstance(one, ast.Name)]
     assert [name for name, count in Counter(names).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "mindspore"])
+def test_a_script_has_all_sentences_that_it_says(framework: str) -> None:
+    text = text_of({"type": "NPU", "api": "NPU.x.0"}, framework)
+    spoken = {
+        node.args[0].value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "said" and isinstance(node.args[0], ast.Constant)
+    }
+    (given,) = (
+        node.args[0] for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and is_of_sentences(node)
+    )
+    assert len(spoken) > 5
+    assert spoken <= set(ast.literal_eval(given))
+
+
+def is_of_sentences(node: ast.Call) -> bool:
+    return ast.unparse(node.func) == "SENTENCES.update"

@@ -16,6 +16,7 @@ import torch
 from coded_texts import mentions
 from command_line import call
 
+from msprobe.messages import in_language, said
 from msprobe.precheck.job import Task
 from msprobe.precheck.torch.runner import runner
 
@@ -29,7 +30,7 @@ import torch
 @torch.library.custom_op("msprobe_of_tests::my_norm", mutates_args=())
 def my_norm(x: torch.Tensor, power: int) -> torch.Tensor:
     if x.dtype is torch.float64:
-        raise RuntimeError("there is no kernel for it")
+        raise RuntimeError("no kernel")
     return x / x.norm(power)
 
 def wide_norm(x, power):
@@ -89,6 +90,11 @@ def dump(tmp_path: Path) -> Path:
     return path
 
 
+NO_KERNEL = "no kernel"
+#: A row of the table that a script prints.
+CONTROL_ROW = "Scaled error of the control"
+
+
 def config(dump: Path, **fields: Any) -> Path:
     path = dump.with_name("config_op.json")
     extract = str(dump.parent / "extracted" / "call.json")
@@ -113,11 +119,25 @@ def test_a_script_has_the_labels_of_8_1_1_and_a_verdict(
     assert call("-f", "pytorch", "op_generate", "-i", path, "-o", dump.parent).returncode == 0
     script = dump.parent / f"{api}.{propagation}.py"
     assert run(script, monkeypatch=monkeypatch) == 0
-    said = capsys.readouterr().out
+    shown = capsys.readouterr().out
     for label in ("iter: 1:", "Compare result:", "Compare Standard", "Dtype of out_device", "Compare finished."):
-        assert label in said
-    assert "Verdict: pass" in said
+        assert label in shown
+    assert "Verdict: pass" in shown
     assert run(script, "--inject", "scale=0.1", monkeypatch=monkeypatch) == 1
+
+
+def test_a_script_speaks_the_language_that_it_was_written_in(
+    dump: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MSPROBE_LANG", "zh")
+    words = ("--dump", dump, "--api", "Torch.softmax.0", "-o", dump.parent, "--device", "cpu")
+    assert call("op_generate", *words).returncode == 0
+    monkeypatch.setenv("MSPROBE_LANG", "en")
+    capsys.readouterr()
+    assert run(dump.parent / "Torch.softmax.0.forward.py", "--inject", "nan@0", monkeypatch=monkeypatch) == 1
+    shown = capsys.readouterr().out
+    assert in_language(said("script-verdict", "error", "Torch.softmax.0", "forward", "cpu+inject:nan@0"), "zh") in shown
+    assert in_language(said("only-on-device"), "zh") in shown
 
 
 def test_scripts_have_labels_of_classes_and_some_that_are_ignored(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +166,7 @@ def test_a_control_that_is_as_far_off_lets_an_error_pass(
     assert call("op_generate", *words).returncode == 0
     script = dump.parent / "Torch.softmax.0.forward.py"
     assert run(script, "--inject", "scale=0.1", monkeypatch=monkeypatch) == 1
-    assert "Scaled error of the control" in capsys.readouterr().out
+    assert CONTROL_ROW in capsys.readouterr().out
     # A control in which the same is wrong.
     script.write_text(
         script.read_text().replace("side_of(options.control)", "side_of(options.control, options.inject)")
@@ -302,10 +322,12 @@ def test_kernels_and_functions_of_a_user_are_loaded(dump: Path, monkeypatch: pyt
     kernels.write_text(OF_A_USER)
     norm = made(dump, "Ops.msprobe_of_tests_my_norm.0")
     assert run(norm, monkeypatch=monkeypatch) == 2
-    assert "name what registers it with --load" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, "operator-not-registered")
     norm = made(dump, "Ops.msprobe_of_tests_my_norm.0", "--load", kernels)
     assert run(norm, monkeypatch=monkeypatch) == 2
-    assert "there is no kernel for it; name a function" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert mentions(shown, "reference-cannot-be-run")
+    assert NO_KERNEL in shown
     assert run(norm, "--reference", f"{kernels}:wide_norm", monkeypatch=monkeypatch) == 0
     alone = call("op_generate", "--dump", dump, "--api", "Function.Square.0", "-o", dump.parent)
     assert alone.returncode == 2
@@ -324,7 +346,7 @@ def test_fused_functions_of_torch_npu_bring_their_reference(
 ) -> None:
     script = made(dump, "NPU.npu_fast_gelu.0")
     assert run(script, monkeypatch=monkeypatch) == 2
-    assert "torch_npu.npu_fast_gelu is called, which is not here" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, "torch-npu-lacks-function", name="npu_fast_gelu")
     # A kernel with a result more than the reference, which is right for positive numbers alone.
     module = ModuleType("torch_npu")
     module.npu_fast_gelu = lambda x: (x / (1 + torch.exp(-1.702 * x)), None)  # type: ignore[attr-defined]
@@ -335,7 +357,7 @@ def test_fused_functions_of_torch_npu_bring_their_reference(
     assert run(script, monkeypatch=monkeypatch) == 1
     unknown = made(dump, "NPU.npu_dynamic_quant.0")
     assert run(unknown, monkeypatch=monkeypatch) == 2
-    assert "runs on an NPU alone: name a --reference" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, "script-needs-reference", name="npu_dynamic_quant")
 
 
 def test_a_call_that_was_autocast_is_so_in_its_script(dump: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -366,14 +388,14 @@ def test_calls_that_draw_nothing_and_calls_named_like_a_module_pass(
 def test_names_of_a_stranger_get_no_script(dump: Path, api: str) -> None:
     found = call("op_generate", "--dump", dump, "--api", api, "-o", dump.parent)
     assert found.returncode == 2
-    assert "it is no API that can be run" in found.stderr
+    assert any(mentions(found.stderr, name, call=api) for name in ("no-script-of-unlisted", "no-script-of-api"))
     assert not list(dump.parent.glob("*.py"))
 
 
 def test_a_type_that_no_script_is_made_of_has_its_reason(dump: Path) -> None:
     found = call("op_generate", "--dump", dump, "--api", "Distributed.all_reduce.0", "-o", dump.parent)
     assert found.returncode == 2
-    assert "a collective needs other ranks" in found.stderr
+    assert mentions(found.stderr, "script-collective")
 
 
 def test_kernels_that_stand_in_for_the_reference_are_refused(
@@ -394,11 +416,11 @@ def test_kernels_that_stand_in_for_the_reference_are_refused(
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
         assert run(script, monkeypatch=monkeypatch) == status
         monkeypatch.undo()
-    assert "stand in for double precision" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, "loaded-kernels-replace-reference")
 
 
 def test_a_call_is_named_as_its_record_is_and_a_part_of_its_name_is_enough_to_be_told_of_it(dump: Path) -> None:
     words = ("op_generate", "--dump", dump, "-o", dump.parent)
     assert call(*words, "--api", "Torch.softmax.0.backward").returncode == 0
     assert (dump.parent / "Torch.softmax.0.backward.py").exists()
-    assert "did you mean Torch.softmax.0" in call(*words, "--api", "softmax").stderr
+    assert mentions(call(*words, "--api", "softmax").stderr, "near-calls", names="Torch.softmax.0")

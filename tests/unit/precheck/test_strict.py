@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import pieces_of
 
+from msprobe.messages import code_of
 from msprobe.precheck.side.elements import unit_in_last_place
 from msprobe.precheck.side.strict import judge_close, judge_exact, judge_floats
 from msprobe.precheck.standards import TOLERANCES
@@ -45,7 +47,8 @@ def test_nan_only_on_the_device_is_an_error_that_names_the_place() -> None:
     verdict = judged([[1.0, 2.0]], [[1.0, np.nan]])
     assert verdict.status == "error"
     assert verdict.index == (0, 1)
-    assert "NaN only on the device" in verdict.message
+    assert code_of(verdict.message)[1] == "special-values-differ"
+    assert "only-on-device" in pieces_of(verdict.message)
 
 
 def test_at_the_edge_of_half_precision_rounding_may_give_infinity() -> None:

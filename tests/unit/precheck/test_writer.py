@@ -11,6 +11,9 @@ from msprobe.precheck.writer import BOM, CheckFiles, CheckWriter
 
 STAMP = "20260101000000"
 
+#: A column of mindstudio-probe.
+INDEX = "Index of max error"
+
 
 def written(folder: Path, count: int) -> CheckFiles:
     files = CheckFiles.fresh(folder, STAMP)
@@ -65,7 +68,7 @@ def test_the_columns_of_the_files_are_those_of_8_1_1_and_ours_behind_them() -> N
         "ULP误差大于阈值占比",
         "Status",
         "Message",
-        "Index of max error",
+        INDEX,
         "p99 rel err",
         "Scaled error",
         "Seed",

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msprobe.messages.as_data import kept, packed
+
 # When in a step a kind comes about: forward pass, backward pass, optimizer, what is not known.
 FORWARD, BACKWARD, OPTIMIZER, UNKNOWN = range(4)
 _STAGES = {
@@ -84,12 +86,18 @@ class Alert:
         return {
             "rule": self.rule,
             "op": self.op,
-            "text": self.text,
-            "limit": self.limit,
+            "text": str(self.text),
+            "said": packed(self.text),
+            "limit": str(self.limit),
             "what": self.what,
             # JSON knows neither NaN nor infinity.
             "value": str(self.value) if self.value is not None and not _is_finite(self.value) else self.value,
         }
+
+
+def text_of_record(record: Mapping[str, Any]) -> str:
+    """The text of an alert that a file has, which can be said in any language where it was written by this version."""
+    return kept(record.get("said"), "") or str(record.get("text") or record.get("message", ""))
 
 
 def parse_tag(tag: str) -> tuple[str, int | None, str]:

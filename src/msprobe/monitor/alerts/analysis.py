@@ -18,8 +18,8 @@ from typing import Any
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.console import say
 from msprobe.foreign.json_text import read_json
-from msprobe.messages import said
-from msprobe.monitor.alerts.alert import place_in_training
+from msprobe.messages import said, translated
+from msprobe.monitor.alerts.alert import place_in_training, text_of_record
 from msprobe.monitor.alerts.sink import DETAILS_FILE, FILE
 from msprobe.paths import (
     StrPath,
@@ -82,39 +82,40 @@ def steps_of(text: str) -> list[int]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument("-d", "--data_path", required=True, metavar="DIR", help="the folder anomaly_detected")
+    parser.add_argument("-d", "--data_path", required=True, metavar="DIR", help=translated(said("analysis-folder")))
     parser.add_argument(
         "-o",
         "--out_path",
         default="",
         metavar="DIR",
-        help="folder for the result, made if it is not there (default: DIR)",
+        help=translated(said("analysis-output")),
     )
-    parser.add_argument("-k", "--topk", type=int, default=TOP, metavar="N", help=f"how many to name (default: {TOP})")
+    parser.add_argument("-k", "--topk", type=int, default=TOP, metavar="N", help=translated(said("analysis-top", TOP)))
     parser.add_argument(
-        "-s", "--step", "--step_list", default="[]", metavar="LIST", help='only these steps, as "[1,2]" (default: all)'
+        "-s", "--step", "--step_list", default="[]", metavar="LIST", help=translated(said("analysis-steps"))
     )
 
 
 def analyse(data_path: str, out_path: str, top: int, steps: str) -> list[str]:
-    """Write the first alerts, and say which they are: lines for people. Raises MsprobeError."""
+    """Write the first alerts, and say which they are: lines for people, in their language. Raises MsprobeError."""
     wanted = steps_of(steps)
     records = read_alerts(data_path)
     first = first_alerts(records, top, wanted)
     path = write_first_alerts(first, out_path or data_path)
-    lines = [f"anomaly_analyse.json: {path}"]
+    lines: list[str] = [said("alerts-file-is", path)]
     if not first:
-        where = f" of steps {wanted}" if wanted and records else ""
-        return [*lines, f'There are no alerts{where} in "{data_path}".']
-    lines.append(f"The first {len(first)} of {len(records)} alerts:")
+        of_steps = said("of-steps", wanted) if wanted and records else ""
+        return [translated(line) for line in (*lines, said("no-alerts-in", of_steps, data_path))]
+    lines.append(said("first-alerts-of", len(first), len(records)))
     details = read_details(data_path)
-    texts = [details.get(key, {}).get("text") or record.get("message", key) for key, record in first.items()]
-    return lines + [f"{at}: {text}" for at, text in enumerate(texts)]
+    texts = [text_of_record({**record, **details.get(key, {})}) or key for key, record in first.items()]
+    lines += [said("numbered-alert", number, text) for number, text in enumerate(texts)]
+    return [translated(line) for line in lines]
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command; its exit status: 0 done, 1 an error that is told. Raises SystemExit for wrong usage."""
-    parser = argparse.ArgumentParser(prog="anomaly_processor", description="Name the earliest alerts of all ranks.")
+    """The command; its exit status: 0 done, 1 an error that is printed. Raises SystemExit for wrong usage."""
+    parser = argparse.ArgumentParser(prog="anomaly_processor", description=translated(said("analysis-about")))
     add_arguments(parser)
     args = parser.parse_args(words)
     try:
@@ -129,7 +130,7 @@ def _read_all(folder: StrPath, name: str) -> Records:
     """The files of this name of all ranks, as one."""
     place = check_path_form(folder, "folder")
     if not place.is_dir():
-        kind = "is not a folder" if os.path.lexists(place) else "does not exist"
+        kind = said("is-no-folder") if os.path.lexists(place) else said("is-not-there")
         raise PathError(said("no-alerts-folder", folder, kind))
     found: Records = {}
     for rank in sorted(os.listdir(place)):

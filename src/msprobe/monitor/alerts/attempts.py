@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from msprobe.messages import said
 from msprobe.monitor.alerts.cells import Block, Step
 from msprobe.monitor.alerts.rules import Found, GradNormSpike, LossSpike, NotANumber, Rule, SkippedSteps
 from msprobe.monitor.csv_text import SCALARS
@@ -30,8 +31,9 @@ class Attempt:
     has_stepped: bool = True
 
 
-#: How sentences call what a step became.
-UNFINISHED: dict[str, str] = {"skipped": "not taken", "unfinished": "not finished", "noted": ""}
+def unfinished(why: Why) -> str:
+    """What a step became, behind its number in a sentence."""
+    return "" if why == "noted" else said("step-not-taken") if why == "skipped" else said("step-not-finished")
 
 
 def judged_attempt(rules: Sequence[Rule], step: Step, attempt: Attempt) -> Iterator[tuple[str, Found]]:
@@ -66,4 +68,4 @@ def _objections(rule: Rule, step: Step, scalars: Block | None) -> Iterator[Found
             or (isinstance(rule, GradNormSpike) and row.name == "grad_norm")
         )
         if is_of_rule and not math.isfinite(value):
-            yield Found(SCALARS, at, "value", value, "it is not finite", "finite")
+            yield Found(SCALARS, at, "value", value, said("seen-not-finite"), said("limit-finite"))

@@ -62,7 +62,7 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRun:
     """What a journal says. ``rules``: those that were in force; ``is_ended``: whether judging came to its end;
     ``damaged``: lines that cannot be read, a torn last one not among them.
     """
@@ -75,7 +75,7 @@ class Judged:
     damaged: int = 0
 
 
-def read_journal(folder: StrPath) -> Judged | None:
+def read_journal(folder: StrPath) -> JudgedRun | None:
     """What the journal in a run's folder says; None if there is none. Raises PathError."""
     path = Path(folder, JOURNAL)
     if not is_regular(path):
@@ -109,7 +109,7 @@ def read_journal(folder: StrPath) -> Judged | None:
         elif at < len(lines) - 1:
             damaged += 1
     last = None if end is None else _count(end.get("last_step"))
-    return Judged(tuple(rules), tuple(alerts), end is not None, last, held_back, damaged)
+    return JudgedRun(tuple(rules), tuple(alerts), end is not None, last, held_back, damaged)
 
 
 def _count(value: Any) -> int | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import reduce
 from typing import Any
 
+from msprobe.messages import said
 from msprobe.monitor.alerts.rules import (
     DeadGradient,
     ExplodingUpdateRatio,
@@ -51,22 +53,16 @@ def unmeasured(config: MonitorConfig) -> Iterator[str]:
     for rule in config.alert.settings.rules:
         lacking = _lacking(rule, config, quantities)
         if lacking:
-            yield f"the alert rule {rule.name} can never fire: {lacking}"
+            yield said("rule-never-fires", rule.name, lacking)
 
 
 def unnoted(config: MonitorConfig, noted: Collection[str]) -> Iterator[str]:
-    """The same of rules that look at numbers of the step as a whole. ``noted``: those that the program has told."""
+    """The same of rules that look at numbers of the step as a whole. ``noted``: those that the program has noted."""
     for rule in config.alert.settings.rules if config.alert is not None else ():
         if isinstance(rule, LossSpike) and "loss" not in noted:
-            yield (
-                "the alert rule LossSpike has seen no loss: call monitor.note(loss=loss.item()) in each step before"
-                " the optimizer steps"
-            )
+            yield said("rule-saw-no-loss")
         if isinstance(rule, GradNormSpike) and "grad_norm" not in noted and not _has_norms(config):
-            yield (
-                'the alert rule GradNormSpike has seen no gradient norm: set "wg_distribution" to true, with "norm" in'
-                " ops, or call monitor.note(grad_norm=...) in each step"
-            )
+            yield said("rule-saw-no-norm")
 
 
 def _quantities(config: MonitorConfig) -> set[str]:
@@ -88,21 +84,18 @@ def _lacking(rule: Any, config: MonitorConfig, quantities: Collection[str]) -> s
     ops = set(config.ops)
     if isinstance(rule, UnevenGradients):
         if not config.wg_distribution:
-            return 'it looks at gradients; set "wg_distribution" to true'
-        return None if "norm" in ops else 'it needs the norm; add "norm" to ops'
+            return said("rule-needs-gradients")
+        return None if "norm" in ops else said("rule-needs-norm")
     if isinstance(rule, DeadGradient):
         if not config.wg_distribution:
-            return 'it looks at gradients; set "wg_distribution" to true'
-        return None if "norm" in ops or {"min", "max"} <= ops else 'it needs the norm; add "norm" to ops'
+            return said("rule-needs-gradients")
+        return None if "norm" in ops or {"min", "max"} <= ops else said("rule-needs-norm")
     if isinstance(rule, ExplodingUpdateRatio):
         if config.ur_distribution or (config.param_distribution and "norm" in ops):
             return None
-        return (
-            'it looks at what a step changes a weight by; set "ur_distribution" to true (Adam), or'
-            ' "param_distribution" with "norm" in ops'
-        )
+        return said("rule-needs-updates")
     if isinstance(rule, FrozenWeights):
-        return None if config.param_distribution else 'it looks at weights; set "param_distribution" to true'
+        return None if config.param_distribution else said("rule-needs-weights")
     if isinstance(rule, (Turbulence, NotANumber)):
         return _lacking_in(rule, ops, quantities)
     return None
@@ -112,9 +105,9 @@ def _lacking_in(rule: Turbulence | NotANumber, ops: Collection[str], quantities:
     looked_at = [name for name in rule.quantities or quantities if name in quantities]
     if rule.quantities and not looked_at:
         switches = dict.fromkeys(_SWITCHES.get(name, "recording_l2_features") for name in rule.quantities)
-        wanted = " and ".join(f'"{name}"' for name in switches)
-        return f"its quantities {', '.join(rule.quantities)} are not measured; set {wanted} to true"
+        wanted = reduce(lambda first, second: said("fields-and", first, second), (f'"{name}"' for name in switches))
+        return said("rule-quantities-not-measured", ", ".join(rule.quantities), wanted)
     there = {op for name in looked_at for op in _OWN_OPS.get(name, ops)}
     if rule.ops and there and not there.intersection(rule.ops):
-        return f"it looks at {', '.join(rule.ops)}, and measured is {', '.join(sorted(there))}; add one of them to ops"
+        return said("rule-operators-not-measured", ", ".join(rule.ops), ", ".join(sorted(there)))
     return None

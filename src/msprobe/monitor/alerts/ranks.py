@@ -1,4 +1,4 @@
-"""Ranks that hold the same numbers and then no longer do: what the files of several ranks tell when laid side by side.
+"""Ranks that hold the same numbers and then no longer do: what the files of several ranks show when laid side by side.
 
 No rank waits for another while it trains, so this is asked of files.
 """

@@ -13,7 +13,7 @@ from msprobe.foreign.opening import is_regular
 from msprobe.messages import said
 from msprobe.monitor.alerts.alert import place_in_training
 from msprobe.monitor.alerts.analysis import Records, read_alerts, read_details
-from msprobe.monitor.alerts.journal import JOURNAL, Judged, read_journal
+from msprobe.monitor.alerts.journal import JOURNAL, JudgedRun, read_journal
 from msprobe.monitor.alerts.sink import FILE, FOLDER
 from msprobe.monitor.files import RunFolder, find_runs, parse_folder_name
 from msprobe.monitor.whole_runs import recorded_steps
@@ -44,7 +44,7 @@ def read_all_alerts(folder: StrPath) -> AlertsRead:
     """
     path = Path(folder)
     if not path.is_dir():
-        kind = "is not a folder" if os.path.lexists(path) else "does not exist"
+        kind = said("is-no-folder") if os.path.lexists(path) else said("is-not-there")
         raise PathError(said("no-monitor-folder", folder, kind))
     absolute = Path(os.path.abspath(path))
     is_one_run = parse_folder_name(absolute.name) is not None
@@ -55,7 +55,7 @@ def read_all_alerts(folder: StrPath) -> AlertsRead:
     folders = [replace(one, path=absolute) for one in find_runs(absolute)] if is_one_run else find_runs(base)
     journals = [_journal_of(one) for one in folders]
     ranks = _ranks_of_files(detected)
-    without = {one.rank for one, journal in zip(folders, journals, strict=True) if not isinstance(journal, Judged)}
+    without = {one.rank for one, journal in zip(folders, journals, strict=True) if not isinstance(journal, JudgedRun)}
     of_files = {rank for rank in ranks if rank in without or rank not in {one.rank for one in folders}}
     found: dict[str, Mapping[str, Any]] = {}
     if of_files:
@@ -65,26 +65,25 @@ def read_all_alerts(folder: StrPath) -> AlertsRead:
             for key, record in read_alerts(detected).items()
             if record.get("rank") in of_files or not isinstance(record.get("rank"), int)
         }
-    read = [f"rank {rank}: {FOLDER}/rank{rank}/{FILE}" for rank in sorted(of_files)]
+    read: list[str] = [said("alerts-of-rank", rank, f"{FOLDER}/rank{rank}/{FILE}") for rank in sorted(of_files)]
     unread: list[str] = []
     for one, journal in zip(folders, journals, strict=True):
-        if isinstance(journal, Judged):
+        if isinstance(journal, JudgedRun):
             read.append(_judged(one, journal))
-            unread += [f"rank {one.rank} ({one.path.name}): {journal.damaged} damaged lines of {JOURNAL}"] * bool(
-                journal.damaged
-            )
+            if journal.damaged:
+                unread.append(said("damaged-lines-of-run", one.rank, one.path.name, journal.damaged, JOURNAL))
             for alert in journal.alerts:
                 key = str(alert.get("key", ""))
                 found[key if key not in found else f"{key} {one.path.name}"] = alert
         elif one.rank not in of_files:
-            unread.append(f"rank {one.rank} ({one.path.name}): {journal}")
+            unread.append(said("run-not-judged", one.rank, one.path.name, journal))
     if not folders and not of_files:
-        unread.append(f'"{folder}" has neither a folder of a run nor a file {FILE}')
+        unread.append(said("folder-without-runs", folder, FILE))
     records = dict(sorted(found.items(), key=lambda entry: place_in_training(entry[1])))
     return AlertsRead(records, tuple(read), tuple(unread), tuple(folders))
 
 
-def _journal_of(folder: RunFolder) -> Judged | str:
+def _journal_of(folder: RunFolder) -> JudgedRun | str:
     """What rules have said of a run, or why that is not known."""
     try:
         journal = read_journal(folder.path)
@@ -95,11 +94,11 @@ def _journal_of(folder: RunFolder) -> Judged | str:
     config = folder.about.get("config")
     alert = config.get("alert") if isinstance(config, dict) else None
     if isinstance(config, dict) and not (isinstance(alert, dict) and alert.get("rules")):
-        return 'no rule looked at it: its configuration has none in "alert"'
-    return f"it has no file {JOURNAL}, so whether a rule has fired is not known"
+        return said("no-rule-looked")
+    return said("no-journal-of-alerts", JOURNAL)
 
 
-def _judged(folder: RunFolder, journal: Judged) -> str:
+def _judged(folder: RunFolder, journal: JudgedRun) -> str:
     last = journal.last_step
     if last is None:
         try:
@@ -107,9 +106,9 @@ def _judged(folder: RunFolder, journal: Judged) -> str:
         except (MsprobeError, OSError):
             steps = None
         last = None if steps is None else steps[1]
-    until = "no step" if last is None else f"up to step {last}"
-    ended = "" if journal.is_ended else ", which has not ended or was killed"
-    return f"rank {folder.rank} ({folder.path.name}{ended}): {until}, by {', '.join(journal.rules)}"
+    until = said("no-step-judged") if last is None else said("steps-judged-up-to", last)
+    ended = "" if journal.is_ended else said("run-not-ended")
+    return said("run-judged", folder.rank, folder.path.name, ended, until, ", ".join(journal.rules))
 
 
 def _ranks_of_files(folder: Path) -> set[int]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.monitor.alerts.cells import Block, KeptRows, Mask, Step, total_gradient_norm
 from msprobe.monitor.csv_text import SCALARS
 
@@ -90,7 +91,9 @@ class Turbulence:
             fires &= ~self._is_small_beside_elements(block, size - mean)
         for at in np.flatnonzero(fires):
             allowed = float(limit[at])
-            yield Found(block.quantity, int(at), op, float(block.values[at, column]), "", f"at most {allowed:.6g}")
+            yield Found(
+                block.quantity, int(at), op, float(block.values[at, column]), "", said("limit-at-most", allowed)
+            )
 
     def _is_small_beside_elements(self, block: Block, change: Any) -> Mask:
         norm = block.column("norm")
@@ -145,7 +148,7 @@ class NotANumber:
                 op = block.ops[column]
                 if not self.ops or op in self.ops:
                     value = float(block.values[at, column])
-                    limit = "finite" if self.threshold is None else f"at most {self.threshold:g}"
+                    limit = said("limit-finite") if self.threshold is None else said("limit-at-most", self.threshold)
                     yield Found(block.quantity, int(at), op, value, "", "0" if op == "nans" else limit)
 
 
@@ -166,7 +169,7 @@ class _Spike:
     def against(self, value: float) -> tuple[str, str] | None:
         """What is wrong with the number, and what it may be; None if nothing is. It counts for those to come."""
         if not math.isfinite(value):
-            return "it is not finite", "finite"
+            return said("seen-not-finite"), said("limit-finite")
         reason = None
         if self._last:
             level = float(np.median(self._last))
@@ -175,8 +178,8 @@ class _Spike:
                 limit = level + self.z * max(deviation, _LEAST_DEVIATION * abs(level))
                 if value > limit:
                     reason = (
-                        f"median of the last {len(self._last)} steps {level:.6g}, limit {limit:.6g}",
-                        f"at most {limit:.6g}",
+                        said("seen-above-median", len(self._last), level, limit),
+                        said("limit-at-most", limit),
                     )
             self._distances.append(value - level)
         self._last.append(value)
@@ -239,8 +242,8 @@ class DeadGradient:
         length = np.where(dead, kept.get(block.rows, ("dead",))[:, 0, 0] + 1, 0.0)
         kept.put(block.rows, ("dead",), length[:, None, None])
         for at in np.flatnonzero(length == self.steps):
-            reason = f"all elements are zero for {self.steps} steps"
-            yield Found(block.quantity, int(at), "norm", 0.0, reason, f"zero for less than {self.steps} steps")
+            reason, limit = said("seen-all-zero", self.steps), said("limit-zero-steps", self.steps)
+            yield Found(block.quantity, int(at), "norm", 0.0, reason, limit)
 
 
 @dataclass(slots=True)
@@ -261,14 +264,14 @@ class ExplodingUpdateRatio:
         if block is not None and (column := block.column("ratio")) is not None:
             for large in np.flatnonzero(block.values[:, column] > self.threshold):
                 value = float(block.values[large, column])
-                limit = f"{self.threshold:g}"
-                yield Found("update", int(large), "ratio", value, f"limit {limit}", f"at most {limit}")
+                reason, limit = said("seen-limit", self.threshold), said("limit-at-most", self.threshold)
+                yield Found("update", int(large), "ratio", value, reason, limit)
             return
         for at, before, after in _before_and_after(step, "norm"):
             ratio = abs(after - before) / before if before > 0 else 0.0
             if ratio > self.threshold:
-                reason = f"the norm changes from {before:.6g} to {after:.6g}"
-                yield Found("param_updated", at, "norm", ratio, reason, f"at most {self.threshold:g}")
+                reason, limit = said("seen-norm-changes", before, after), said("limit-at-most", self.threshold)
+                yield Found("param_updated", at, "norm", ratio, reason, limit)
 
 
 @dataclass(slots=True)
@@ -301,7 +304,7 @@ class FrozenWeights:
         length = np.where(same, self._runs.get(block.rows, ("same",))[:, 0, 0] + 1, 0.0)
         self._runs.put(block.rows, ("same",), length[:, None, None])
         for at in np.flatnonzero(length == self.steps):
-            reason, limit = f"unchanged for {self.steps} steps", f"unchanged for less than {self.steps} steps"
+            reason, limit = said("seen-unchanged", self.steps), said("limit-unchanged-steps", self.steps)
             yield Found(block.quantity, int(at), block.ops[0], float(block.values[at, 0]), reason, limit)
 
 
@@ -336,8 +339,8 @@ class UnevenGradients:
         count = np.where(np.abs(off) > self.threshold, np.where(same, known[:, 1] + 1, 1), 0.0)
         self._kept.put(reduced.rows, ("off",), np.stack([np.nan_to_num(off), count], axis=-1)[:, None])
         for at in np.flatnonzero(count == self.steps):
-            reason = f"times {math.exp(off[at]):.4g} between backward and step, beside the other tensors"
-            limit = f"within {self.threshold:g} of the others"
+            reason = said("seen-scaled-alone", math.exp(off[at]))
+            limit = said("limit-within-others", self.threshold)
             yield Found(
                 "grad_reduced", int(at), "norm", float(reduced.values[at, reduced.ops.index("norm")]), reason, limit
             )
@@ -363,8 +366,8 @@ class SkippedSteps:
         limit = self.steps if has_stepped else 3 * self.steps
         if in_a_row < limit or in_a_row % limit or not math.log10(in_a_row // limit).is_integer():
             return None
-        reason = "gradients that are not finite, whatever the scale"
-        return Found("skipped_steps", 0, "count", float(in_a_row), reason, f"less than {limit} in a row")
+        reason = said("seen-not-finite-at-any-scale")
+        return Found("skipped_steps", 0, "count", float(in_a_row), reason, said("limit-in-a-row", limit))
 
 
 def _all_zero(block: Block) -> Mask | None:

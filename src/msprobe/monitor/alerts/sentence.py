@@ -27,9 +27,8 @@ def sentence(alerts: Sequence[Alert], next_command: str, unfinished: str = "") -
     if more:
         parts.append(said("alert-numbers-more", more) if more > 1 else said("alert-one-number-more"))
     rules = ", ".join(dict.fromkeys(one.rule for one in alerts if one.rule))
-    state = f" ({unfinished})" if unfinished else ""
     rule = said("alert-rule", rules) if rules else ""
-    return said("alert-of-step", first.rank, first.step, state, joined("; ", parts), rule, next_command)
+    return said("alert-of-step", first.rank, first.step, unfinished, joined("; ", parts), rule, next_command)
 
 
 def analyse_command(base: str) -> str:

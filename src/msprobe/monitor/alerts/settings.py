@@ -14,6 +14,7 @@ from msprobe.config.declared import (
     Declared,
     Switch,
     Texts,
+    asks,
     demand,
     is_list,
     is_object,
@@ -47,7 +48,7 @@ def _is_number(value: Any) -> bool:
 
 
 _QUANTITIES = get_args(Quantity)
-_Number = Annotated[float, demand((_is_number, "must be a number of at least 0, found {found}"))]
+_Number = Annotated[float, demand((_is_number, "a number of at least 0"))]
 _Count = Annotated[int, whole(1)]
 # What a parameter of a rule must be.
 _PARAMETERS: dict[str, Any] = {
@@ -57,7 +58,7 @@ _PARAMETERS: dict[str, Any] = {
     "ops": Texts,
     "quantities": Annotated[
         tuple[Annotated[str, one_of(*_QUANTITIES)], ...],
-        demand((is_texts, f"must be a list of {', '.join(_QUANTITIES)}, found {{found}}")),
+        demand((is_texts, asks("must-be-list-of", ", ".join(_QUANTITIES)))),
     ],
 }
 
@@ -66,14 +67,12 @@ class _Entry(Declared):
     rule_name: Annotated[str, one_of(*RULES)] = Field(description=f"rules are {', '.join(RULES)}")
     args: Annotated[
         dict[str, Any] | None,
-        demand((lambda value: value is None or is_object(value), "must be an object, found {found}")),
+        demand((lambda value: value is None or is_object(value), "an object")),
     ] = None
 
 
 class _Alert(Declared):
-    rules: Annotated[list[Any], demand((is_list, "must be a list of rules, found {found}"))] = Field(
-        default_factory=list
-    )
+    rules: Annotated[list[Any], demand((is_list, "a list of rules"))] = Field(default_factory=list)
     dump: Switch = False
 
 
@@ -124,7 +123,7 @@ def _rule(source: Source, at: int, mistakes: list[Mistake]) -> Rule | None:
     path = ("rules", at)
     if not isinstance(source.document.value["rules"][at], Mapping):
         found = source.document.value["rules"][at]
-        mistakes.append(source.mistake(path, f"must be an object with rule_name and args, found {found!r}"))
+        mistakes.append(source.mistake(path, said("alert-rule-is-no-object", found)))
         return None
     read = read_declared(_Entry, source, "it", path, unknown="ignored")
     mistakes += read.mistakes

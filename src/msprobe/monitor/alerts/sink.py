@@ -1,4 +1,6 @@
-"""Alerts as a sink: rules look at each step when it is written; the log, ``anomaly.json`` and callbacks are told."""
+"""Alerts as a sink: rules look at each step when it is written; what they find goes to the log, ``anomaly.json`` and
+callbacks.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ from dataclasses import dataclass
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.foreign.json_text import read_json
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.monitor.alerts.alert import Alert
-from msprobe.monitor.alerts.attempts import UNFINISHED, Attempt, judged_attempt
+from msprobe.monitor.alerts.attempts import Attempt, judged_attempt, unfinished
 from msprobe.monitor.alerts.cells import Block, History, Step
 from msprobe.monitor.alerts.journal import Journal
 from msprobe.monitor.alerts.rules import Found
@@ -31,7 +33,7 @@ DETAILS_FILE = "anomaly_details.json"
 #: Told of all alerts of a step at once, in the thread that writes, a moment after the step.
 OnAlert = Callable[[Sequence[Alert]], None]
 
-# A tensor that stays wrong is told this often within this many steps.
+# A tensor that stays wrong is reported this often within this many steps.
 _MOST_REPEATS = 5
 _REPEATS_WITHIN = 100
 _MOST_RECORDS = 20_000
@@ -47,8 +49,8 @@ class AlertSink:
     """Judges each step by the rules of the configuration.
 
     ``pipeline_stage``, ``group_mates``: of this rank in its pipeline group; the rank itself by default. ``on_alert``:
-    callbacks; one that raises is told once and not called again. ``is_recorded``: a step that raises alerts is
-    recorded, so nobody has to be told how.
+    callbacks; one that raises is reported once and not called again. ``is_recorded``: a step that raises alerts is
+    recorded, so nobody has to be advised how.
     """
 
     is_first = True
@@ -104,7 +106,7 @@ class AlertSink:
         found = list(judged_attempt(self._settings.rules, step, attempt))
         known = [(rule, one) for rule, one in found if _key(step, one) not in self._of_attempts]
         self._of_attempts.update(_key(step, one) for _, one in known)
-        self._raise(self._alerts_of(step, known), UNFINISHED[attempt.why])
+        self._raise(self._alerts_of(step, known), unfinished(attempt.why))
 
     def flush(self) -> None:
         """Write ``anomaly.json``, if there is something new for it. Raises PathError."""
@@ -136,7 +138,7 @@ class AlertSink:
             log.info(said("alerts-held-back", self.held_back))
 
     def _raise(self, alerts: Sequence[Alert], unfinished: str = "") -> None:
-        """Write alerts of one step, and tell of them."""
+        """Write alerts of one step, and report them."""
         if not alerts:
             return
         if self._journal is not None:
@@ -150,7 +152,7 @@ class AlertSink:
             if len(self._records) <= _MOST_AT_ONCE:
                 self.flush()
         log.warning(sentence(alerts, analyse_command(self._run.base), unfinished))
-        self._tell_how_to_record(alerts[0].step)
+        self._say_how_to_record(alerts[0].step)
         for callback in list(self._on_alert):
             try:
                 callback(alerts)
@@ -158,8 +160,8 @@ class AlertSink:
                 self._on_alert.remove(callback)
                 log.error(said("alert-callback-failed", type(problem).__name__, problem))
 
-    def _tell_how_to_record(self, step: int) -> None:
-        """Once: what was wrong in a step is told when it is over; a second run records it."""
+    def _say_how_to_record(self, step: int) -> None:
+        """Once: what was wrong in a step is reported when it is over; a second run records it."""
         if not self._is_told_how:
             self._is_told_how = True
             log.warning(second_run(step))
@@ -185,16 +187,16 @@ class AlertSink:
         return sorted(alerts, key=lambda alert: alert.call_id)
 
     def _told(self, alerts: list[Alert]) -> list[Alert]:
-        """Those that are not held back; a tensor that stays wrong is told a few times only."""
-        told = []
+        """Those that are not held back; a tensor that stays wrong is reported a few times only."""
+        reported = []
         for alert in alerts:
             repeats = self._repeats.setdefault((alert.rule, alert.tag, alert.op), _Repeats(alert.step))
             if repeats.may_speak(alert.step):
-                told.append(alert)
+                reported.append(alert)
             else:
                 self.held_back += 1
-        self.alerts += len(told)
-        return told
+        self.alerts += len(reported)
+        return reported
 
     def _alert(self, step: Step, rule: str, found: Found, calls: dict[tuple[str, int], int]) -> Alert:
         block = step.blocks.get(found.quantity)
@@ -252,13 +254,13 @@ class _Repeats:
     """How often one number of one tensor has raised an alert of late."""
 
     since: int
-    told: int = 0
+    count: int = 0
 
     def may_speak(self, step: int) -> bool:
         if step - self.since >= _REPEATS_WITHIN:
-            self.since, self.told = step, 0
-        self.told += 1
-        return self.told <= _MOST_REPEATS
+            self.since, self.count = step, 0
+        self.count += 1
+        return self.count <= _MOST_REPEATS
 
 
 def _key(step: Step, found: Found) -> tuple[str, str, int | None, str]:
@@ -277,12 +279,12 @@ def _mean(block: Block | None, found: Found) -> float | str:
 
 def _text_of(step: int, rank: int, rule: str, label: str, quantity: str, found: Found, mean: float | str) -> str:
     """An alert for people, in the words of the csv files."""
-    where = f"{found.op} of {_what(label, quantity)}" if quantity != label else quantity
-    usual = found.reason or (f"usual is {mean:.6g}" if isinstance(mean, float) else "")
-    limit = f"limit: {found.limit}" if found.limit and found.limit not in usual else ""
-    why = "; ".join(filter(None, (limit, usual)))
-    shown_why = f" ({why})" if why else ""
-    return f"Alert at step {step} on rank {rank}: {where} is {shown(found.value)}{shown_why}; rule {rule}."
+    where = said("alert-op-of", found.op, _what(label, quantity)) if quantity != label else quantity
+    usual = found.reason or (said("alert-usual", mean) if isinstance(mean, float) else "")
+    limit = said("alert-limit-is", found.limit) if found.limit and found.limit not in usual else ""
+    why = joined("; ", [one for one in (limit, usual) if one])
+    shown_why = said("in-parentheses", why) if why else ""
+    return said("alert-text", step, rank, where, shown(found.value), shown_why, rule)
 
 
 def _what(label: str, quantity: str) -> str:

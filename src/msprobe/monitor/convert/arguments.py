@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from msprobe import engine
 from msprobe.config.mistakes import did_you_mean, ended
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 from msprobe.monitor.files import RunFolder, stamp_of
 
 MOST_PROCESSES = 128
@@ -36,9 +37,9 @@ def raise_all(wrong: Sequence[str]) -> None:
 def wrong_process_number(number: object) -> list[str]:
     """What is wrong with the number of processes."""
     if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
-        return [f"process_num({number!r}) is not a positive integer"]
+        return [said("process-number-wrong", number)]
     if number > MOST_PROCESSES:
-        return [f"process_num({number}) is larger than {MOST_PROCESSES}, the maximum supported"]
+        return [said("process-number-too-large", number, MOST_PROCESSES)]
     return []
 
 
@@ -47,10 +48,9 @@ def wrong_data_types(names: object) -> list[str]:
     if names is None:
         return []
     if not isinstance(names, (list, tuple)) or not names:
-        return [f"data_type_list must be a list of some of {', '.join(DATA_TYPES)}, found {names!r}"]
+        return [said("data-type-list-wrong", ", ".join(DATA_TYPES), names)]
     return [
-        f"data type({name}) is not supported, supported data types: {', '.join(DATA_TYPES)}"
-        + did_you_mean(name, DATA_TYPES)
+        said("data-type-not-supported", name, ", ".join(DATA_TYPES), did_you_mean(name, DATA_TYPES))
         for name in names
         if name not in DATA_TYPES
     ]
@@ -66,7 +66,7 @@ def wrong_times(begin: object, end: object) -> list[str]:
         except InvalidInputError as problem:
             wrong.append(problem.message)
     if not wrong and None not in known and known[0] > known[1]:  # type: ignore[operator]
-        wrong.append(f"time_start({begin}) is later than time_end({end})")
+        wrong.append(said("times-in-wrong-order", begin, end))
     return wrong
 
 

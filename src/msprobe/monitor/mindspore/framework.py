@@ -81,7 +81,7 @@ class MindSporeFramework:
         return bool(self._is_differentiated())
 
     def trains(self, module: Any) -> bool:
-        """See the protocol. Cells are in evaluation mode until they are told otherwise, also those that are trained."""
+        """See the protocol. Cells are in evaluation mode until they are set otherwise, also those that are trained."""
         return bool(module.training) or self.has_gradients()
 
     def rank(self) -> int:
@@ -118,7 +118,7 @@ class MindSporeFramework:
             return ops.concat([tensor.reshape(-1) for tensor in tensors])
 
     def is_in_place(self, event: Any) -> bool:
-        """See the protocol. The result that is told is the arguments where the call writes to these."""
+        """See the protocol. The result that is reported is the arguments where the call writes to these."""
         return False
 
     def as_tensor(self, number: float) -> Any:

@@ -37,7 +37,7 @@ class TrainerMon(Monitor):
     Nothing is called in each step: steps are those of the optimizer, ``optimizer(gradients)``, wherever it is called.
 
     ``config_file_path``: see docs/monitor.md; or a configuration that was read already. ``process_group``: the pipeline
-    group, told in anomalies.
+    group, named in anomalies.
     ``params_have_main_grad``: not looked at; gradients are those that the optimizer is given. ``on_metrics``: called
     with each measured step and its rows by quantity, in the thread that writes. ``on_alert``: called with all alerts of
     a step, there as well. ``sinks``: more places where

@@ -12,7 +12,7 @@ import numpy as np
 
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.messages import in_both, said
-from msprobe.monitor.alerts.alert import parse_tag
+from msprobe.monitor.alerts.alert import parse_tag, text_of_record
 from msprobe.monitor.alerts.ranks import divergences
 from msprobe.monitor.alerts.reading import read_all_alerts
 from msprobe.monitor.band import departures, half_width
@@ -174,7 +174,7 @@ def _alert(record: Mapping[str, Any]) -> dict[str, Any]:
         "quantity": quantity_of_kind(kind),
         "label": label_of(int(record.get("vpp_stage", 0) or 0), name, micro),
         "name": label_of(int(record.get("vpp_stage", 0) or 0), name, None),
-        "message": str(record.get("text") or record.get("message", "")),
+        "message": in_both(text_of_record(record)),
     }
 
 

@@ -52,7 +52,7 @@ class MemorySink:
 
 
 class CallbackSink:
-    """Calls a function with each step. If it raises, that is told once and it is not called again."""
+    """Calls a function with each step. If it raises, that is reported once and it is not called again."""
 
     def __init__(self, on_metrics: OnMetrics) -> None:
         self._on_metrics = on_metrics

@@ -35,7 +35,7 @@ class TrainerMon(Monitor):
     Nothing is called in each step: steps are those of the optimizer.
 
     ``config_file_path``: see docs/monitor.md; or a configuration that was read already. ``process_group``: the pipeline
-    group, told in anomalies.
+    group, named in anomalies.
     ``params_have_main_grad``: "auto" takes ``main_grad`` of a parameter where it has one, else ``grad``; True and False
     force one. ``opt_ty``: not looked at. ``on_metrics``: called with each measured step and its rows by quantity, in
     the thread that writes. ``on_alert``: called with all alerts of a step, there as well. ``sinks``: more places where
@@ -68,7 +68,7 @@ class TrainerMon(Monitor):
             raise InvalidInputError(said("monitor-torch-model-wrong", type(model).__name__))
         if optimizer is None or not hasattr(optimizer, "step"):
             several = isinstance(optimizer, (list, tuple))
-            hint = "each of several has a monitor of its own" if several else "pass the optimizer of the training"
+            hint = said("each-optimizer-has-a-monitor") if several else said("pass-the-optimizer")
             raise InvalidInputError(said("monitor-optimizer-wrong", type(optimizer).__name__, hint))
 
     def _new_optimizers(self, optimizer: Any) -> Optimizers:

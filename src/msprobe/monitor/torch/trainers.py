@@ -1,4 +1,4 @@
-"""The monitor in the trainers of other packages, whose callbacks tell when a training begins and ends."""
+"""The monitor in the trainers of other packages, whose callbacks say when a training begins and ends."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MonitoredTraining:
 
     def watch_loss(self, model: torch.nn.Module, micro_steps: int) -> None:
         """Note the loss that ``model`` returns while it is trained, as models of transformers do for given labels.
-        ``micro_steps``: forward passes of a step, over which it is a mean, unless the model is told of how many items
+        ``micro_steps``: forward passes of a step, over which it is a mean, unless the model is given of how many items
         it is one (``num_items_in_batch``).
         """
         self._watch_no_loss()

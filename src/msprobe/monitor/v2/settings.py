@@ -173,13 +173,13 @@ def load_v2(path: str | os.PathLike[str], framework: str | None = None) -> Setti
     found: _FileV2 | None = read.value
     mistakes = list(read.mistakes)
     if found is not None and found.stop_step is not None and found.stop_step <= (found.start_step or 0):
-        text = f"the first step left out, must be above start_step {found.start_step or 0}, found {found.stop_step}"
+        text = said("stop-step-wrong", found.start_step or 0, found.stop_step)
         mistakes.append(source.mistake(("stop_step",), text, _RANGE))
     raise_mistakes_of(mistakes)
     assert found is not None
     enabled = {name: one.ops for name, one in found.monitors if one.enabled}
     for idle in _idle(found, given):
-        log.warning(f"{source.name}: {idle}.")
+        log.warning(said("monitor-setting", source.name, idle))
     if not enabled:
         log.warning(said("no-monitor-enabled", source.name, ", ".join(MONITORS)))
     counts = {name: getattr(found, name) for name in _COUNTS if getattr(found, name) is not None}
@@ -191,11 +191,11 @@ def load_v2(path: str | os.PathLike[str], framework: str | None = None) -> Setti
 def _idle(found: _FileV2, given: Mapping[str, Any]) -> Iterator[str]:
     """Fields that have a value and change nothing, and why."""
     if not found.patch_optimizer_step:
-        yield "patch_optimizer_step false changes nothing: a step is always one of the optimizer"
+        yield said("optimizer-patch-idle")
     if "async_write" in given:
-        yield "async_write changes nothing: files are always written while the training goes on"
+        yield said("async-write-idle")
     for name, one in found.monitors:
         if one.targets and name != "module":
-            yield f"monitors.{name}.targets changes nothing: only monitors.module has targets"
+            yield said("targets-idle", name)
         if "eps" in one.model_fields_set:
-            yield f"monitors.{name}.eps changes nothing: none of {', '.join(OPS)} needs it"
+            yield said("eps-idle", name, ", ".join(OPS))

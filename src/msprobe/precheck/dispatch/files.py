@@ -63,9 +63,11 @@ class DispatchFiles:
     def add(self, name: str, is_backward: bool, rows: Sequence[ResultRow], message: str = "") -> None:
         """One operator and its results; without rows it could not be compared, and ``message`` says why."""
         agrees: Any = all(row.found.agrees for row in rows) if rows else NAN
-        told = message or "; ".join(f"{row.name}: {row.found.message}" for row in rows if not row.found.agrees)
+        reasons = message or "; ".join(f"{row.name}: {row.found.message}" for row in rows if not row.found.agrees)
         with self._lock:
-            _append(self._paths[RESULT], [(name, NAN, agrees, told) if is_backward else (name, agrees, NAN, told)])
+            _append(
+                self._paths[RESULT], [(name, NAN, agrees, reasons) if is_backward else (name, agrees, NAN, reasons)]
+            )
             _append(self._paths[DETAILS], [row.details() for row in rows])
             _append(self._paths[COMPARED], [row.compared() for row in rows])
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.messages import said
+
 Array = np.ndarray[Any, Any]
 
 #: Type of the device's result -> (limit of the error balance, limit of the greatest errors).
@@ -41,9 +43,9 @@ class Judgement:
 def judge(device: Array, bench: Array, dtype: str) -> Judgement:
     """``device`` and ``bench``: results as numpy arrays, halves widened. ``dtype``: the type on the device."""
     if device.shape != bench.shape:
-        return Judgement(False, f"shape {list(device.shape)}, on the CPU {list(bench.shape)}")
+        return Judgement(False, said("operator-shape-differs", list(device.shape), list(bench.shape)))
     if device.size == 0:
-        return Judgement(True, "no elements")
+        return Judgement(True, said("operator-without-elements"))
     limits = LIMITS.get(dtype)
     if limits is None or device.dtype.kind not in "fc":
         return _judge_exact(device, bench)
@@ -54,7 +56,7 @@ def judge(device: Array, bench: Array, dtype: str) -> Judgement:
         return _judge_not_finite(one, other, limits)
     if not np.isfinite(one).all():
         place = int(np.flatnonzero(~np.isfinite(one))[0])
-        return Judgement(False, f"{one[place]} at {place} on the device alone", limits=limits)
+        return Judgement(False, said("operator-not-finite-alone", str(one[place]), place), limits=limits)
     return _judge_finite(one, other, limits)
 
 
@@ -73,7 +75,7 @@ def _judge_finite(one: Array, other: Array, limits: tuple[float, float]) -> Judg
     small = float(np.where(is_large, 0.0, apart).max())
     cosine = _cosine(one, other)
     agrees = balance <= limits[0] and small <= limits[1] and max_rel <= limits[1]
-    message = "" if agrees else f"differs by {max(small, max_rel):.3g}, allowed {limits[1]:.3g}"
+    message = "" if agrees else said("operator-differs-by", max(small, max_rel), limits[1])
     return Judgement(agrees, message, balance, float(apart[greatest]), greatest, max_rel, worst, cosine, limits)
 
 
@@ -83,12 +85,12 @@ def _judge_not_finite(one: Array, other: Array, limits: tuple[float, float]) -> 
         np.where(np.isinf(one), one, 0), np.where(np.isinf(other), other, 0)
     )
     if not same:
-        return Judgement(False, "NaN or infinities at other places than on the CPU", limits=limits)
+        return Judgement(False, said("operator-special-values-elsewhere"), limits=limits)
     finite = np.isfinite(other)
     if not finite.any():
-        return Judgement(True, "not finite on both sides", limits=limits)
+        return Judgement(True, said("operator-not-finite"), limits=limits)
     found = _judge_finite(one[finite], other[finite], limits)
-    return Judgement(found.agrees, found.message or "not finite in part on both sides", found.balance, found.max_abs,
+    return Judgement(found.agrees, found.message or said("operator-partly-not-finite"), found.balance, found.max_abs,
                      None, found.max_rel, None, found.cosine, limits)  # fmt: skip
 
 
@@ -97,7 +99,7 @@ def _judge_exact(device: Array, bench: Array) -> Judgement:
     if not differ.size:
         return Judgement(True)
     place = int(differ[0])
-    return Judgement(False, f"{differ.size} of {device.size} elements differ, the first at {place}")
+    return Judgement(False, said("operator-elements-differ", differ.size, device.size, place))
 
 
 def _cosine(one: Array, other: Array) -> float:

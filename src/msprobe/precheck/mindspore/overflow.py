@@ -36,12 +36,14 @@ class OverflowRunner:
             recorded = _recorded_overflow(call)
             found = [array_of(value)[0] for value in flat_values(self._calls.outputs(call))]
         except (UnreadableArgumentError, CannotGenerateError, CallError) as problem:
-            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {str(problem).rstrip('.')}."])
+            return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, problem)])
         except MsprobeError as problem:
-            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {problem.message}"])
+            return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, problem.message)])
         except Exception as problem:
             text = " ".join(str(problem).split())[:300]
-            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {type(problem).__name__}: {text}"])
+            return Answer(
+                key, [key, SKIPPED], notes=[said("overflow-not-checked", key, f"{type(problem).__name__}: {text}")]
+            )
         return overflow_answer(key, recorded, any(map(_overflows, found)))
 
 

@@ -15,7 +15,7 @@ from mindspore import mint
 
 from msprobe.errors import MsprobeError
 from msprobe.foreign.known_words import word_of
-from msprobe.messages import said
+from msprobe.messages import said, text_of
 from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo, UnreadableArgumentError
 from msprobe.precheck.columns import direction_status
 from msprobe.precheck.domains import domain_of
@@ -58,7 +58,7 @@ class MindSporeRunner:
         except MsprobeError as problem:
             return skipped(key, problem.message, has_backward)
         except (UnreadableArgumentError, CannotGenerateError, CallError) as problem:
-            return skipped(key, str(problem), has_backward)
+            return skipped(key, text_of(problem), has_backward)
         except Exception as problem:
             text = " ".join(str(problem).split())[:300]
             return skipped(key, f"{type(problem).__name__}: {text}", has_backward)
@@ -82,8 +82,8 @@ class MindSporeRunner:
             for place, (ours, theirs) in enumerate(zip(outputs, recorded, strict=False))
         ]
         if len(outputs) != len(recorded):
-            message = f"the record has {len(recorded)} results, the reference {len(outputs)}."
-            rows.append(MindSporeRow(f"{name}.{len(rows)}", "error", message))
+            counts = said("recorded-counts-differ", len(recorded), len(outputs))
+            rows.append(MindSporeRow(f"{name}.{len(rows)}", "error", counts))
         forward, backward, message = direction_status(rows, "Warning"), "", ""
         if call.gradients is not None:
             try:

@@ -20,6 +20,7 @@ import mindspore
 import numpy as np
 from mindspore import mint
 
+from msprobe.messages import said
 from msprobe.precheck.side.cosine import judge_by_cosine
 
 REFUSED = frozenset("load save load_checkpoint save_checkpoint export from_file compile".split())
@@ -116,7 +117,7 @@ def api_of(space: Any, name: str) -> Callable[..., Any]:
             found = None
     is_own = str(getattr(found, "__module__", "mindspore")).partition(".")[0] in ("mindspore", "builtins", "None")
     if found is None or not callable(found) or isinstance(found, type) or not is_own:
-        raise LookupError(f"MindSpore {mindspore.__version__} has no API {name} that is run")
+        raise LookupError(said("mindspore-api-not-run", mindspore.__version__, name))
     return found  # type: ignore[no-any-return]
 
 
@@ -136,13 +137,13 @@ def run(content: dict[str, Any], call: Call) -> list[Any]:
         if isinstance(one, mindspore.Tensor) and str(one.dtype).startswith(("Float", "BFloat"))
     ]
 
-    def of_tensors(*tensors: Any) -> Any:
+    def with_tensors(*tensors: Any) -> Any:
         whole = list(call.args)
         for place, tensor in zip(places, tensors, strict=True):
             whole[place] = tensor
         return function(*whole, **call.kwargs)
 
-    outputs, pull = mindspore.vjp(of_tensors, *(call.args[place] for place in places))
+    outputs, pull = mindspore.vjp(with_tensors, *(call.args[place] for place in places))
     sent = [one.astype(output.dtype) for one, output in zip(call.gradients, leaves(outputs), strict=False)]
     return leaves(pull(*sent))
 
@@ -207,9 +208,9 @@ def write(kind: str, stamp: str, rows: list[Any]) -> Path:
 
 def main(content: dict[str, Any], path: str) -> int:
     """The command line of the script."""
-    parser = argparse.ArgumentParser(description=f"Reproduces {content['api']} ({content['propagation']}).")
-    parser.add_argument("--device", default=content.get("device") or "", help="CPU, GPU or Ascend (MindSpore's own)")
-    parser.add_argument("--inject", default="", metavar="SHARE", help="a fault: results are off by this share, as 1e-2")
+    parser = argparse.ArgumentParser(description=said("script-about", content["api"], content["propagation"]))
+    parser.add_argument("--device", default=content.get("device") or "", help=said("script-help-target"))
+    parser.add_argument("--inject", default="", metavar="SHARE", help=said("script-help-share"))
     options = parser.parse_args()
     kind, _, number = options.device.partition(":")
     if kind:
@@ -217,18 +218,18 @@ def main(content: dict[str, Any], path: str) -> int:
         try:
             mindspore.set_context(device_target=target, **({"device_id": int(number)} if number else {}))
         except Exception as problem:
-            parser.error(
-                f"--device {options.device}: {(str(problem).strip() or type(problem).__name__).splitlines()[0]}"
-            )
+            why = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+            parser.error(said("script-target-wrong", options.device, why))
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     details, results = [], []
     for iteration in range(content.get("iterations", 1)):
         try:
             rows = check(content, Path(path).resolve().parent, iteration, options.inject)
         except Exception as problem:  # a kernel that is not there, most often
-            print(f"{content['api']} cannot be run: {type(problem).__name__}: {str(problem).strip().splitlines()[0]}")
+            why = (str(problem).strip().splitlines() or [""])[0]
+            print(said("mindspore-call-fails", content["api"], type(problem).__name__, why))
             return 2
-        print(f"iter: {iteration}:")
+        print(said("script-iteration", iteration))
         for row in rows:
             print("\n".join(f"{name:<15} | {cell}" for name, cell in zip(DETAILS_HEADER, row, strict=True)))
         status = "error" if any(row[7] == "error" for row in rows) else "pass"
@@ -239,5 +240,5 @@ def main(content: dict[str, Any], path: str) -> int:
     for kind, header, rows in (("result", RESULT_HEADER, results), ("details", DETAILS_HEADER, details)):
         print(f"  {write(kind, stamp, [header, *rows])}")
     verdict = "error" if any(row[7] == "error" for row in details) else "pass"
-    print(f"Verdict: {verdict} ({content['api']}.{content['propagation']})")
+    print(said("script-verdict-alone", verdict, content["api"], content["propagation"]))
     return int(verdict == "error")

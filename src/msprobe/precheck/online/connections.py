@@ -63,7 +63,7 @@ class Connection:
         if self.sender:
             self.deadline = self.spoke + FRAME_SECONDS
         if not head:
-            raise EOFError("it was closed")
+            raise EOFError(said("connection-was-closed"))
         return head if len(head) == length else head + words.read_exactly(self.socket, length - len(head))
 
     def read(self, length: int) -> bytearray:
@@ -121,7 +121,7 @@ class Connections:
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         for one in self._all():
-            one.send_away("the check has ended")
+            one.send_away(said("check-has-ended"))
 
     def complain(self, text: str) -> None:
         """A line in the log about a connection; of many that end badly the last ones get none."""
@@ -129,7 +129,7 @@ class Connections:
             self._lines += 1
             lines = self._lines
         if lines <= _MOST_LINES:
-            log.warning(f"online check: {text}")
+            log.warning(said("online-connection", text))
         if lines == _MOST_LINES:
             log.warning(said("online-connections-not-named"))
 
@@ -172,13 +172,13 @@ class Connections:
             return
         oldest = min(strangers or found, key=lambda one: one.spoke, default=None)
         if oldest is not None and time.monotonic() - oldest.began >= age:
-            oldest.send_away("it was silent, and others wanted to connect")
+            oldest.send_away(said("silent-for-others"))
 
     def _send_late_away(self) -> None:
         now = time.monotonic()
         for one in self._all():
             if now > one.deadline:
-                one.send_away("it was silent or slow for too long")
+                one.send_away(said("silent-too-long"))
 
     def _run(self, one: Connection) -> None:
         try:
@@ -187,7 +187,7 @@ class Connections:
                 one.socket.do_handshake()
             words.keep_alive(one.socket)
         except (ssl.SSLError, OSError, ValueError) as error:
-            self.complain(f"{one.who} does not agree on TLS and was sent away: {one.sent_away or error}")
+            self.complain(said("sent-away-for-tls", one.who, one.sent_away or error))
             self._forget(one)
             return
         try:

@@ -58,13 +58,13 @@ class Life:
 
     def end(self) -> str:
         """Why it is taken for dead; "" while it is not."""
-        who = f"process {self._process.pid} on {self._process.host}"
+        process = self._process.pid, self._process.host
         if processes.can_be_asked(self._process):
             lives = processes.runs(self._process)
             self.was_alive |= lives
-            return "" if lives else f"{who} is gone"
+            return "" if lives else said("process-is-gone", *process)
         state = heartbeat.state(self._path)
         if state != self._state:
             self._state, self._since, self.was_alive = state, time.monotonic(), True
         is_silent = time.monotonic() - self._since > SILENT_SECONDS
-        return f"{who} has given no sign of life for {SILENT_SECONDS:g} seconds" if is_silent else ""
+        return said("process-is-silent", *process, SILENT_SECONDS) if is_silent else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.errors import MsprobeError, NotAvailableError, PathError
-from msprobe.messages import said
+from msprobe.messages import said, translated
 from msprobe.paths import write_atomically
 from msprobe.precheck import precision_compare
 from msprobe.precheck.columns import BLANK, DETAILS_HEADER, RESULT_HEADER, lines_of
@@ -67,7 +67,7 @@ class OnlineReport:
     unchecked: list[tuple[int, int]] = field(default_factory=list)
 
 
-def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text: None) -> OnlineReport:
+def run_online(request: OnlineRequest, progress: Callable[[str], None] = lambda text: None) -> OnlineReport:
     """Listen, check what comes, and write the files of each rank, until all have ended. Raises MsprobeError."""
     settings = request.settings
     receiver: TcpReceiver | FolderReceiver
@@ -78,7 +78,7 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
         tls = context_for(settings.address.tls_path, "server")
         address = settings.address
         receiver = TcpReceiver(address.host, address.port, tls, request.senders, request.idle, ranks=settings.ranks)
-        log.info(f"online check: listening at {settings.address.host}:{receiver.port}{' with TLS' if tls else ''}.")
+        log.info(said("online-listens", address.host, receiver.port, said("with-tls") if tls else ""))
         if tls is None and not settings.address.host.startswith("127.") and settings.address.host != "localhost":
             log.warning(said("online-without-tls"))
     task = replace(request.task, dump="", candidate=RECORDED, decimals=settings.decimals)
@@ -93,7 +93,7 @@ def run_online(request: OnlineRequest, tell: Callable[[str], None] = lambda text
                 Spool(Path(spool), settings.ranks, receiver.refuse).steps(receiver.frames()), Path(spool)
             )
             for step in arriving:
-                tell(f"steps, rank {step.rank}, step {step.step}, {arriving.waiting} more are waiting")
+                progress(translated(said("steps-checked-so-far", step.rank, step.step, arriving.waiting)))
                 session.check(step)
                 step.drop()
     finally:
@@ -141,7 +141,7 @@ class _Session:
         except MsprobeError as problem:
             self._leave_out(step, problem.message)
         except Exception as problem:  # what a step holds ends no check of the others
-            self._leave_out(step, f"a mistake of msprobe, {type(problem).__name__}: {problem}")
+            self._leave_out(step, said("step-fails-by-mistake", type(problem).__name__, problem))
 
     def _leave_out(self, step: ReceivedStep, why: str) -> None:
         self.report.unchecked.append((step.rank, step.step))

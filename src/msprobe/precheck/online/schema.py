@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from msprobe.messages import said
+from msprobe.messages import both, said
 from msprobe.store.dtypes import ELEMENT_TYPES
 
 #: A header says little: more is no header of ours.
@@ -87,7 +87,7 @@ _FIXED = {
     "sequence": _NUMBER,
     "sender": _Field(
         lambda value: _is_text(value, _MOST_SENDER_LENGTH) and value.isascii() and value.isalnum(),
-        f"up to {_MOST_SENDER_LENGTH} letters and digits",
+        both("up to {} letters and digits", "最多 {} 个字母和数字", _MOST_SENDER_LENGTH),
         is_required=False,
     ),
 }
@@ -117,7 +117,7 @@ FORMS: Mapping[str, Mapping[str, _Field]] = {
     "tensor": {
         "name": _FILE_NAME,
         "dtype": _Field(lambda value: isinstance(value, str) and value in ELEMENT_TYPES, "an element type"),
-        "shape": _Field(_is_shape, f"a list of at most {_MOST_DIMENSIONS} lengths"),
+        "shape": _Field(_is_shape, both("a list of at most {} lengths", "最多 {} 个长度的列表", _MOST_DIMENSIONS)),
     },
     "link": {"name": _FILE_NAME, "existing": _FILE_NAME},
     "end": {"is_complete": _FLAG, "is_wanted": _FLAG._replace(is_required=False)},
@@ -134,7 +134,7 @@ def header_of(text: bytes) -> dict[str, Any]:
         raise ValueError(said("header-is-no-json", error)) from None
     if not isinstance(found, dict):
         raise ValueError(said("header-is-no-object"))
-    _check_depth(text, found, "the header of a frame")
+    _check_depth(text, found, said("header-of-frame"))
     form = FORMS.get(found["what"]) if isinstance(found.get("what"), str) else None
     if form is None:
         raise ValueError(said("frame-kind-unknown", _shown(found.get("what"))))

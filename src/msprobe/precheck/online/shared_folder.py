@@ -169,12 +169,12 @@ class FolderReceiver:
                 frame = None
                 raise FrameError(said("frame-of-different-file"))
         except (FrameError, EOFError, OSError, MemoryError, MsprobeError) as error:
-            self._complain(f'"{name}" in "{self._folder}" is no frame and is left out: {_reason(error)}')
+            self._complain(said("online-file-is-no-frame", name, self._folder, _reason(error)))
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             self._unremovable.add(name)
-            self._complain(f'"{name}" in "{self._folder}" cannot be removed: {error.strerror}')
+            self._complain(said("online-file-not-removed", name, self._folder, error.strerror))
         return frame
 
     def _complain(self, text: str) -> None:

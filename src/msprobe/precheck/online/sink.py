@@ -52,7 +52,7 @@ class Stream:
         size = len(memoryview(frame.data).cast("B")) + _FRAME_BYTES
         is_taken = self._background.put(frame, size, self._patience)
         if not is_taken and not self._background.is_closed:
-            self._fail(f"nobody has taken a frame for {self._patience:g} seconds")
+            self._fail(said("frame-not-taken", self._patience))
 
     def close(self, seconds: float = 60.0) -> None:
         """Send what waits, and say that no more comes."""
@@ -81,7 +81,7 @@ class Stream:
 class StreamSink:
     """Where the records of a run go (:class:`msprobe.capture.sinks.Sink`)."""
 
-    #: Nobody has to be told where the records are.
+    #: Nobody has to be informed where the records are.
     place: str | None = None
 
     def __init__(self, stream: Stream) -> None:

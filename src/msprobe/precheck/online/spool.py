@@ -77,7 +77,7 @@ class Spool:
                 why = error.message if isinstance(error, MsprobeError) else f"{type(error).__name__}: {error}"
                 log.error(said("online-frame-wrong", frame.what, frame.step, frame.rank, why))
                 is_of_disk = isinstance(error, (PathError, OSError))
-                self._refuse(frame.sender, f"a {frame.what} of step {frame.step} was not kept: {why}", is_of_disk)
+                self._refuse(frame.sender, said("online-frame-not-kept", frame.what, frame.step, why), is_of_disk)
         for key in list(self._open):
             yield from self._ended(key, is_whole=False)
 
@@ -90,7 +90,7 @@ class Spool:
         key = frame.sender, frame.rank, frame.step
         if frame.what == "begin":
             yield from self._ended(key, is_whole=False)
-            # What is refused below is told of there.
+            # What is refused below is reported there.
             self._partial.add(key)
             self._count += 1
             # A step of the same number may be waiting to be checked.
@@ -98,7 +98,7 @@ class Spool:
             self._open[key] = _Step(folder, frame.content)
             if len(self._open) > MOST_OPEN_STEPS:
                 oldest = next(iter(self._open))
-                self._refuse(oldest[0], f"more than {MOST_OPEN_STEPS} steps were open at once", False)
+                self._refuse(oldest[0], said("too-many-open-steps", MOST_OPEN_STEPS), False)
                 yield from self._ended(oldest, is_whole=False)
         elif key in self._open:
             self._open.move_to_end(key)
@@ -119,7 +119,7 @@ class Spool:
         if one is None:
             return
         sender, rank, step = key
-        which = f"online check: step {step} of rank {rank}"
+        which = said("online-step-of", step, rank)
         if not is_whole and not one.count and not one.problem:
             log.warning(said("online-step-did-not-end", which))
             one.give_up()
@@ -131,12 +131,12 @@ class Spool:
         except OSError as error:
             folder, problem = one.folder, str(error)
         if problem:
-            self._refuse(sender, f"step {step} of rank {rank} is not checked: {problem}", True)
+            self._refuse(sender, said("step-is-not-checked", step, rank, problem), True)
         yield ReceivedStep(step, rank, folder, is_whole, problem)
 
 
 def _text(tree: object, depth: int) -> bytes:
-    """Records come as text. Line breaks in it are not those of the file, which tell readers where records stand."""
+    """Records come as text. Line breaks in it are not those of the file, by which readers find records."""
     return tree.replace(b"\n", b"") if isinstance(tree, bytes) else native.encode(tree, depth)
 
 
@@ -165,7 +165,7 @@ class _Step:
     @property
     def problem(self) -> str:
         """Why it is incomplete on this disk; "" if it is not."""
-        return "it could not be written to the disk of the check" if self._writer.failed or self._tensors.failed else ""
+        return said("not-written-to-disk") if self._writer.failed or self._tensors.failed else ""
 
     @property
     def count(self) -> int:

@@ -57,7 +57,7 @@ class TcpSender:
             if word == words.TAKE and number == self._sequence:
                 return
             if word == words.SKIP:
-                log.once(("online check skips", reason), "warning", f"online check: {self._where()}: {reason}.")
+                log.once(("online check skips", reason), "warning", said("online-skips", self._where(), reason))
                 return
             if word == words.DENY:
                 raise NotAvailableError(said("peer-rejects-step", self._where(), frame.what, frame.step, reason))
@@ -73,11 +73,11 @@ class TcpSender:
                 self._socket.sendall(words.FAREWELL)
                 word, _, reason = self._read_word()
                 if word == words.DENY:
-                    problem = f"has not kept all that was sent: {reason}"
+                    problem = said("online-not-kept", self._where(), reason)
             except (OSError, EOFError) as error:
-                problem = f"has not confirmed that all is there: {error}"
+                problem = said("online-not-confirmed", self._where(), error)
         if problem and not self._has_failed:
-            log.error(f"online check: {self._where()} {problem}.")
+            log.error(problem)
 
     def _read_word(self) -> tuple[bytes, int, str]:
         return words.read_word(lambda length: words.read_exactly(self._socket, length))

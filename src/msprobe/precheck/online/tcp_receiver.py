@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from msprobe import log
-from msprobe.messages import said
+from msprobe.messages import said, text_of
 from msprobe.precheck.online import frames, words
 from msprobe.precheck.online.connections import Connection, Connections
 from msprobe.precheck.online.frames import GONE, FrameError, WireFrame
@@ -22,7 +22,6 @@ from msprobe.precheck.online.sources import Delivery, Sender
 
 # How often a receiver looks whether all have ended.
 _LOOK = 0.2
-_OVER = "the check has ended"
 #: So many steps of one sender may have begun and not ended.
 MOST_OPEN_STEPS = 64
 
@@ -116,7 +115,7 @@ class TcpReceiver:
         with self._changed:
             self._is_over = True
             for source in self._sources.values():
-                source.problem = source.problem or _OVER
+                source.problem = source.problem or said("check-has-ended")
             for one in self._waiting:
                 one.end()
             self._waiting.clear()
@@ -155,11 +154,9 @@ class TcpReceiver:
             # Also what nobody has thought of: it is one connection's end, and nobody else's.
             found = self._sources.get(connection.sender)
             ranks = sorted(found.known) if found else []
-            whose = f" of rank {', '.join(map(str, ranks[:20]))}" if ranks else ""
-            why = connection.sent_away or str(error) or type(error).__name__
-            self._connections.complain(
-                f"the connection{whose} from {connection.who} has ended without a farewell: {why}"
-            )
+            whose = said("connection-of-ranks", ", ".join(map(str, ranks[:20]))) if ranks else ""
+            why = connection.sent_away or text_of(error) or type(error).__name__
+            self._connections.complain(said("connection-ended", whose, connection.who, why))
         finally:
             self._leave(connection)
 
@@ -197,7 +194,7 @@ class TcpReceiver:
                 raise FrameError(said("second-sender"), is_whole=True)
         except FrameError as error:
             if error.is_damaged:
-                self._connections.complain(f"{connection.who}: {error}; it is asked for once more.")
+                self._connections.complain(said("frame-asked-again", connection.who, error))
                 connection.send(words.WORD.pack(words.MORE, 0))
                 return True
             if error.is_whole:
@@ -218,7 +215,7 @@ class TcpReceiver:
             if source is None:
                 source = self._sources[sender] = Sender(sender)
                 if self._is_over:
-                    source.problem = _OVER
+                    source.problem = said("check-has-ended")
             if not connection.sender:
                 connection.sender = sender
                 source.connections += 1
@@ -232,14 +229,14 @@ class TcpReceiver:
             return words.word_with_reason(words.DENY, str(error))
         if not is_again:
             if self._ranks and frame.rank not in self._ranks:
-                why = f"rank {frame.rank} is not in the rank_list of the check, nothing of it is checked"
+                why = said("rank-not-in-list", frame.rank)
                 return words.word_with_reason(words.SKIP, why)
             if frame.what != "begin" and (frame.rank, frame.step) not in source.open:
-                why = f"step {frame.step} of rank {frame.rank} began before this check and is left out"
-                log.once(("online check", source.name, frame.rank, frame.step), "warning", f"online check: {why}.")
-                return words.word_with_reason(words.SKIP, why)
+                began = said("online-step-began-before", frame.step, frame.rank)
+                log.once(("online check", source.name, frame.rank, frame.step), "warning", began)
+                return words.word_with_reason(words.SKIP, said("step-began-before-check", frame.step, frame.rank))
             if frame.what == "begin" and len(source.open) >= MOST_OPEN_STEPS:
-                return words.word_with_reason(words.DENY, f"more than {MOST_OPEN_STEPS} steps have not ended")
+                return words.word_with_reason(words.DENY, said("too-many-unended-steps", MOST_OPEN_STEPS))
             delivery = Delivery(frame, is_awaited=frame.what == "end")
             self._put(delivery, source)
             source.remember(sequence, head, delivery)
@@ -254,7 +251,7 @@ class TcpReceiver:
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or source.problem or len(self._waiting) < self._held)
             if self._is_over:
-                source.problem = source.problem or _OVER
+                source.problem = source.problem or said("check-has-ended")
             if source.problem:
                 delivery.end()
                 return

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.precheck.side.elements import PASS_UP_TO, format_of
 from msprobe.precheck.side.machine import Side
 from msprobe.precheck.side.places import (
@@ -183,7 +184,9 @@ def run(
     ]
     sent = [change(gradient).to(output.device, output.dtype) for output, gradient in pairs]
     found = torch.autograd.grad([output for output, _ in pairs], wanted, sent, allow_unused=True)
-    titles = [f"{number}, the gradient of {name}" if name else str(number) for number, name in enumerate(names)]
+    titles = [
+        said("gradient-of-argument-title", number, name) if name else str(number) for number, name in enumerate(names)
+    ]
     return [(title, home(value)) for title, value in zip(titles, found, strict=True)]
 
 
@@ -211,7 +214,7 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class Seen:
-    """What disturbed calls tell of each result: how far rounding moves it, whether it is elementwise, and where it has
+    """What disturbed calls show of each result: how far rounding moves it, whether it is elementwise, and where it has
     numbers of the arguments.
     """
 
@@ -272,9 +275,9 @@ def judge(
         equal = device == bench or (device != device and bench != bench)
         if not equal and moved is not None and isinstance(device, (int, float)) and isinstance(bench, (int, float)):
             equal = abs(device - bench) <= PASS_UP_TO * float(moved.max())
-        return ("pass", 0.0, "") if equal else ("error", math.inf, f"{device!r} instead of {bench!r}")
+        return ("pass", 0.0, "") if equal else ("error", math.inf, said("value-differs", device, bench))
     if device.shape != bench.shape:
-        return "error", math.inf, f"shape {tuple(device.shape)} instead of {tuple(bench.shape)}"
+        return "error", math.inf, said("result-shapes-differ", tuple(device.shape), tuple(bench.shape))
     if device.is_complex():
         device, bench = torch.view_as_real(device), torch.view_as_real(bench)
     if not device.is_floating_point():
@@ -354,15 +357,14 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
         device = run_on(call, chosen, sides, sides.device)
         control = run_on(call, chosen, sides, sides.control) if sides.control else []
     except Exception as problem:
-        where = "the control" if "device" in locals() else sides.device.name
-        raise CannotRunError(f"{call.content['api']} cannot be run on {where}: {words_of(problem)}") from problem
+        where = said("trusted-control") if "device" in locals() else sides.device.name
+        raise CannotRunError(said("call-cannot-be-run", call.content["api"], where, words_of(problem))) from problem
     try:
         bench = run(call, lambda tensor: wide(chosen(tensor)), sides.reference)
     except Exception as problem:
-        why = f"{words_of(problem)}; name a function that computes the same there with --reference FILE.py:FUNCTION"
-        raise CannotRunError(f"the reference, double precision on the CPU, cannot be run: {why}") from problem
+        raise CannotRunError(said("reference-cannot-be-run", words_of(problem))) from problem
     if len(device) < len(bench):
-        raise CannotRunError(f"{call.content['api']} gives {len(device)} results, the reference {len(bench)}")
+        raise CannotRunError(said("script-results-missing", call.content["api"], len(device), len(bench)))
     # The reference of a fused function has the first results alone.
     device, control = device[: len(bench)], control[: len(bench)]
     seen = [value for _, value in device] + leaves_of(call.gradients)
@@ -389,7 +391,7 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
             _, other, _ = judge(control[number][1], theirs, moved)
             beside = [("Scaled error of the control", other)]
             if status != "pass" and scaled <= 2 * other:
-                status, why = "pass", f"the control on {sides.control.name} is as far off"
+                status, why = "pass", said("control-as-far-off", sides.control.name)
         verdicts.append(status)
         if show:
             if len(device) > 1:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.precheck.scripts.call import Call, CannotRunError, Sides, check, run, stored, wide
 from msprobe.precheck.side.ending import ending
 from msprobe.precheck.side.functions import function_of, loaded, reference_function
@@ -166,7 +167,7 @@ def main(content: dict[str, Any], path: str) -> int:
         # A fault is that of the device it was put into, and of no other one that is asked for.
         options.inject = content.get("inject") or "" if options.device == (content.get("device") or "") else ""
     if options.minimize and not Path(path).is_file():
-        parser.error("--minimize writes a smaller script, of the file of this one: run it as a file")
+        parser.error(said("minimize-needs-file"))
     folder = Path(path).resolve().parent
     trusted = reference_of(content, folder) if options.load and not options.reference else None
     try:
@@ -174,15 +175,12 @@ def main(content: dict[str, Any], path: str) -> int:
     except (ImportError, OSError, ValueError, LookupError) as problem:
         parser.error(str(problem.args[0] if isinstance(problem, (ValueError, LookupError)) else problem))
     if trusted is not None and not same(trusted, reference_of(content, folder)):
-        parser.error(
-            f"--load {options.load}: its kernels stand in for double precision on the CPU as well, which is the "
-            "reference here; let them take the types in question only, and leave float64 to torch"
-        )
+        parser.error(said("loaded-kernels-replace-reference", options.load))
     torch.manual_seed(content.get("seed", 1234))
     verdicts = []
     for iteration in range(content.get("iterations", 1)):
-        print(f"iter: {iteration}:")
-        print("Compare result:")
+        print(said("script-iteration", iteration))
+        print(said("script-result"))
         try:
             verdicts.append(check(Call(content, folder, iteration), sides))
         except (CannotRunError, OSError) as problem:
@@ -190,43 +188,44 @@ def main(content: dict[str, Any], path: str) -> int:
             print(f"{problem}.", file=sys.stderr)
             return 2
     verdict = next((word for word in ("error", "Warning") if word in verdicts), "pass")
-    print("Compare finished.")
-    print(f"Verdict: {verdict} ({content['api']}.{content['propagation']} on {sides.device.name})")
+    print(said("script-finished"))
+    print(said("script-verdict", verdict, content["api"], content["propagation"], sides.device.name))
     if options.minimize and verdict == "error":
         least = minimize({**content, **chosen_options(options)}, sides, folder)
         target = Path(path).with_suffix(".min.py")
         least = each_tensor(least, lambda info: written(info, target))
         text = Path(path).read_text(encoding="utf-8").partition("\nCALL = ")[0] + ending(least)
         replace_file(target, text.encode())
-        print(f"Smallest failing call: {least['api']} with shapes {shapes([least['args'], least['kwargs']])}: {target}")
+        print(said("script-smallest", least["api"], shapes([least["args"], least["kwargs"]]), target))
     elif options.minimize:
-        print(
-            "Nothing fails, so nothing is made smaller. If the call was wrong in the training, run this where the "
-            "training ran, with its device, versions and kernels (--load)."
-        )
+        print(said("script-nothing-fails"))
     return int(verdict == "error")
 
 
-OPTIONS = {
-    "device": f"cpu, cuda:0, npu:0, ...; behind it, each with a +: {WORDS}; or plugin:package.module:function, "
-    "called with (function, args, kwargs)",
-    "dtype": f"of float arguments: {', '.join(DTYPES)}",
-    "control": "a trusted device, whose errors are allowed",
-    "inject": f"a fault: {FAULTS}",
-    "load": "what has the kernels or classes: a .py, a .so, a module",
-    "reference": "FILE.py:FUNCTION that computes the same on the CPU in double precision, where the call itself cannot",
-}
+#: What the command line may change of the description, with defaults from there.
+OPTIONS = ("device", "dtype", "control", "inject", "load", "reference")
+
+
+def help_of_options() -> dict[str, str]:
+    """What each option is for."""
+    return {
+        "device": said("script-help-device", WORDS),
+        "dtype": said("script-help-dtype", ", ".join(DTYPES)),
+        "control": said("script-help-control"),
+        "inject": said("script-help-inject", FAULTS),
+        "load": said("script-help-load"),
+        "reference": said("script-help-reference"),
+    }
 
 
 def parser_of(content: dict[str, Any]) -> argparse.ArgumentParser:
     """The options of the script, whose defaults are part of the description."""
-    parser = argparse.ArgumentParser(
-        usage="%(prog)s [options]", description=f"Reproduces {content['api']} ({content['propagation']})."
-    )
-    for name, text in OPTIONS.items():
+    about = said("script-about", content["api"], content["propagation"])
+    parser = argparse.ArgumentParser(usage="%(prog)s [options]", description=about.replace("%", "%%"))
+    for name, text in help_of_options().items():
         default = None if name == "inject" else content.get(name) or ""
         parser.add_argument(f"--{name}", default=default, help=text.replace("%", "%%"))
-    parser.add_argument("--minimize", action="store_true", help="look for a smaller call that fails; write it beside")
+    parser.add_argument("--minimize", action="store_true", help=said("script-help-minimize"))
     return parser
 
 
@@ -253,9 +252,9 @@ def sides_of(content: dict[str, Any], options: argparse.Namespace) -> Sides:
     try:
         module = loaded(options.load)
     except (ImportError, OSError) as problem:
-        raise ValueError(f"--load {options.load}: {problem}") from None
+        raise ValueError(said("script-load-failed", options.load, problem)) from None
     if options.dtype and options.dtype not in DTYPES:
-        raise ValueError(f"--dtype {options.dtype!r} is none of {', '.join(DTYPES)}")
+        raise ValueError(said("script-dtype-unknown", options.dtype, ", ".join(DTYPES)))
     function = function_of(content, module)
     device = side_of(options.device, options.inject)
     return Sides(
@@ -276,11 +275,11 @@ def side_of(text: str, fault: str = "") -> Side:
     try:
         plan = read_words(text or "auto")
     except ValueError as problem:
-        raise ValueError(f"{text!r}: {problem}; allowed behind a device, each with a +: {WORDS}") from None
+        raise ValueError(said("script-device-wrong", text, problem, WORDS)) from None
     if plan.fault is None and asked is not None:
         plan = replace(plan, fault=asked, text=f"{plan.text}+inject:{fault}")
     if plan.fault is not None and plan.fault.kind in ("abort", "hang"):
-        raise FaultError(f"the fault {plan.fault.kind!r} is not one of a script; allowed: {FAULTS}")
+        raise FaultError(said("script-fault-not-allowed", plan.fault.kind, FAULTS))
     return Side(plan)
 
 
@@ -295,7 +294,7 @@ def chosen_reference(
     # A script of such a call has a table of what some of them compute.
     known: dict[str, Callable[..., Any]] = globals().get("FORWARD", {})
     if content["name"] not in known:
-        raise ValueError(f"torch_npu.{content['name']} runs on an NPU alone: name a --reference FILE.py:FUNCTION")
+        raise ValueError(said("script-needs-reference", content["name"]))
     return known[content["name"]]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 from importlib.resources import files
 from typing import Any
 
+from msprobe.messages import ENTRIES, Language, language
 from msprobe.precheck.side.ending import ending
 
 _FUTURE = "from __future__ import annotations\n"
@@ -13,18 +15,20 @@ _FUTURE = "from __future__ import annotations\n"
 _FIRST = "side/first.py"
 _PARTS = {
     "pytorch": (
-        *("side/types.py", "side/words.py", "side/trees.py", "side/machine.py", "side/functions.py", "side/places.py"),
-        *("side/elements.py", "../signed_errors.py", "side/strict.py", "side/ending.py"),
-        *("scripts/call.py", "scripts/main.py"),
+        *("scripts/sentences.py", "side/types.py", "side/words.py", "side/trees.py", "side/machine.py"),
+        *("side/functions.py", "side/places.py", "side/elements.py", "../signed_errors.py", "side/strict.py"),
+        *("side/ending.py", "scripts/call.py", "scripts/main.py"),
     ),
-    "mindspore": ("side/elements.py", "side/cosine.py", "mindspore/standalone.py"),
+    "mindspore": ("scripts/sentences.py", "side/elements.py", "side/cosine.py", "mindspore/standalone.py"),
 }
 # The one whose first lines say what the script is.
 _HEAD = {"pytorch": "scripts/call.py", "mindspore": "mindspore/standalone.py"}
 
 
-def text_of(content: dict[str, Any], framework: str = "pytorch") -> str:
-    """The script of the call that is described, for ``pytorch`` or ``mindspore``."""
+def text_of(content: dict[str, Any], framework: str = "pytorch", spoken: Language | None = None) -> str:
+    """The script of the call that is described, for ``pytorch`` or ``mindspore``. ``spoken``: the language of its
+    sentences; by default the one that is asked for.
+    """
     framework = framework if framework in _PARTS else "pytorch"
     names = _PARTS[framework]
     if content["type"] == "NPU":  # what the reference computes in place of kernels of torch_npu
@@ -34,8 +38,16 @@ def text_of(content: dict[str, Any], framework: str = "pytorch") -> str:
     # the places of modules are clean; Python demands that it comes first.
     first = _source(_FIRST).partition("import sys\n")
     own = "\n".join(_source(name).partition(_FUTURE)[2] for name in names)
-    lines = _without_own_imports(f"{head}{first[1]}{first[2]}\n{own}")
-    return f"{''.join(lines)}{ending(content)}"
+    text = "".join(_without_own_imports(f"{head}{first[1]}{first[2]}\n{own}"))
+    return f"{text}{_sentences(text, spoken or language())}{ending(content)}"
+
+
+def _sentences(text: str, spoken: Language) -> str:
+    """The sentences whose names are in a script: to say them it needs no catalogue."""
+    words = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
+    names = sorted({word for word in words if isinstance(word, str) and word in ENTRIES})
+    found = {name: [ENTRIES[name].names, ENTRIES[name].text(spoken)] for name in names}
+    return f"\nSENTENCES.update({json.dumps(found, ensure_ascii=False, indent=4)})\n"
 
 
 def _source(name: str) -> str:

@@ -48,12 +48,13 @@ TYPES = {
     "pytorch": ("Functional", "Tensor", "Torch", "VF", "NPU", "Ops", "Function"),
     "mindspore": ("Mint", "MintFunctional", "Tensor"),
 }
+#: The type of a call -> the piece that says why no script is made of it.
 _NO_SCRIPT = {
-    "Distributed": "a collective needs other ranks",
-    "NPUDistributed": "a collective needs other ranks",
-    "MindSpeed": "it calls MindSpeed, which a script has no reference for",
-    "Aten": "level L2 records kernels and not how they are called; record level L1 or mix",
-    "Optimizer": "a step of an optimizer is no call of an API",
+    "Distributed": "script-collective",
+    "NPUDistributed": "script-collective",
+    "MindSpeed": "script-mindspeed",
+    "Aten": "script-aten",
+    "Optimizer": "script-optimizer",
 }
 PROPAGATIONS = ("forward", "backward")
 MOST_ITERATIONS = 1000
@@ -145,10 +146,11 @@ def _call_of(requests: Requests, request: ScriptRequest) -> ApiCall:
     try:
         call = requests.call(request.api)
     except UnreadableArgumentError as problem:
-        raise InvalidInputError(f'"{requests.part.path}", record {request.api!r}: {problem}.') from None
+        raise InvalidInputError(said("record-unreadable", requests.part.path, request.api, problem)) from None
     types = TYPES["mindspore" if requests.framework == "mindspore" else "pytorch"]
     if call.api.prefix not in types:
-        why = _NO_SCRIPT.get(call.api.prefix, f"the type must be one of {', '.join(types)}")
+        name = _NO_SCRIPT.get(call.api.prefix)
+        why = said(name) if name else said("script-types", ", ".join(types))
         raise InvalidInputError(said("no-script-of-api", request.api, why))
     _demand_known(request, call, requests.framework)
     if request.propagation == "backward" and call.gradients is None:
@@ -210,7 +212,7 @@ def _near(name: str, keys: list[str]) -> str:
     from msprobe.foreign.nearest import near_words
 
     found = near_words(name, keys, 3) or [key for key in keys if name.lower() in key.lower()][:3]
-    return f"did you mean {', '.join(found)}?".rstrip("?") if found else f"it has {len(keys)} others"
+    return said("near-calls", ", ".join(found)) if found else said("so-many-others", len(keys))
 
 
 class _Maker:
@@ -227,8 +229,8 @@ class _Maker:
     def coverage(self) -> Coverage:
         """Which arguments have the values of the dump; nothing is missed of a dump that has no values at all."""
         missing = self._made if self._requests.has_values and self._request.values == "recorded" else []
-        why = "the dump has no values of it; those of the script fit its statistics"
-        return Coverage({"tensors": self._read}, tuple(NotRead(f"argument {path}", why) for path in missing))
+        made = tuple(NotRead(said("script-argument", path), said("values-were-made")) for path in missing)
+        return Coverage({"tensors": self._read}, made)
 
     def args(self) -> list[Any]:
         nodes = [self.node(value, str(place)) for place, value in enumerate(self._call.args)]
@@ -293,7 +295,7 @@ class _Maker:
             random = generator_for(self._call.key, path, self._request.seed)
             return values_for(info, random, domain)
         except CannotGenerateError as problem:
-            raise InvalidInputError(f"{self._call.key}, argument {path}: {problem}.") from None
+            raise InvalidInputError(said("argument-not-made", self._call.key, path, problem)) from None
 
 
 def _is_tuple(node: Any) -> bool:
@@ -326,11 +328,11 @@ class OpConfig(Declared):
         demand(
             (lambda one: is_str(one) and _NAME.fullmatch(one), _A_CALL),
         ),
-    ] = Field(alias="api_name", description="must be the name of a call, as Functional.softmax.0")
+    ] = Field(alias="api_name", description="give the name of a call, as Functional.softmax.0")
     extract: Annotated[
         Path,
         demand((lambda one: is_str(one) and one.endswith(".json"), _A_FILE)),
-    ] = Field(alias="extract_api_path", description="must be the path of a .json file")
+    ] = Field(alias="extract_api_path", description="give the path of a .json file")
     propagation: Annotated[str, one_of(*PROPAGATIONS)] = "forward"
     data_mode: Annotated[str, one_of("random_data", "real_data")] = "random_data"
     seed: Annotated[int, demand((is_whole, "a whole number"))] = Field(1234, alias="random_seed")
@@ -346,7 +348,7 @@ _OP_CONFIG = Annotated[OpConfig, demand((is_object, "an object"))]
 
 
 def load_op_config(path: StrPath) -> OpConfig:
-    """Read ``config_op.json``; all mistakes are told at once. Raises PathError or InvalidInputError."""
+    """Read ``config_op.json``; all mistakes are reported at once. Raises PathError or InvalidInputError."""
     file = check_readable_file(path, ".json")
     source = Source(os.fspath(path), parse(read_bounded(file, Budget(path, SETTINGS)), os.fspath(path)), {})
     read = read_declared(_OP_CONFIG, source, "the file", unknown="ignored")

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.precheck.side.elements import HALVES, format_of
 
 COSINE_OVER, MAX_ABS_BELOW = 0.99, 0.001
@@ -27,12 +28,12 @@ def judge_by_cosine(ours: Any, theirs: Any, their_type: str, atol: float = MAX_A
     of its type; ``atol``: below which largest difference it passes.
     """
     if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
-        return ByCosine() if ours == theirs else ByCosine("error", f"{theirs!r} instead of {ours!r}.")
+        return ByCosine() if ours == theirs else ByCosine("error", said("value-differs", theirs, ours))
     if ours.shape != theirs.shape:
-        return ByCosine("error", f"the shapes differ: {theirs.shape}, in the reference {ours.shape}.")
+        return ByCosine("error", said("result-shapes-differ", theirs.shape, ours.shape))
     b, d = ours.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
     if not np.array_equal(np.isfinite(b), np.isfinite(d)):
-        return ByCosine("error", "infinities or NaN are not at the same places.")
+        return ByCosine("error", said("infinities-elsewhere"))
     finite = np.isfinite(b)
     b, d = b[finite], d[finite]
     if not b.size:
@@ -45,7 +46,7 @@ def judge_by_cosine(ours: Any, theirs: Any, their_type: str, atol: float = MAX_A
     unit = 2.0 ** -format_of(word)[0] if word in HALVES else 0.0
     allowed = max(atol, 2 * unit * float(np.max(np.abs(b))))
     if cosine <= COSINE_OVER:
-        return ByCosine("error", f"cosine {cosine:.6g} is not above {COSINE_OVER}.", *numbers)
+        return ByCosine("error", said("cosine-too-small", cosine, COSINE_OVER), *numbers)
     if largest >= allowed:
-        return ByCosine("error", f"the largest difference {largest:.6g} is not below {allowed:.3g}.", *numbers)
+        return ByCosine("error", said("largest-difference-too-large", largest, allowed), *numbers)
     return ByCosine("pass", "", *numbers)

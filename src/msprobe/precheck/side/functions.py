@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
+
 
 def loaded(what: str) -> Any:
     """Import what registers kernels with torch: a file of Python, a shared library, or an installed module."""
@@ -35,7 +37,7 @@ def loaded_file(path: Path) -> Any:
     name = plain if is_free else own
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no file of Python")
+        raise ImportError(said("file-is-no-python", path))
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -51,10 +53,10 @@ def reference_function(text: str) -> Callable[..., Any]:
     """The function of ``FILE.py:FUNCTION``. Raises ValueError."""
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not Path(file).is_file():
-        raise ValueError(f"{text!r} must be FILE.py:FUNCTION, of a file that exists")
+        raise ValueError(said("reference-form", text))
     found = getattr(loaded(file), name, None)
     if not callable(found):
-        raise ValueError(f'"{file}" has no function {name!r}')
+        raise ValueError(said("reference-not-in-file", file, name))
     return found  # type: ignore[no-any-return]
 
 
@@ -66,7 +68,7 @@ def function_of(content: dict[str, Any], module: Any = None) -> Callable[..., An
     if kind == "Function":
         return class_of(name, module).apply  # type: ignore[no-any-return]
     if kind == "NPU":
-        return of_npu(name)
+        return npu_function(name)
     spaces: dict[str, Any] = {"Functional": torch.nn.functional, "Tensor": torch.Tensor, "Torch": torch}
     spaces["VF"] = getattr(torch, "_VF", None)
     found = spaces[kind]
@@ -78,16 +80,16 @@ def function_of(content: dict[str, Any], module: Any = None) -> Callable[..., An
     all_found = [getattr(place, last) for place in places if hasattr(place, last)]
     found = next((one for one in all_found if not isinstance(one, ModuleType)), None)
     if found is None:
-        raise LookupError(f"torch {torch.__version__} has no {kind}.{name}")
+        raise LookupError(said("function-not-in-torch", torch.__version__, kind, name))
     return found if callable(found) else lambda tensor: found.__get__(tensor)
 
 
-def of_npu(name: str) -> Callable[..., Any]:
+def npu_function(name: str) -> Callable[..., Any]:
     """A function of torch_npu. Raises LookupError."""
     try:
         found: Callable[..., Any] = getattr(importlib.import_module("torch_npu"), name)
     except (ImportError, AttributeError) as problem:
-        raise LookupError(f"torch_npu.{name} is called, which is not here: {problem}") from None
+        raise LookupError(said("torch-npu-lacks-function", name, problem)) from None
     return found
 
 
@@ -98,7 +100,7 @@ def operator_of(name: str) -> Callable[..., Any]:
         if type(found).__name__ == "OpOverloadPacket" and computes(found):
             operator: Callable[..., Any] = found
             return operator
-    raise LookupError(f"torch has no operator that is recorded as Ops.{name}; name what registers it with --load")
+    raise LookupError(said("operator-not-registered", name))
 
 
 def computes(packet: Any) -> bool:
@@ -126,5 +128,4 @@ def class_of(name: str, module: Any) -> Any:
         found += [one] if one.__name__ == name and not one.__module__.startswith("torch.") else []
     if len(found) == 1:
         return found[0]
-    many = f"{len(found)} of them are" if found else "none is"
-    raise LookupError(f"a record of a Function has its class' name alone, and {many} loaded: name its file with --load")
+    raise LookupError(said("function-class-loaded-often", len(found)) if found else said("function-class-not-loaded"))

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.precheck.side.trees import map_tree
 from msprobe.precheck.side.types import dtype_of
 from msprobe.precheck.side.words import Executor, Fault
@@ -127,14 +128,14 @@ def device_of(plan: Executor) -> torch.device:
         importlib.import_module("torch_npu")
     if kind == "auto":
         kind = next((one for one in _BEST if is_there(one)), "") or accelerator()
-    of = f" of {plan.text!r}" if plan.text != plan.device else ""
+    whole = said("of-executor", plan.text) if plan.text != plan.device else ""
     if not is_there(kind):
-        raise NotHereError(f"the device {plan.device!r}{of} is not available here")
+        raise NotHereError(said("device-not-here", plan.device, whole))
     device = torch.device(f"{kind}:{number}" if number and kind != "cpu" else kind)
     if kind in ("cuda", "npu", "xpu"):
         module = getattr(torch, kind)
         if number and int(number) >= module.device_count():
-            raise NotHereError(f"there is no device {device}: {kind} has {module.device_count()} of them")
+            raise NotHereError(said("device-number-too-large", str(device), kind, module.device_count()))
         module.set_device(device)
     return device
 
@@ -160,9 +161,9 @@ def plugin_of(plan: Executor) -> Callable[..., Any] | None:
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as problem:
-        raise ValueError(f"{plan.text!r} cannot be imported: {problem}; its folder must be in PYTHONPATH") from None
+        raise ValueError(said("plugin-not-imported", plan.text, problem)) from None
     if not callable(found):
-        raise ValueError(f"{plan.text!r} is no function")
+        raise ValueError(said("plugin-is-no-function", plan.text))
     return found
 
 

@@ -21,6 +21,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from msprobe.messages import said
 from msprobe.precheck.side.elements import (
     limits_of_elements,
     scales,
@@ -85,21 +86,16 @@ def judge_floats(
         if other.any():
             worst = int(xp.argmax(xp.where(other, abs(d - r), xp.zeros_like(b))))
             place = _place(finite, worst, xp)
-            message = (
-                f"{int(other.sum())} of {len(other)} elements are not exact copies of input values or the "
-                f"constant, though this call only moves or selects them; the worst at {list(place)}: "
-                f"{float(d[worst]):.9g} instead of {float(r[worst]):.9g}."
+            message = said(
+                "copies-not-exact", int(other.sum()), len(other), list(place), float(d[worst]), float(r[worst])
             )
             return StrictVerdict("error", message, float(errors[worst] / scale[worst]), place, p99)
     status = status_of(scaled, errors, b, dtype, elementwise)
     if status == "pass":
         return StrictVerdict("pass", "", largest, place, p99)
     bad = int((scaled > limits_of_elements(dtype, elementwise)[0]).sum())
-    message = (
-        f"{bad} of {len(scaled)} elements are off by more than rounding explains; the worst at {list(place)}: "
-        f"{float(d[worst]):.9g} instead of {float(b[worst]):.9g}, "
-        f"{largest:.3g} times its scale of {float(scale[worst]):.3g}."
-    )
+    numbers = float(d[worst]), float(b[worst]), largest, float(scale[worst])
+    message = said("off-beyond-rounding", bad, len(scaled), list(place), *numbers)
     return StrictVerdict(status, message, largest, place, p99)
 
 
@@ -162,12 +158,11 @@ def _unlike_specials(
         return None
     place = _place(wrong, 0, xp)
     theirs, ours = float(device[place]), float(rounded[place])
-    where = "of another kind"
+    where = said("of-different-kind")
     if math.isfinite(ours) or math.isfinite(theirs):
-        where = "only on the device" if math.isfinite(ours) else "only in the reference"
-    what = "NaN" if theirs != theirs or (math.isfinite(theirs) and ours != ours) else "infinity"
-    count = f"{int(wrong.sum())} such elements of {_count(wrong)}"
-    message = f"{what} {where}: {theirs:g} instead of {ours:g} at {list(place)}, {count}."
+        where = said("only-on-device") if math.isfinite(ours) else said("only-in-reference")
+    what = "NaN" if theirs != theirs or (math.isfinite(theirs) and ours != ours) else said("an-infinity")
+    message = said("special-values-differ", what, where, theirs, ours, list(place), int(wrong.sum()), _count(wrong))
     return StrictVerdict("error", message, float("inf"), place)
 
 
@@ -181,10 +176,8 @@ def judge_close(bench: Any, device: Any, rtol: float, atol: float) -> StrictVerd
     if not wrong.any():
         return StrictVerdict("pass", "")
     place = _place(wrong, int(xp.argmax(xp.nan_to_num(distance[wrong], nan=math.inf))), xp)
-    message = (
-        f"{int(wrong.sum())} of {_count(wrong)} elements are off by more than {rtol:g} of the reference and {atol:g}; "
-        f"the worst at {list(place)}: {float(device[place]):.9g} instead of {float(bench[place]):.9g}."
-    )
+    numbers = int(wrong.sum()), _count(wrong), rtol, atol, list(place), float(device[place]), float(bench[place])
+    message = said("beyond-tolerance", *numbers)
     return StrictVerdict("error", message, None, place)
 
 
@@ -196,11 +189,10 @@ def judge_exact(bench: Any, device: Any, moves: Any) -> StrictVerdict:
         return StrictVerdict("pass", "")
     wrong = unlike_whole(bench, device, moves)
     if not wrong.any():
-        return StrictVerdict("pass", f"{int(unequal.sum())} elements differ where rounding of the inputs decides.")
+        return StrictVerdict("pass", said("differ-by-rounded-inputs", int(unequal.sum())))
     place = _place(wrong, 0, xp)
-    message = (
-        f"{int(wrong.sum())} of {_count(wrong)} elements differ; the first at {list(place)}: "
-        f"{device[place].item()} instead of {bench[place].item()}."
+    message = said(
+        "whole-numbers-differ", int(wrong.sum()), _count(wrong), list(place), device[place].item(), bench[place].item()
     )
     return StrictVerdict("error", message, float("inf"), place)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
+
 _TYPES = """
 bool uint8 byte int8 char int16 short int32 int int64 long uint16 uint32 uint64 int1 int2 int3 int4 int5 int6 int7 uint1
 uint2 uint3 uint4 uint5 uint6 uint7 float16 half bfloat16 float32 float float64 double float8_e4m3fn float8_e4m3fnuz
@@ -33,7 +35,7 @@ def constant_of(kind: str, text: object) -> Any:
     """What a text such as ``torch.float16`` names, by its recorded type. Raises LookupError where nothing has it."""
     name = str(text).removeprefix("torch.")
     if kind not in CONSTANTS or name not in CONSTANTS[kind]:
-        raise LookupError(f"torch {torch.__version__} has no {kind.removeprefix('torch.')} {str(text)[:80]!r}")
+        raise LookupError(said("constant-not-in-torch", torch.__version__, kind.removeprefix("torch."), str(text)[:80]))
     return CONSTANTS[kind][name]
 
 

@@ -9,6 +9,8 @@ import math
 import re
 from dataclasses import dataclass, replace
 
+from msprobe.messages import said
+
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32"}
 DTYPES |= {"fp64": "float64", "double": "float64"}
 DTYPES |= {name: name for name in ("bfloat16", "float16", "float32", "float64")}
@@ -61,14 +63,14 @@ def read_words(text: str) -> Executor:
     if text.startswith("plugin:"):
         match = _PLUGIN.fullmatch(text)
         if match is None:
-            raise ValueError("a plugin is plugin:package.module:function")
+            raise ValueError(said("plugin-form"))
         return Executor(text, "cpu", plugin=(match[1], match[2]))
     first, *words = re.split(r"\+(?=[a-z])", text)
     if first.startswith("inject:"):
         first, words = "auto", [first, *words]
     first = f"auto:{first}" if first.isdecimal() else first
     if not _DEVICE.fullmatch(first):
-        raise ValueError(f"{first!r} is no device")
+        raise ValueError(said("no-device", first))
     plan = Executor(text, first)
     for word in words:
         plan = _with_word(plan, word)
@@ -91,7 +93,7 @@ def _with_word(plan: Executor, word: str) -> Executor:
         return replace(plan, autocast=DTYPES[value])
     if word == "compile":
         return replace(plan, compiled=True)
-    raise ValueError(f"{word!r} is not known")
+    raise ValueError(said("executor-word-unknown", word))
 
 
 def read_fault(word: str) -> Fault:
@@ -106,4 +108,4 @@ def read_fault(word: str) -> Fault:
         pass
     if word in ("tf32", "swap", "drop-tail", "abort", "hang"):
         return Fault(word)
-    raise FaultError(f"the fault {word!r} is not known; allowed: {FAULTS}")
+    raise FaultError(said("fault-unknown", word, FAULTS))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import Wording, joined, said, translated
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.generate import generator_for
@@ -36,9 +36,13 @@ class ApiReport:
 
     def __str__(self) -> str:
         """The statuses, and why of each row that has not passed."""
-        told = [f"forward: {self.forward}", *([f"backward: {self.backward}"] if self.backward.strip() else [])]
+        statuses = [said("direction-counts", said("direction-forward"), self.forward)]
+        statuses += (
+            [said("direction-counts", said("direction-backward"), self.backward)] if self.backward.strip() else []
+        )
         bad = [row for row in self.rows if row["Status"] not in ("pass", " ", "")]
-        return "\n".join([", ".join(told), *(f"  {row['API Name']}: {row['Message'].strip()}" for row in bad)])
+        lines = [joined(", ", statuses), *(Wording("  {}: {}", row["API Name"], row["Message"].strip()) for row in bad)]
+        return "\n".join(map(translated, lines))
 
     def __repr__(self) -> str:
         return f"<{self}>"  # all rows of a call would fill a notebook

@@ -24,7 +24,7 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.console import say
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.paths import check_output_folder, make_folder, write_atomically
 from msprobe.precheck.compile_report import CompileResult, Difference, Status, difference, result_of
 from msprobe.precheck.side.trees import leaves_of
@@ -32,13 +32,8 @@ from msprobe.precheck.torch.beside import ModelState, RandomNumbersAndAutocast, 
 from msprobe.precheck.torch.compiled_sides import BothSides, CompiledError, Pass, Sides, own_objects, same_tensor
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import Outcome, copy_with_strides
-from msprobe.precheck.torch.results import text_of, value_of
+from msprobe.precheck.torch.results import raised_text, value_of
 
-_SAME = "the same for both sides"
-_NO_GRADIENT = (
-    "its backward was not compared: no gradient came to its results, as where there was none yet or they were written "
-    "in place."
-)
 _PLAIN = (bool, int, float, str, complex, type(None))
 
 
@@ -164,7 +159,7 @@ class PrecisionChecker:
             with self._sides.compiled_in_place(self._wrapped.values()):
                 compiled = _number(_run(run_step, model))
         except Exception as problem:
-            why = f"the step with these modules compiled raised {text_of(problem)}"
+            why = said("compiled-step-raised", raised_text(problem))
             rows.append(Difference("LOSS", "note", 0, "FAIL", note=why))
         finally:
             after.restore()
@@ -197,10 +192,10 @@ class PrecisionChecker:
             if not one.done:
                 self._check(one, None)
                 if one.waits and not one.is_recomputed:
-                    self._note(one.module, one.number, _NO_GRADIENT)
+                    self._note(one.module, one.number, said("no-gradient-to-results"))
         for key, module in self._wrapped.items():
             if key not in self._counts:
-                self._note(module, 0, "the module was not called.")
+                self._note(module, 0, said("module-not-called"))
         rows = [row for one in self._passes for row in one.rows] + self._notes
         self._passes, self._notes = [], []
         return rows
@@ -235,7 +230,7 @@ class PrecisionChecker:
             self._fail(module, problem)
 
     def _fail(self, module: nn.Module, problem: Exception) -> None:
-        why = problem.message if isinstance(problem, MsprobeError) else text_of(problem)
+        why = problem.message if isinstance(problem, MsprobeError) else raised_text(problem)
         self._note(module, self._counts.get(id(module), 1) - 1, why)
 
     def _seen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pass:
@@ -293,13 +288,13 @@ class PrecisionChecker:
             if one.changed and one.is_recomputed:
                 return  # no gradient comes to it: that of the first pass was the one
             if one.changed:
-                why = "its parameters were changed or freed before its gradient came, by an optimizer or FSDP."
+                why = said("parameters-changed-before-gradient")
                 self._note(one.module, one.number, why)
                 return
             one.inputs.gradients = gradients
             sides = self._sides.run(one, self._name(one.module), gradients is not None)
             if sides.backward_problem:
-                self._note(one.module, one.number, f"its backward was not compared: {sides.backward_problem}")
+                self._note(one.module, one.number, said("backward-not-compared", sides.backward_problem))
             rows = self._judged(one, sides)
             one.rows = [replace(row, note=_of_pass(one.number, row.note)) for row in rows]
         except CompiledError as problem:
@@ -307,7 +302,7 @@ class PrecisionChecker:
         except MsprobeError as problem:
             self._note(one.module, one.number, problem.message)
         except Exception as problem:
-            self._note(one.module, one.number, text_of(problem))
+            self._note(one.module, one.number, raised_text(problem))
         finally:
             one.inputs, one.parameters, one.results = Inputs([], {}), [], []
 
@@ -319,7 +314,11 @@ class PrecisionChecker:
             for kind, values in (("fwd_input", given), ("grad_output", came)):
                 for place, value in enumerate(values):
                     shape = str(tuple(value.shape))
-                    rows.append(Difference(self._name(one.module), kind, place, "PASS", shape=shape, note=_SAME))
+                    rows.append(
+                        Difference(
+                            self._name(one.module), kind, place, "PASS", shape=shape, note=said("inputs-are-shared")
+                        )
+                    )
         name = self._name(one.module)
         for place in range(len(sides.eager.outputs)):
             rows += self._row((name, "fwd_output", place), sides, functools.partial(_output, place))
@@ -339,7 +338,7 @@ class PrecisionChecker:
             plain = not given
             if plain and not (isinstance(eager, _PLAIN) and isinstance(compiled, _PLAIN) and eager != compiled):
                 return []
-            return [Difference(*name, "FAIL", note=f"compiled it is {_kind(compiled)}, eager {_kind(eager)}.")]
+            return [Difference(*name, "FAIL", note=said("compiled-kinds-differ", _kind(compiled), _kind(eager)))]
         pair = value_of(eager).array, value_of(compiled).array
         dtype = str(eager.dtype).rpartition(".")[2]
         row = difference(name, pair, self._threshold, None, dtype)
@@ -363,14 +362,14 @@ def _demand(backend: Any, threshold: Any, cast_dtype: Any) -> None:
     mistakes = []
     known = torch.compiler.list_backends(exclude_tags=())
     if not callable(backend) and backend not in known:
-        mistakes.append(f"backend {backend!r} is none of {', '.join(sorted(known))}, and no function")
+        mistakes.append(said("backend-unknown", backend, ", ".join(sorted(known))))
     is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
     if not is_number or not 0 < threshold < math.inf:
-        mistakes.append(f"threshold must be a number above 0, found {threshold!r}")
+        mistakes.append(said("threshold-wrong", threshold))
     if cast_dtype is not None and not (isinstance(cast_dtype, torch.dtype) and cast_dtype.is_floating_point):
-        mistakes.append(f"cast_dtype must be a float type of torch or None, found {cast_dtype!r}")
+        mistakes.append(said("cast-dtype-wrong", cast_dtype))
     if mistakes:
-        raise InvalidInputError(f"PrecisionChecker: {'; '.join(mistakes)}.")
+        raise InvalidInputError(said("precision-checker-wrong", joined("; ", mistakes)))
 
 
 def _types(types: type | Sequence[type]) -> tuple[type, ...]:
@@ -403,8 +402,8 @@ def _number(loss: Any) -> float:
 
 def _of_pass(number: int, text: str) -> str:
     """A note with the number of the pass, but for the first."""
-    return ": ".join(part for part in (f"pass {number + 1}" if number else "", text) if part)
+    return said("pass-number-note", number + 1, text) if number and text else text
 
 
 def _kind(value: Any) -> str:
-    return "a tensor" if isinstance(value, torch.Tensor) else repr(value)[:80]
+    return said("a-tensor") if isinstance(value, torch.Tensor) else repr(value)[:80]

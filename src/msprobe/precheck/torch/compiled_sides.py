@@ -23,7 +23,7 @@ from msprobe.precheck.torch import reference
 from msprobe.precheck.torch.beside import RandomNumbersAndAutocast, bytes_of, copy_of, plain, put_state, structure_of
 from msprobe.precheck.torch.inputs import Inputs, for_device
 from msprobe.precheck.torch.machine import Outcome, run_call
-from msprobe.precheck.torch.results import text_of, value_of
+from msprobe.precheck.torch.results import raised_text, value_of
 
 _PLAIN = (bool, int, float, str, complex, type(None))
 
@@ -95,14 +95,14 @@ class BothSides:
         inputs = one.inputs if self._cast is None else _cast(one.inputs, self._cast)
         function = self.function(one.module)
         given = own_objects(inputs, same_tensor)
-        with self._beside(one), _uncompiled(), _told("run once more, eager, it raised", InvalidInputError):
+        with self._beside(one), _uncompiled(), _raising("eager-raised", InvalidInputError):
             eager = run_call(function, given, backward)
         if self._cast is None and (why := self._other_than_before(one, eager)):
             raise InvalidInputError(why)
         ran, self._compiling = self._runs, name
         compiled_function = self._compiled_function(one.module, function)
         given, random = own_objects(inputs, same_tensor), private.random_as_eager(self._backend)
-        with self._beside(one), random, _told("compiled it raised", CompiledError):
+        with self._beside(one), random, _raising("compiled-raised", CompiledError):
             compiled = run_call(compiled_function, given, backward)
         if self._runs == ran:
             raise InvalidInputError(said("compiler-left-all"))
@@ -130,10 +130,7 @@ class BothSides:
             if isinstance(first, torch.Tensor) and isinstance(again, torch.Tensor):
                 pair = value_of(first).array, value_of(again).array
                 if difference(("", "", place), pair, self._threshold, None, "").status != "PASS":
-                    return (
-                        "run once more, eager, it gives other results than in the training: it keeps something between "
-                        "passes, or draws from a generator, that cannot be put back."
-                    )
+                    return said("eager-not-repeatable")
         return ""
 
     def function(self, module: nn.Module) -> Callable[..., Any]:
@@ -251,12 +248,12 @@ def _cast(inputs: Inputs, dtype: torch.dtype) -> Inputs:
 
 
 @contextlib.contextmanager
-def _told(who: str, kind: type[InvalidInputError]) -> Iterator[None]:
-    """What is raised in this block is told with who raised it."""
+def _raising(name: str, kind: type[InvalidInputError]) -> Iterator[None]:
+    """What is raised in this block becomes an error with the message of a name, which says who raised it."""
     try:
         yield
     except Exception as problem:
-        raise kind(f"{who} {text_of(problem)}") from problem
+        raise kind(said(name, raised_text(problem))) from problem
 
 
 def _function_of(module: nn.Module) -> Callable[..., Any]:

@@ -18,9 +18,9 @@ from msprobe import log
 from msprobe.capture.torch import private
 from msprobe.capture.torch.dispatch_operators import describe_operator, written
 from msprobe.capture.torch.recorder import RANKS
-from msprobe.config.mistakes import did_you_mean, ended
+from msprobe.config.mistakes import did_you_mean
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.paths import check_output_folder
 from msprobe.precheck.dispatch.files import DispatchFiles, ResultRow
 from msprobe.precheck.dispatch.judging import Array, judge
@@ -113,8 +113,8 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
             self._pool.shutdown()
         left = sum(self._left.values())
         counted = sum(self._counts.values()) - left
-        told = f", {left} could not be compared ({', '.join(sorted(self._left))})" if left else ""
-        log.info(said("operators-compared", counted, self._failed, told, self.folder))
+        more = said("operators-not-compared", left, ", ".join(sorted(self._left))) if left else ""
+        log.info(said("operators-compared", counted, self._failed, more, self.folder))
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """What torch calls for each operator."""
@@ -148,19 +148,19 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
             self._running.append(self._pool.submit(self._judge, call))
 
     def _judge(self, call: _Compared) -> None:
-        who = "the CPU" if self._bench.name == "cpu" else self._bench.name
+        who = said("the-cpu") if self._bench.name == "cpu" else self._bench.name
         if call.operator in _OWN_FORM:
-            self._leave(call, "what it leaves for its backward can be read by its own kernel alone")
+            self._leave(call, said("operator-own-form"))
             return
         try:
             bench = call.bench(self._bench)
         except Exception as error:
             text = " ".join(str(error).split())[:200]
-            self._leave(call, f"{who} cannot run it: {type(error).__name__}: {text}")
+            self._leave(call, said("operator-cannot-run", who, type(error).__name__, text))
             return
         rows = call.rows(bench)
         if not rows:
-            self._leave(call, "it gives no tensor")
+            self._leave(call, said("operator-gives-no-tensor"))
             return
         agrees = all(row.found.agrees for row in rows)
         self._files.add(call.name, call.is_backward, rows)
@@ -270,29 +270,28 @@ def _checked(
     dump_mode: Any, api_list: Any, debug: Any, dump_path: Any, tag: Any, process_num: Any, bench: Any
 ) -> tuple[frozenset[str], Machine]:
     """All mistakes of the arguments at once. Raises DispatchException."""
-    mistakes = []
+    mistakes: list[str] = []
     if dump_mode not in MODES:
-        mistakes.append(
-            f"dump_mode must be one of {', '.join(MODES)}, found {dump_mode!r}" + did_you_mean(dump_mode, MODES)
-        )
+        near = did_you_mean(dump_mode, MODES)
+        mistakes.append(said("dispatch-mode-wrong", ", ".join(MODES), dump_mode, near))
     if not isinstance(dump_path, (str, os.PathLike)) or not os.path.isdir(dump_path):
-        mistakes.append(f"dump_path must be an existing folder, found {dump_path!r}")
+        mistakes.append(said("dispatch-path-wrong", dump_path))
     if api_list is not None and not (
         isinstance(api_list, (list, tuple)) and all(isinstance(one, str) for one in api_list)
     ):
-        mistakes.append(f"api_list must be a list of names of operators, found {api_list!r}")
+        mistakes.append(said("dispatch-list-wrong", api_list))
     elif dump_mode == "list" and not api_list:
-        mistakes.append('dump_mode "list" needs api_list, the names of operators that are saved')
+        mistakes.append(said("dispatch-list-missing"))
     if not isinstance(debug, bool):
-        mistakes.append(f"debug must be True or False, found {debug!r}")
+        mistakes.append(said("dispatch-debug-wrong", debug))
     if tag is not None and not isinstance(tag, str):
-        mistakes.append(f"tag must be a text, found {tag!r}")
+        mistakes.append(said("dispatch-tag-wrong", tag))
     most = max(1, ((os.cpu_count() or 1) + 1) // 4)
     if isinstance(process_num, bool) or not isinstance(process_num, int) or not 0 <= process_num <= most:
-        mistakes.append(f"process_num must be a whole number from 0 to {most}, found {process_num!r}")
+        mistakes.append(said("dispatch-processes-wrong", most, process_num))
     machine = _machine_of(bench, mistakes)
     if mistakes or machine is None:
-        raise DispatchException(ended(f"PtdbgDispatch: {'; '.join(mistakes)}"))
+        raise DispatchException(said("dispatch-arguments-wrong", joined("; ", mistakes)))
     names = frozenset(api_list or ())
     unknown = sorted(name for name in names if not hasattr(torch.ops.aten, name))
     if unknown:
@@ -302,12 +301,12 @@ def _checked(
 
 def _machine_of(bench: Any, mistakes: list[str]) -> Machine | None:
     if not isinstance(bench, str):
-        mistakes.append(f"bench must be the name of a device, found {bench!r}")
+        mistakes.append(said("dispatch-bench-wrong", bench))
         return None
     try:
         executor = executor_of(bench, "--control")
         if executor.python or executor.compiled or executor.dtype or executor.autocast:
-            mistakes.append(f"bench runs single operators in a wider type, and in this process; found {bench!r}")
+            mistakes.append(said("dispatch-bench-not-possible", bench))
             return None
         return Machine(executor)
     except MsprobeError as problem:

@@ -4,7 +4,7 @@ Each of a list of statistics is computed of every draw: mean, spread, shares bel
 number of different values, likeness of neighbours, and how the numbers go with each argument of their shape. Of whole
 numbers that choose among the elements of an argument, what they choose is looked at as well, and whether a row that has
 no number twice in any draw of the reference has one. The
-draws of the reference tell how much such a statistic varies by itself, also where elements are not independent, as in a
+draws of the reference show how much such a statistic varies by itself, also where elements are not independent, as in a
 dropout of whole channels. Another device rounds its numbers elsewhere, so of a float type a share may be off by a unit.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.torch.reference import eps_of
 
@@ -42,12 +43,14 @@ def row_of_random(name: str, bench: Any, device: Any) -> Judged:
     to compare.
     """
     if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
-        return Judged(name, "pass", "random.")
-    row = Judged(name, "pass", "random: compared by how it is spread.", str(bench.dtype), str(device.dtype))
+        return Judged(name, "pass", said("random-without-tensor"))
+    row = Judged(name, "pass", said("random-by-distribution"), str(bench.dtype), str(device.dtype))
     row.shape = tuple(device.shape)
     if bench.shape != device.shape or bench.dtype != device.dtype:
         row.status = "error"
-        row.message = f"random: {device.dtype} {tuple(device.shape)} instead of {bench.dtype} {tuple(bench.shape)}."
+        row.message = said(
+            "random-types-differ", str(device.dtype), tuple(device.shape), str(bench.dtype), tuple(bench.shape)
+        )
     return row
 
 
@@ -68,23 +71,20 @@ def judge_distribution(
     parts = list(zip(*(real_parts(one) for one in (device, *draws)), strict=True))
     finite = [all(bool(one.isfinite().all()) for one in ours) for _, *ours in parts]
     if all(finite) and not all(bool(theirs.isfinite().all()) for theirs, *_ in parts):
-        row.status, row.message = "error", "random: NaN or infinity only on the candidate."
+        row.status, row.message = "error", said("random-not-finite")
         return row
     if not all(finite):
-        row.message = "random: the reference has NaN or infinities, so nothing is compared."
+        row.message = said("random-reference-not-finite")
         return row
     if _same_values(parts):
         if any(not torch.equal(theirs.sort()[0], ours[0].sort()[0]) for theirs, *ours in parts):
-            row.status, row.message = (
-                "error",
-                "random: each draw of the reference has the same values, these are others.",
-            )
+            row.status, row.message = "error", said("random-values-differ")
         return row
     if wrong := _wrong_rows(device, draws):
         row.status, row.message = "error", wrong
         return row
     if bench.numel() < LEAST_ELEMENTS:
-        row.message = f"random: {bench.numel()} elements are too few to compare."
+        row.message = said("random-too-few", bench.numel())
         return row
     eps = eps_of(bench.dtype)
     far = [_farthest(theirs, ours, given, eps) for theirs, *ours in parts]
@@ -93,11 +93,11 @@ def judge_distribution(
         chosen = _chosen([device, *draws], table)
         if chosen:
             size, what = _farthest(chosen[0], chosen[1:], (), 0.0)
-            far.append((size, f"of the elements that are chosen {what}"))
+            far.append((size, said("statistic-chosen", what)))
     row.scaled, what = max(far)
     if row.scaled > MOST_STANDARD_ERRORS:
         row.status = "error"
-        row.message = f"random: {what} is {row.scaled:.3g} standard errors off ({MOST_STANDARD_ERRORS:g} allowed)."
+        row.message = said("random-statistic-off", what, row.scaled, MOST_STANDARD_ERRORS)
     return row
 
 
@@ -108,7 +108,7 @@ def _wrong_rows(device: torch.Tensor, draws: Sequence[torch.Tensor]) -> str:
     if any(bool(_twice(one).any()) for one in draws):
         return ""
     wrong = int(_twice(device).sum())
-    return f"random: {wrong} rows have a number twice, those of the reference never." if wrong else ""
+    return said("random-rows-repeat", wrong) if wrong else ""
 
 
 def _twice(rows: torch.Tensor) -> torch.Tensor:
@@ -161,10 +161,10 @@ def _farthest(
         statistics.append((what, values, least, tolerance))
 
     sides = [theirs, *ours]
-    add("the mean", [float(one.mean()) for one in sides], spread / math.sqrt(count), rounding)
+    add(said("statistic-mean"), [float(one.mean()) for one in sides], spread / math.sqrt(count), rounding)
     deviations = [float(one.std()) for one in sides]
     fourth = float(((pooled - pooled.mean()) / spread).pow(4).mean()) if spread else 1.0
-    add("the spread", deviations, spread * math.sqrt(max(fourth - 1, 0.0) / (4 * count)), rounding)
+    add(said("statistic-spread"), deviations, spread * math.sqrt(max(fourth - 1, 0.0) / (4 * count)), rounding)
     for edge in edges:
         shares = [float((one <= edge).double().mean()) for one in sides]
         # Where half a unit lies about the edge, numbers may lie on the other side of it.
@@ -174,21 +174,21 @@ def _farthest(
             near = max(above, *(float(((one <= edge) & (one >= edge - rounding)).double().mean()) for one in ours))
         share = sum(shares[1:]) / len(ours)
         least = math.sqrt(max(share * (1 - share), 1 / count) / count)
-        add(f"the share of elements up to {edge:.4g}", shares, least, near)
+        add(said("statistic-share-up-to", edge), shares, least, near)
     zeros = [float((one == 0).double().mean()) for one in sides]
     mean = sum(zeros[1:]) / len(ours)
-    add("the share of zeros", zeros, math.sqrt(max(mean * (1 - mean), 1 / count) / count), eps)
+    add(said("statistic-zeros"), zeros, math.sqrt(max(mean * (1 - mean), 1 / count) / count), eps)
     different = [float(torch.unique(one).numel()) / count for one in sides]
     # Those of half types repeat, where they round.
     coarse = 0.5 if eps >= 2.0**-10 else 0.05
-    add("the number of different values", different, 1 / math.sqrt(count), coarse * max(different[1:]))
+    add(said("statistic-different"), different, 1 / math.sqrt(count), coarse * max(different[1:]))
     if all(deviations) and count > LEAST_ELEMENTS:
-        add("the likeness of neighbours", [_likeness(one) for one in sides], 1 / math.sqrt(count), eps)
+        add(said("statistic-neighbours"), [_likeness(one) for one in sides], 1 / math.sqrt(count), eps)
     for number, argument in enumerate(given):
         wide = argument.double().flatten()
         if wide.numel() == count and bool(wide.isfinite().all()) and float(wide.std()) > 0 and all(deviations):
             together = [_together(one, wide) for one in sides]
-            add(f"how it goes with argument {number}", together, 1 / math.sqrt(count), eps)
+            add(said("statistic-argument", number), together, 1 / math.sqrt(count), eps)
     return max((_apart(values, least, tolerance), what) for what, values, least, tolerance in statistics)
 
 
@@ -196,14 +196,14 @@ def _along_dimensions(device: torch.Tensor, draws: Sequence[torch.Tensor]) -> li
     """How alike the places of zeros are in neighbours along each dimension: one mask for all rows is none of each."""
     sides = [(one == 0).double() for one in (device, *draws)]
     count = device.numel()
-    found = []
+    found: list[tuple[float, str]] = []
     if device.dim() > 1 and not any(bool((one == one.flatten()[0]).all()) for one in sides):
         for place, length in enumerate(device.shape):
             if length > 1:
                 pairs = [(one.narrow(place, 1, length - 1), one.narrow(place, 0, length - 1)) for one in sides]
                 alike = [_together(a.flatten(), b.flatten()) for a, b in pairs]
                 far = _apart(alike, 1 / math.sqrt(count * (length - 1) / length), 0.0)
-                found.append((far, f"the likeness of zeros along dimension {place}"))
+                found.append((far, said("statistic-zeros-along", place)))
     return found
 
 

@@ -38,10 +38,10 @@ def check_formula(name: str, function: Callable[..., Any], inputs: Inputs, seed:
     try:
         return _checked(name, function, inputs, seed)
     except _UnknownError as problem:
-        return Judged(name, "SKIP", f"the formula cannot be checked: {problem}")
+        return Judged(name, "SKIP", said("formula-not-checked", problem))
     except (Exception, MemoryError) as problem:
         text = (str(problem).strip().splitlines() or [""])[0]
-        return Judged(name, "SKIP", f"the formula cannot be checked: {type(problem).__name__}: {text[:200]}")
+        return Judged(name, "SKIP", said("formula-not-checked", f"{type(problem).__name__}: {text[:200]}"))
 
 
 class _UnknownError(Exception):
@@ -91,7 +91,7 @@ class _Sum:
 def _checked(name: str, function: Callable[..., Any], inputs: Inputs, seed: int) -> Judged:
     paths, leaves = _leaves(inputs)
     if not leaves:
-        return Judged(name, "SKIP", "no argument requires a gradient.")
+        return Judged(name, "SKIP", said("no-gradient-required"))
     total = _Sum(function, inputs, paths, name, seed)
     value = total.at(leaves)
     if not value.requires_grad:
@@ -138,17 +138,16 @@ def _compared(
                 return Judged(
                     name,
                     "error",
-                    f"the backward is not the derivative of the forward: {expected:.9g} for {place} of argument "
-                    f"{path}; finite differences give {found:.9g}.",
+                    said("backward-is-no-derivative", expected, place, path, found),
                 )
     if asked == unsure:
         raise _UnknownError(said("no-derivative"))
-    return Judged(name, "pass", "the backward is the derivative of the forward (finite differences).")
+    return Judged(name, "pass", said("backward-is-derivative"))
 
 
 def _directions(name: str, leaf: torch.Tensor, each: bool, seed: int) -> list[tuple[str, torch.Tensor]]:
     """Directions in which an argument is moved: one for each element, or for each of some groups of elements."""
-    found = []
+    found: list[tuple[str, torch.Tensor]] = []
     units = [torch.tensor(1.0, dtype=leaf.dtype)]
     if leaf.is_complex():
         units.append(torch.tensor(1j, dtype=leaf.dtype))
@@ -157,7 +156,7 @@ def _directions(name: str, leaf: torch.Tensor, each: bool, seed: int) -> list[tu
             for unit in units:
                 direction = torch.zeros(leaf.numel(), dtype=leaf.dtype)
                 direction[number] = unit
-                found.append((f"element {number}", direction.reshape(leaf.shape)))
+                found.append((said("element-number", number), direction.reshape(leaf.shape)))
         return found
     generator = torch.Generator().manual_seed(int(generator_for(name, "groups", seed).integers(1 << 62)))
     groups = min(_GROUPS, leaf.numel())
@@ -166,7 +165,7 @@ def _directions(name: str, leaf: torch.Tensor, each: bool, seed: int) -> list[tu
         chosen = order[number::groups]
         direction = torch.zeros(leaf.numel(), dtype=leaf.dtype)
         direction[chosen] = torch.randn(chosen.numel(), dtype=leaf.dtype, generator=generator)
-        found.append((f"elements {chosen[:3].tolist()} and others", direction.reshape(leaf.shape)))
+        found.append((said("elements-and-others", chosen[:3].tolist()), direction.reshape(leaf.shape)))
     return found
 
 

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
+from msprobe.messages import said
+
 
 def fast_gelu(x: Tensor) -> Tensor:
     """``x exp(0.851 (x - |x|)) / (1 + exp(-1.702 |x|))``."""
@@ -161,7 +163,7 @@ def fusion_attention(
     """``softmax(q k^T scale + pse, masked) v`` in double precision, in the layout of the query. Nothing is dropped."""
     layouts = ("BSH", "SBH", "BSND", "BNSD")
     if input_layout not in layouts:
-        raise ValueError(f"the layout {input_layout} of npu_fusion_attention is none of {', '.join(layouts)}")
+        raise ValueError(said("layout-of-attention-unknown", input_layout, ", ".join(layouts)))
     depth = query.shape[-1] // head_num if input_layout in ("BSH", "SBH") else query.shape[-1]
     q, k, v = (_heads_first(one.double(), input_layout, depth) for one in (query, key, value))
     k, v = (one.repeat_interleave(q.shape[1] // one.shape[1], 1) for one in (k, v))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from msprobe.errors import InvalidInputError, NotAvailableError
+from msprobe.messages import said
 from msprobe.precheck.side.machine import NotHereError, Side
 from msprobe.precheck.side.trees import leaves_of, map_tree
 from msprobe.precheck.side.words import Executor
@@ -35,9 +36,9 @@ class Machine(Side):
         try:
             super().__init__(executor)
         except NotHereError as problem:
-            raise NotAvailableError(f"{problem}.") from None
+            raise NotAvailableError(said("device-problem", problem)) from None
         except ValueError as problem:
-            raise InvalidInputError(f"--candidate {problem}.") from None
+            raise InvalidInputError(said("candidate-problem", problem)) from None
         self.executor = executor
         if executor.python:
             self.name = f"{executor.text} (torch {torch.__version__})"
@@ -139,12 +140,12 @@ def _differentiate(
         if isinstance(output, torch.Tensor) and output.requires_grad and isinstance(gradient, torch.Tensor)
     ]
     if not leaves:
-        return "no argument of the record requires a gradient."
+        return said("record-requires-no-gradient")
     if not pairs:
-        return "no result with a recorded gradient depends on the arguments."
+        return said("results-independent")
     for output, gradient in pairs:
         if output.shape != gradient.shape:
-            return f"the recorded gradient has the shape {list(gradient.shape)}, the result {list(output.shape)}."
+            return said("recorded-gradient-shape", list(gradient.shape), list(output.shape))
     results = torch.autograd.grad(
         [output for output, _ in pairs],
         list(leaves.values()),

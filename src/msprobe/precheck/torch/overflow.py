@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 from msprobe.precheck.arguments import UnreadableArgumentError
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import SKIPPED, Answer, Task, overflow_answer
@@ -15,7 +16,7 @@ from msprobe.precheck.requests import open_requests
 from msprobe.precheck.torch.functions import UnknownApiError, find_function
 from msprobe.precheck.torch.inputs import InputError, InputMaker
 from msprobe.precheck.torch.machine import Machine, cpu
-from msprobe.precheck.torch.results import text_of
+from msprobe.precheck.torch.results import raised_text
 
 
 def runner(task: Task) -> OverflowRunner:
@@ -42,11 +43,11 @@ class OverflowRunner:
             device = self._candidate.run(function, inputs, False).outputs
             bench = self._cpu.run(function, inputs, False).outputs
         except (UnreadableArgumentError, UnknownApiError, InputError) as problem:
-            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {str(problem).rstrip('.')}."])
+            return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, problem)])
         except MsprobeError as problem:
-            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {problem.message}"])
+            return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, problem.message)])
         except Exception as problem:
-            return Answer(key, [key, SKIPPED], notes=[f"The {key} was skipped: {text_of(problem).rstrip('.')}."])
+            return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, raised_text(problem))])
         return overflow_answer(key, _overflows(device), _overflows(bench))
 
 

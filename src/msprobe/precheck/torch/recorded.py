@@ -165,7 +165,7 @@ def place_gradients(outcome: Outcome, bench: Outcome) -> None:
     for path in [path for path in bench.gradients if path not in outcome.gradients]:
         del bench.gradients[path]
     if not outcome.gradients and not bench.backward_problem:
-        bench.backward_problem = "no recorded gradient belongs to an argument."
+        bench.backward_problem = said("no-gradient-fits")
 
 
 def _forms(gradient: torch.Tensor) -> list[torch.Tensor]:
@@ -186,9 +186,9 @@ def unknown_gradients(call: ApiCall) -> str:
     results = [one for one in flat(call.outputs) if isinstance(one, TensorInfo)]
     floats = [one for one in results if one.dtype.startswith(("float", "bfloat", "complex"))]
     if any(one.file is None and one.numel for one in given):
-        return "the dump has not the values of all gradients that came in."
+        return said("gradient-values-missing")
     if len(results) > 1 and len(list(flat(call.gradients or ()))) not in (len(floats), len(results)):
-        return "the record does not tell which of its results each gradient came in by."
+        return said("gradient-result-unknown")
     return ""
 
 
@@ -200,7 +200,4 @@ def other_shapes(call: ApiCall, bench: Outcome) -> str:
     given = [tuple(one.shape) for one in bench.outputs if isinstance(one, torch.Tensor)]
     if not recorded or len(recorded) > len(given) or recorded == given[: len(recorded)]:
         return ""
-    return (
-        f"made anew its results have the shapes {given[: len(recorded)]}, recorded are {recorded}: the module was made "
-        "with settings that its record does not tell."
-    )
+    return said("module-made-differently", given[: len(recorded)], recorded)

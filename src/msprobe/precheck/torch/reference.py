@@ -107,7 +107,7 @@ def _wide_types(value: Any) -> Any:
 
 @dataclass
 class Movement:
-    """What disturbed calls tell of each result of the reference, by ``output.0`` and the paths of gradients.
+    """What disturbed calls show of each result of the reference, by ``output.0`` and the paths of gradients.
 
     ``moved``: how far each element moves. ``elementwise``: results whose elements depend only on what is at the same
     place in the arguments. ``taken``: where a result that computes nothing has numbers of the arguments.

@@ -1,7 +1,7 @@
 """The relation of a random result to an argument of its shape, learnt from draws of the reference and exact.
 
 An element of a dropout is 0 or ``x / (1 - p)``, whatever was drawn: each element lies on one of a few *branches*
-``factor * x + offset``. Which branches a call has, draws of the reference tell, in double precision. A candidate's
+``factor * x + offset``. Which branches a call has, draws of the reference show, in double precision. A candidate's
 element must lie on one of them, and its gradient is the factor of that very branch times what came in. Calls whose
 result has a factor of its own at each place (a random slope) have the gradient ``factor * what came in`` there.
 """
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.torch.reference import units_at
 
@@ -97,15 +99,12 @@ def judge_branches(
         size = torch.maximum(expected.abs(), torch.full_like(expected, abs(branch.offset)))
         on.append((out - expected).abs() <= torch.maximum(units, units_at(size, y.dtype) * _UNITS))
     some = torch.stack(on).any(0) | ~wide.isfinite()
-    row = Judged(f"{name}.forward.output.0", "pass", "random: each element has its relation to the argument.")
+    row = Judged(f"{name}.forward.output.0", "pass", said("random-relation-holds"))
     if not bool(some.all()):
         place = [int(n) for n in (~some).nonzero()[0]]
         row.status, row.index = "error", tuple(place)
-        row.message = (
-            f"random: {int((~some).sum())} of {some.numel()} elements have not the relation to the argument that those "
-            f"of the reference have ({_words(branches)}); the first at {place}: {float(y[tuple(place)]):.9g} for "
-            f"{float(x[tuple(place)]):.9g}."
-        )
+        values = float(y[tuple(place)]), float(x[tuple(place)])
+        row.message = said("random-relation-broken", int((~some).sum()), some.numel(), _words(branches), place, *values)
     rows = [row]
     if isinstance(gradient, torch.Tensor) and isinstance(arrived, torch.Tensor):
         came, got = arrived.double(), gradient.double()
@@ -113,24 +112,23 @@ def judge_branches(
         for branch, here in zip(branches, on, strict=True):
             expected = branch.factor * came
             good |= here & ((got - expected).abs() <= units_at(expected, gradient.dtype) * _UNITS)
-        rows.append(Judged(f"{name}.backward.output.0", "pass", "random: the gradient is that of its own draw."))
+        rows.append(Judged(f"{name}.backward.output.0", "pass", said("random-gradient-fits")))
         if not bool(good.all()):
             place = [int(n) for n in (~good).nonzero()[0]]
             rows[-1].status, rows[-1].index = "error", tuple(place)
-            rows[-1].message = (
-                f"random: {int((~good).sum())} of {good.numel()} elements of the gradient are not those of what the "
-                f"forward drew; the first at {place}: {float(gradient[tuple(place)]):.9g}."
+            rows[-1].message = said(
+                "random-gradient-differs", int((~good).sum()), good.numel(), place, float(gradient[tuple(place)])
             )
     return rows
 
 
 def _words(branches: Sequence[Branch]) -> str:
-    words = []
+    words: list[str] = []
     for branch in branches:
         text = f"{branch.factor:.6g} x" if branch.factor else ""
         text += f" + {branch.offset:.6g}" if branch.offset and text else f"{branch.offset:.6g}" if not text else ""
         words.append(text)
-    return " or ".join(words)
+    return reduce(lambda first, second: said("relation-or", first, second), words)
 
 
 def has_own_factors(x: torch.Tensor, y: torch.Tensor, gradient: Any, arrived: Any) -> bool:
@@ -143,7 +141,7 @@ def has_own_factors(x: torch.Tensor, y: torch.Tensor, gradient: Any, arrived: An
 
 def judge_own_factors(name: str, x: torch.Tensor, y: torch.Tensor, gradient: Any, arrived: Any) -> Judged:
     """The row of a gradient that is to be the result's own factor times what came in."""
-    row = Judged(f"{name}.backward.output.0", "pass", "random: the gradient is that of its own draw.")
+    row = Judged(f"{name}.backward.output.0", "pass", said("random-gradient-fits"))
     expected = y.double() * arrived.double() / x.double()
     known = expected.isfinite() & (x != 0)
     far = (gradient.double() - expected).abs() > units_at(expected.nan_to_num(0.0), gradient.dtype) * _UNITS
@@ -151,9 +149,6 @@ def judge_own_factors(name: str, x: torch.Tensor, y: torch.Tensor, gradient: Any
     if bool(wrong.any()):
         place = [int(n) for n in wrong.nonzero()[0]]
         row.status, row.index = "error", tuple(place)
-        row.message = (
-            f"random: {int(wrong.sum())} of {wrong.numel()} elements of the gradient are not those of what the forward "
-            f"drew; the first at {place}: {float(gradient[tuple(place)]):.9g} instead of "
-            f"{float(expected[tuple(place)]):.9g}."
-        )
+        values = float(gradient[tuple(place)]), float(expected[tuple(place)])
+        row.message = said("random-gradient-is", int(wrong.sum()), wrong.numel(), place, *values)
     return row

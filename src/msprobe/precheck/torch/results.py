@@ -72,7 +72,7 @@ def widen(bench: Any, device: torch.Tensor) -> None:
         bench.array = bench.array.astype(np.float64)
 
 
-def text_of(problem: Exception) -> str:
+def raised_text(problem: Exception) -> str:
     """The class and the text of what a call raised, and the line of ours where there is no text."""
     text = " ".join(str(problem).split())[:500]
     if text:

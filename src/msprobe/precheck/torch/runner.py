@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from msprobe.errors import MsprobeError
+from msprobe.messages import said, text_of
 from msprobe.precheck.arguments import Plain, TensorInfo, UnreadableArgumentError
 from msprobe.precheck.columns import BLANK, Judged, direction_status, worst_of
 from msprobe.precheck.executors import RECORDED, executor_of, is_details_file
@@ -42,10 +43,10 @@ from msprobe.precheck.torch.recorded import (
 from msprobe.precheck.torch.results import (
     is_float8,
     ordinary_beside,
+    raised_text,
     rounded_to,
     same_bits,
     sizes_of,
-    text_of,
     value_of,
     widen,
 )
@@ -126,20 +127,20 @@ class TorchRunner:
             self._arguments = digest_of(call)
             if self._recorded is not None:
                 if not call.exact:
-                    return self._skip(key, "its record does not tell all that the module was made with.", has_backward)
+                    return self._skip(key, said("module-settings-missing"), has_backward)
                 if all(isinstance(one, Plain) and one.value is None for one in flat(call.outputs)):
-                    return self._skip(key, "it returns nothing, and its record has not what it wrote.", has_backward)
+                    return self._skip(key, said("written-not-recorded"), has_backward)
                 self._recorded.take(call)
             recorded = [one.dtype for one in flat(call.outputs) if isinstance(one, TensorInfo)]
             return self.check(key, call.api.name, function, inputs, has_backward, recorded, call)
         except MsprobeError as problem:
             return self._skip(key, problem.message, has_backward)
         except (UnreadableArgumentError, UnknownApiError, InputError) as problem:
-            return self._skip(key, str(problem), has_backward)
-        except MemoryError:
-            return self._skip(key, "there is not enough memory for it.", has_backward)
-        except Exception as problem:
             return self._skip(key, text_of(problem), has_backward)
+        except MemoryError:
+            return self._skip(key, said("memory-short"), has_backward)
+        except Exception as problem:
+            return self._skip(key, raised_text(problem), has_backward)
 
     def _function(self, prefix: str, name: str) -> Callable[..., Any]:
         """What the candidate calls: of an operator that the user has described that of torch_npu, where it is there."""
@@ -185,7 +186,7 @@ class TorchRunner:
         if has_backward:
             why = why or sides.bench.backward_problem or sides.device.backward_problem
             if api.rpartition(".")[2] in _UP_TO_SIGN and self._profile.own:
-                why = why or "the gradient depends on the signs of the vectors, which are not defined."
+                why = why or said("gradient-up-to-sign")
             if why:
                 rows.append(Judged(f"{key}.backward.output.0", "SKIP", why))
                 status, message = "SKIP", why
@@ -210,7 +211,7 @@ class TorchRunner:
 
     def _answer(self, key: str, rows: list[Judged], forward: str, backward: str, message: str) -> Answer:
         skips = "SKIP" in (forward, backward)
-        result = [key, forward, backward, (message or "skipped.") if skips else ""]
+        result = [key, forward, backward, (message or said("call-skipped")) if skips else ""]
         worst = max((row.scaled for row in rows if row.scaled is not None), default=0.0)
         if worst == 0.0 and "error" in (forward, backward):
             worst = max((row.metrics.get("max_relative") or 0.0 for row in rows), default=0.0)
@@ -226,18 +227,18 @@ class TorchRunner:
         if not has_backward:
             return ""
         if "out" in inputs.kwargs:
-            return "a call with out= has no gradient of its own."
+            return said("out-has-no-gradient")
         if self._recorded is not None and call is not None:
             if self._recorded.has_none_of_its_own(call, function, inputs):
-                return "the call gives its argument back: the recorded gradient is that of the call before."
+                return said("argument-returned")
             if unknown := unknown_gradients(call):
                 return unknown
         if self._profile.all_gradients:
             return ""
         if api in _NO_BACKWARD:
-            return f"the backward of {api} is not checked by this standard."
+            return said("backward-not-by-standard", api)
         if call is not None and len(list(flat(call.outputs))) > 1 and api not in _ONE_GRADIENT:
-            return "the backward through several results (multiple backward) is not checked by this standard."
+            return said("several-results-not-by-standard")
         return ""
 
     def _run(
@@ -324,7 +325,7 @@ class TorchRunner:
     def _forward(self, key: str, api: str, bench: Outcome, device: Outcome, sides: Sides) -> list[Judged]:
         name = f"{key}.forward.output"
         if len(bench.outputs) > len(device.outputs):
-            message = f"the candidate gives {len(device.outputs)} results, the reference {len(bench.outputs)}."
+            message = said("result-counts-differ", len(device.outputs), len(bench.outputs))
             return [Judged(f"{name}.0", "error", message)]
         return [
             self._judged(f"{name}.{place}", api, ours, device.outputs[place], sides, f"output.{place}")
@@ -340,15 +341,15 @@ class TorchRunner:
         for place, path in enumerate(paths):
             name = f"{key}.backward.output.{place}"
             if path not in bench.gradients:
-                why = f"the dump has no gradient of argument {path}."
+                why = said("gradient-not-in-dump", path)
                 if path not in sides.inputs.wanted:
-                    why = f"argument {path} requires no gradient."
+                    why = said("argument-requires-none", path)
                 rows.append(Judged(name, "SKIP", why))
                 continue
             ours, theirs = bench.gradients[path], device.gradients.get(path)
             rows.append(self._judged(name, api, ours, theirs, sides, path))
             if ours is None and theirs is None:
-                rows[-1].message = f"argument {path} has no gradient."
+                rows[-1].message = said("argument-without-gradient", path)
         return rows
 
     def _judged(self, name: str, api: str, bench: Any, device: Any, sides: Sides, which: str) -> Judged:
@@ -409,7 +410,7 @@ class TorchRunner:
             if sides is not None and not why:
                 gradients = worst_of(self._backward(key, api, sides.bench, device, sides), gradients)
             if not gradients:
-                why = why or "random: what it drew cannot be seen, and its gradient has no relation to its result."
+                why = why or said("draw-not-visible")
                 gradients = [Judged(f"{key}.backward.output.0", "SKIP", why)]
             is_skip = all(row.status == "SKIP" for row in gradients)
             status = "SKIP" if is_skip else direction_status(gradients, self._profile.warning)
@@ -431,7 +432,7 @@ class TorchRunner:
         control = [] if self._control is None else _spreads(key, bench, self._control.run(function, inputs, False))
         status, message = BLANK, ""
         if has_backward:
-            status, message = "SKIP", "random: another draw has another gradient."
+            status, message = "SKIP", said("draws-have-own-gradients")
             rows.append(Judged(f"{key}.backward.output.0", "SKIP", message))
         answer = self._answer(key, rows, direction_status(rows, self._profile.warning), status, message)
         answer.control = self._cells(control)
@@ -444,12 +445,10 @@ class TorchRunner:
             again = self._candidate.run(function, inputs, backward, sides.autocast)
             for place, (first, second) in enumerate(zip(sides.device.outputs, again.outputs, strict=True)):
                 if isinstance(first, torch.Tensor) and not same_bits(first, second):
-                    notes.append(
-                        f"output {place} differs in run {number + 1} of {self._task.repeat}: not deterministic."
-                    )
+                    notes.append(said("output-not-deterministic", place, number + 1, self._task.repeat))
             for path, gradient in sides.device.gradients.items():
                 if gradient is not None and not same_bits(gradient, again.gradients[path]):
-                    notes.append(f"gradient of {path} differs in run {number + 1}: not deterministic.")
+                    notes.append(said("gradient-not-deterministic", path, number + 1))
         return list(dict.fromkeys(notes))
 
     def _formula(self, key: str, function: Callable[..., Any], inputs: Inputs) -> Judged:

@@ -28,7 +28,7 @@ from msprobe.precheck.side.types import dtype_of
 from msprobe.precheck.side.words import DTYPES
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
-from msprobe.precheck.torch.results import text_of
+from msprobe.precheck.torch.results import raised_text
 from msprobe.precheck.torch.runner import TorchRunner
 from msprobe.precheck.torch.simple_samples import simple_operators
 
@@ -74,7 +74,7 @@ class SampleRunner:
             backward = self._add_gradients(operator, inputs, key)
             return self._runner.check(key, operator.name, operator.op, inputs, backward, [])
         except Exception as problem:
-            return skipped(key, text_of(problem), False, self._task.decimals, self._runner.further)
+            return skipped(key, raised_text(problem), False, self._task.decimals, self._runner.further)
 
     def _operators_by_group(self) -> dict[str, tuple[Any, torch.dtype]]:
         return {
@@ -136,7 +136,7 @@ def _operators_here() -> tuple[list[Any], str]:
     try:
         return operators(), ""
     except NotAvailableError as problem:
-        return simple_operators(), f"{problem.message} Simple arguments are made instead, for fewer operators."
+        return simple_operators(), said("simple-samples-instead", problem.message)
 
 
 def operators() -> list[Any]:
@@ -175,7 +175,7 @@ def _chosen(found: list[Any], names: list[str]) -> list[Any]:
     if missing:
         known = sorted({one.name.rpartition(".")[2] for one in found})
         near = [close for name in missing for close in near_words(name, known, 3)]
-        hint = f"; did you mean {', '.join(dict.fromkeys(near))}" if near else ""
+        hint = said("near-samples", ", ".join(dict.fromkeys(near))) if near else ""
         raise NotAvailableError(said("samples-of-operator-missing", torch.__version__, ", ".join(missing), hint))
     return chosen
 

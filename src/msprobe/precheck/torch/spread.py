@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from msprobe.messages import said
 from msprobe.precheck.columns import Judged
 from msprobe.precheck.torch.distribution import real_parts, row_of_random
 
@@ -24,18 +25,16 @@ def judge_spread(name: str, bench: Any, device: Any) -> Judged:
         return row
     pairs = list(zip(real_parts(bench), real_parts(device), strict=True))
     if all(ours.isfinite().all() for ours, _ in pairs) and not all(theirs.isfinite().all() for _, theirs in pairs):
-        row.status, row.message = "error", "random: NaN or infinity only on the candidate."
+        row.status, row.message = "error", said("random-not-finite")
         return row
     count = bench.numel()
     if count < _LEAST_ELEMENTS or not all(ours.isfinite().all() for ours, _ in pairs):
-        row.message = f"random: {count} elements are too few to compare."
+        row.message = said("random-too-few", count)
         return row
     row.scaled = far = max(_standard_errors(ours, theirs) for ours, theirs in pairs)
     if far > _MOST_STANDARD_ERRORS:
         row.status = "error"
-        row.message = (
-            f"random: mean or share of zeros is {far:.3g} standard errors off ({_MOST_STANDARD_ERRORS:g} allowed)."
-        )
+        row.message = said("random-statistic-off", said("statistic-mean-or-zeros"), far, _MOST_STANDARD_ERRORS)
     return row
 
 
