@@ -40,6 +40,12 @@ _MOST_OTHERS = 0.01
 _LOOKED_AT = 4096
 # A warning, and no error.
 _WARNS = 0.5
+# One factor of all elements of a half type: from so many epsilons on, so many standard errors; in each of so many parts
+# it is nearly the same.
+_LEAST_FACTOR = 0.1
+_SURE_OF_FACTOR = 12.0
+_PARTS_ALIKE = 8
+_LIKE_THE_WHOLE = 0.5
 # Of fewer indices of a dimension nothing is learnt of what their elements have in common.
 _LEAST_SHARED = 4
 
@@ -166,7 +172,8 @@ def judge_signed(result: Result) -> SignedErrors:
     if parts.strength <= 1:
         parts.judge_signs()
     if not found.strength and not parts.strength:
-        return found._replace(**_rounded_one_way(result))
+        least = max(_LEAST_FACTOR * epsilon, shared / sharing**0.5)
+        return found._replace(**(_rounded_one_way(result) or _one_factor(result, moved, least)))
     # What is off everywhere is said of the whole, unless a part is so much further off that it is an error.
     if parts.strength > (1 if found.strength else 0):
         return found._replace(status=_status(parts.strength), message=parts.message, strength=parts.strength)
@@ -203,6 +210,39 @@ def _rounded_one_way(result: Result) -> dict[str, Any]:
             )
             return {"status": "Warning", "message": f"{message}, which adds up over a training.", "strength": _WARNS}
     return {}
+
+
+def _one_factor(result: Result, moved: float, least: float) -> dict[str, Any]:
+    """A warning for a factor that all elements of a half type share, below the limit of a whole result: more than an
+    ordinary kernel has, and the same in small and large numbers, in those of both signs, here and there.
+    """
+    if result.own is None or limits_of(result.epsilon) is not OF_HALVES:
+        return {}
+    every = math.prod(result.reference.shape) // (4 * _LOOKED_AT) | 1
+    columns = [
+        one.reshape(-1)[::every] for one in (result.reference, result.errors, result.units, result.scale, result.own)
+    ]
+    # What is equal is rounded alike, and counts once.
+    chosen = list({value: place for place, value in enumerate(columns[0].tolist()) if value}.values())
+    if len(chosen) < FEW:
+        return {}
+    reference, errors, units, scale, own = (one[chosen] for one in columns)
+    fit, ordinary = slope_of(reference, errors, units, scale, moved), slope_of(reference, own, units, scale, moved)
+    beyond = abs(fit.size) - abs(ordinary.size)
+    if beyond <= least or beyond <= _SURE_OF_FACTOR * fit.standard_error:
+        return {}
+    sizes = abs(reference)
+    order = sorted(range(len(chosen)), key=sizes.tolist().__getitem__)
+    each = len(chosen) // _PARTS_ALIKE
+    places = [list(range(n * each, (n + 1) * each)) for n in range(_PARTS_ALIKE)]
+    parts = [*places, *([order[n] for n in one] for one in places), reference > 0, reference < 0]
+    for part in parts:
+        arrays = (reference[part], errors[part], units[part], scale[part])
+        if math.prod(arrays[0].shape) >= LEAST_ELEMENTS:
+            one = slope_of(*arrays, moved)
+            if abs(one.size - fit.size) > _LIKE_THE_WHOLE * abs(fit.size) + 3 * one.standard_error:
+                return {}
+    return {"status": "Warning", "message": _of_slope(fit, "the result"), "strength": _WARNS}
 
 
 def _status(strength: float) -> str:
@@ -471,35 +511,3 @@ def _errors(fit: Fit) -> str:
 def percent(share: float) -> str:
     """A share as people read it."""
     return f"{100 * share:.3g} %"
-
-
-class Pool:
-    """The slopes of many results of one kind, as of all calls of one API: what is small in each may be sure in all."""
-
-    def __init__(self) -> None:
-        self._weights = 0.0
-        self._weighted = 0.0
-        self.count = 0
-
-    def add(self, slope: float, standard_error: float) -> None:
-        """Another result; one whose standard error is not known counts for nothing."""
-        if not (0 < standard_error < math.inf and math.isfinite(slope)):
-            return
-        weight = standard_error**-2
-        self._weights += weight
-        self._weighted += weight * slope
-        self.count += 1
-
-    @property
-    def fit(self) -> Fit:
-        """The slope of all, each counted by how sure it is."""
-        if not self._weights:
-            return Fit(0.0, math.inf)
-        return Fit(self._weighted / self._weights, self._weights**-0.5)
-
-    def status(self, epsilon: float) -> str:
-        """``pass``, ``Warning`` or ``error`` of all of them together."""
-        fit, limits = self.fit, limits_of(epsilon)
-        if self.count < 2 or abs(fit.size) <= epsilon * limits.whole or fit.certainty <= STANDARD_ERRORS:
-            return "pass"
-        return "error" if abs(fit.size) > epsilon * limits.whole_error else "Warning"

@@ -13,12 +13,14 @@ from msprobe.precheck.columns import DEVICE_DTYPE, SCALED, SLOPE, STATUS
 from msprobe.precheck.executors import RECORDED, is_details_file
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.requests import api_name
-from msprobe.signed_errors import ONE_WAY, Pool, percent
+from msprobe.precheck.slopes import Pool
+from msprobe.signed_errors import ONE_WAY, percent
 
 #: With the standards of 8.1.1 and 26.2 healthy halves give many.
 #: So many APIs are named in one line.
 _MOST_APIS = 12
 _MOST_WARNINGS = 3
+_BEHIND_THE_END = NotRead("what came behind the end of the dump", "it was not recorded")
 #: Where rows beside a control have their largest ratio.
 _RATIO = 3
 
@@ -59,6 +61,8 @@ class Ranking:
     control: str = ""
     #: By what the check judges.
     standard: str = "strict"
+    #: True if the record was interrupted: what came behind is not there.
+    interrupted: bool = False
     #: Operators that were asked for by name and have no sample, with the type.
     without_samples: tuple[str, ...] = ()
     #: The slopes of all calls of one API, by result and type: what is small in each call may be sure in all of them.
@@ -78,7 +82,8 @@ class Ranking:
             for reason, count in self.skipped.most_common()
         ]
         missing = [NotRead(name, "there is no sample of it in this type") for name in self.without_samples]
-        return Coverage({way: count for way, count in judged.items() if count}, (*missing, *skipped))
+        behind = [_BEHIND_THE_END] if self.interrupted else []
+        return Coverage({way: count for way, count in judged.items() if count}, (*behind, *missing, *skipped))
 
     def add(self, answer: Answer) -> None:
         """Count one answer."""
@@ -145,6 +150,8 @@ class Ranking:
             found.append("no call was checked: there is none of an API to check")
         if self.allowance:
             found.append(f"  {self.allowance}")
+        if self.interrupted:
+            found.append(f"  {Coverage({}, (_BEHIND_THE_END,)).sentence('checked')}")
         if self.without_samples:
             found.append(f"  not checked: there are no samples of {', '.join(self.without_samples[:_MOST_APIS])}")
         for reason, count in self.skipped.most_common(5):
