@@ -154,9 +154,9 @@ def _apart(
             sizes.append(size[known])
     if not sum(map(len, apart)):
         return 0.0, 0.0
-    every, size = torch.cat(apart), float(torch.cat(sizes).mean())
+    every, typical = torch.cat(apart), float(torch.cat(sizes).mean()) or 1.0
     nearest = float(every.kthvalue(len(every) // _NEAREST + 1).values)
-    return (float(every.mean()) / size, nearest / size) if size else (float(every.mean()), nearest)
+    return float(every.mean()) / typical, nearest / typical
 
 
 def place_gradients(outcome: Outcome, bench: Outcome) -> None:
