@@ -14,7 +14,7 @@ _FIRST = "side/first.py"
 _PARTS = {
     "pytorch": (
         *("side/types.py", "side/words.py", "side/trees.py", "side/machine.py", "side/functions.py", "side/places.py"),
-        *("side/elements.py", "../signed_errors.py", "side/strict.py", "side/ending.py"),
+        *("side/elements.py", "../signed_parts.py", "../signed_errors.py", "side/strict.py", "side/ending.py"),
         *("scripts/call.py", "scripts/main.py"),
     ),
     "mindspore": ("side/elements.py", "side/cosine.py", "mindspore/standalone.py"),
