@@ -13,23 +13,17 @@ that the pre-check, its scripts and the free benchmark judge by the same lines.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from msprobe.messages import said
+from msprobe.signed_parts import LEAST_ELEMENTS, Division, axes_of, divisions_of, name_of, outstanding, part_at, summed
 
 #: So many standard errors no healthy result is off.
 STANDARD_ERRORS = 6.0
-#: Of parts with fewer elements nothing is said, and of results with fewer than `FEW` what is said of a part.
-LEAST_ELEMENTS = 32
+#: Of results with fewer elements what is said of a part.
 FEW = 256
 #: The standard error of an element that is rounded once, in units of the last place: that of a uniform distribution.
 ROUNDED_ONCE = 12**-0.5
-# The parts of one grouping that are looked at closely: those that stand out most.
-_CLOSELY = 4
-# Pairs of dimensions of results of fewer are not worth a look.
-_LEAST_OF_PAIRS = 1024
-_TILES = 8
 # So much of a scale an element may be off, however little an ordinary kernel is.
 _LEAST_MOVED = 0.15
 # Numbers that are cut off: so far from the middle between two neighbours, so many of all at least, of all at most so
@@ -40,6 +34,12 @@ _MOST_OTHERS = 0.01
 _LOOKED_AT = 4096
 # A warning, and no error.
 _WARNS = 0.5
+# One factor of all elements of a half type: from so many epsilons on, so many standard errors; in each of so many parts
+# it is nearly the same.
+_LEAST_FACTOR = 0.1
+_SURE_OF_FACTOR = 12.0
+_PARTS_ALIKE = 8
+_LIKE_THE_WHOLE = 0.5
 # Of fewer indices of a dimension nothing is learnt of what their elements have in common.
 _LEAST_SHARED = 4
 
@@ -128,8 +128,8 @@ def judge_signed(result: Result) -> SignedErrors:
         return SignedErrors()
     few = weight * weight < FEW * float((squares * squares).sum())
     shared = 0.0 if elementwise else limits.moved * (count / weight) ** 0.5
-    wide = _wide(reference.shape)
-    sharing = min(int(reference.shape[place]) for place in wide) if len(wide) > 1 else 1
+    axes = axes_of(reference.shape)
+    sharing = min(int(reference.shape[place]) for place in axes) if len(axes) > 1 else 1
     least = max(epsilon * limits.part, shared) if few else max(epsilon * limits.whole, shared / sharing**0.5)
     moved = limits.moved
     if own is not None:
@@ -168,7 +168,8 @@ def judge_signed(result: Result) -> SignedErrors:
     if parts.strength <= 1:
         parts.judge_signs()
     if not found.strength and not parts.strength:
-        return found._replace(**_rounded_one_way(result))
+        least = max(_LEAST_FACTOR * epsilon, shared / sharing**0.5)
+        return found._replace(**(_rounded_one_way(result) or _one_factor(result, moved, least)))
     # What is off everywhere is said of the whole, unless a part is so much further off that it is an error.
     if parts.strength > (1 if found.strength else 0):
         return found._replace(status=_status(parts.strength), message=parts.message, strength=parts.strength)
@@ -205,12 +206,41 @@ def _rounded_one_way(result: Result) -> dict[str, Any]:
     return {}
 
 
+def _one_factor(result: Result, moved: float, least: float) -> dict[str, Any]:
+    """A warning for a factor that all elements of a half type share, below the limit of a whole result: more than an
+    ordinary kernel has, and the same in small and large numbers, in those of both signs, here and there.
+    """
+    if result.own is None or limits_of(result.epsilon) is not OF_HALVES:
+        return {}
+    every = math.prod(result.reference.shape) // (4 * _LOOKED_AT) | 1
+    columns = [
+        one.reshape(-1)[::every] for one in (result.reference, result.errors, result.units, result.scale, result.own)
+    ]
+    # What is equal is rounded alike, and counts once.
+    chosen = list({value: place for place, value in enumerate(columns[0].tolist()) if value}.values())
+    if len(chosen) < FEW:
+        return {}
+    reference, errors, units, scale, own = (one[chosen] for one in columns)
+    fit, ordinary = slope_of(reference, errors, units, scale, moved), slope_of(reference, own, units, scale, moved)
+    beyond = abs(fit.size) - abs(ordinary.size)
+    if beyond <= least or beyond <= _SURE_OF_FACTOR * fit.standard_error:
+        return {}
+    sizes = abs(reference)
+    order = sorted(range(len(chosen)), key=sizes.tolist().__getitem__)
+    each = len(chosen) // _PARTS_ALIKE
+    places = [list(range(n * each, (n + 1) * each)) for n in range(_PARTS_ALIKE)]
+    parts = [*places, *([order[n] for n in one] for one in places), reference > 0, reference < 0]
+    for part in parts:
+        arrays = (reference[part], errors[part], units[part], scale[part])
+        if math.prod(arrays[0].shape) >= LEAST_ELEMENTS:
+            one = slope_of(*arrays, moved)
+            if abs(one.size - fit.size) > _LIKE_THE_WHOLE * abs(fit.size) + 3 * one.standard_error:
+                return {}
+    return {"status": "Warning", "message": _of_slope(fit, said("whole-result")), "strength": _WARNS}
+
+
 def _status(strength: float) -> str:
     return "error" if strength > 1 else "Warning"
-
-
-def _wide(shape: tuple[int, ...]) -> list[int]:
-    return [place for place, length in enumerate(shape) if length > 1]
 
 
 def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) -> Fit:
@@ -237,7 +267,7 @@ def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) 
     units = units / scale
     rounded = float((squares * units * units).sum()) * ROUNDED_ONCE**2
     least = max(float((alone * alone).sum()), rounded, moved**2 * total)
-    for axis in _wide(x.shape):
+    for axis in axes_of(x.shape):
         many = int(x.shape[axis])
         if many >= _LEAST_SHARED:
             others = tuple(place for place in range(len(x.shape)) if place != axis)
@@ -262,59 +292,13 @@ def bias_of(errors: Any, units: Any, scale: Any, moved: float) -> Fit:
     spread = float((rest * rest).sum()) * count / max(1, count - 1)
     rounded = float((units * units).sum()) * ROUNDED_ONCE**2
     least = max(spread, rounded, float((scale * scale).sum()) * moved**2)
-    for axis in _wide(errors.shape):
+    for axis in axes_of(errors.shape):
         many = int(errors.shape[axis])
         if many >= _LEAST_SHARED:
             others = tuple(place for place in range(len(errors.shape)) if place != axis)
             sums = rest.sum(axis=others) if others else rest
             least = max(least, float((sums * sums).sum()) * _few_are_unsure(many) ** 2)
     return Fit(mean, least**0.5 / count)
-
-
-class Division(NamedTuple):
-    """Parts of a result: ``kept`` are the dimensions whose indices tell one from the others, ``blocks`` how many
-    neighbours along each of them are one part.
-    """
-
-    kept: tuple[int, ...]
-    blocks: tuple[int, ...]
-
-
-def divisions_of(shape: tuple[int, ...]) -> Iterator[Division]:
-    """How a result is divided: along each dimension, alone or in blocks of neighbours, and along each two."""
-    count, lengths = math.prod(shape), tuple(int(n) for n in shape)
-    wide = _wide(lengths)
-    for place in wide:
-        each = count // lengths[place]
-        block = 1
-        while block < lengths[place]:
-            if each * block >= LEAST_ELEMENTS:
-                yield Division((place,), (block,))
-            block *= 2
-    if count < _LEAST_OF_PAIRS:
-        return
-    for number, first in enumerate(wide):
-        for second in wide[number + 1 :]:
-            # As they are where they are large enough, as heads of each image; else tiles.
-            each = count // (lengths[first] * lengths[second])
-            blocks = (1, 1)
-            if each < LEAST_ELEMENTS:
-                blocks = (max(1, lengths[first] // _TILES), max(1, lengths[second] // _TILES))
-            if each * blocks[0] * blocks[1] >= LEAST_ELEMENTS:
-                yield Division((first, second), blocks)
-
-
-def summed(values: Any, group: Division) -> Any:
-    """The sum over each part of a group; what is too little for a last block is left out."""
-    others = tuple(place for place in range(len(values.shape)) if place not in group.kept)
-    sums = values.sum(axis=others) if others else values
-    for axis, block in enumerate(group.blocks):
-        if block > 1:
-            many = int(sums.shape[axis]) // block
-            whole = sums[(slice(None),) * axis + (slice(0, many * block),)]
-            shape = [int(n) for n in whole.shape]
-            sums = whole.reshape([*shape[:axis], many, block, *shape[axis + 1 :]]).sum(axis=axis + 1)
-    return sums
 
 
 class _Parts:
@@ -357,18 +341,18 @@ class _Parts:
         each = math.prod(group.blocks)
         each *= math.prod(int(shape[place]) for place in range(len(shape)) if place not in group.kept)
         slopes = abs(summed(self.products, group) / (weights + (weights == 0)))
-        for place in _outstanding(slopes, result.epsilon * limits.part, slopes * weights**0.5):
+        for place in outstanding(slopes, result.epsilon * limits.part, slopes * weights**0.5):
             self._judge_slope(group, place)
         means = abs(summed(result.errors, group)) / each
-        for place in _outstanding(means, self.spread * limits.part, means):
+        for place in outstanding(means, self.spread * limits.part, means):
             self._judge_bias(group, place)
 
     def _judge_slope(self, group: Division, place: tuple[int, ...]) -> None:
-        part = _part(group, place)
+        part = part_at(group, place)
         result = self.result
         own = None if result.own is None else result.own[part]
         arrays = (result.reference[part], result.errors[part], result.units[part], result.scale[part])
-        self._fit(_name(group, part), *arrays, own)
+        self._fit(name_of(group, part), *arrays, own)
 
     def _fit(self, name: str, reference: Any, errors: Any, units: Any, scale: Any, own: Any) -> None:
         epsilon, limits = self.result.epsilon, self.limits
@@ -385,7 +369,7 @@ class _Parts:
 
     def _judge_bias(self, group: Division, place: tuple[int, ...]) -> None:
         result, limits = self.result, self.limits
-        part = _part(group, place)
+        part = part_at(group, place)
         fit = bias_of(result.errors[part], result.units[part], result.scale[part], self.moved)
         inside, scale = result.reference[part], result.scale[part]
         count = math.prod(inside.shape)
@@ -397,7 +381,7 @@ class _Parts:
         own = 0.0 if result.own is None else abs(float(result.own[part].sum()) / count)
         if abs(fit.size) > spread * limits.part + own and fit.certainty > STANDARD_ERRORS:
             strength = (abs(fit.size) - own) / (spread * limits.part_error)
-            self._say(strength, _of_bias(fit, self.size, said("each-element-of", _name(group, part))))
+            self._say(strength, _of_bias(fit, self.size, said("each-element-of", name_of(group, part))))
 
     def judge_signs(self) -> None:
         """Look at the elements that are positive and those that are negative, each by themselves."""
@@ -411,46 +395,6 @@ class _Parts:
     def _say(self, strength: float, message: str) -> None:
         if strength > self.strength:
             self.strength, self.message = strength, message
-
-
-def _outstanding(sizes: Any, least: float, ranks: Any) -> list[tuple[int, ...]]:
-    """The places of the few largest ranks among the parts whose size is above ``least``."""
-    over = sizes > least
-    if not bool(over.any()):
-        return []
-    ranks = (ranks * over).reshape(-1)
-    shape = [int(n) for n in sizes.shape]
-    found = []
-    for _ in range(_CLOSELY):
-        flat = int(ranks.argmax())
-        if not float(ranks[flat]) > 0:
-            break
-        ranks[flat] = 0.0
-        place = []
-        for length in reversed(shape):
-            flat, index = divmod(flat, length)
-            place.append(index)
-        found.append(tuple(reversed(place)))
-    return found
-
-
-def _part(group: Division, place: tuple[int, ...]) -> tuple[slice, ...]:
-    """The part at one place of a group, as an index."""
-    parts = [slice(None)] * (max(group.kept) + 1)
-    for axis, block, index in zip(group.kept, group.blocks, place, strict=True):
-        parts[axis] = slice(index * block, (index + 1) * block)
-    return tuple(parts)
-
-
-def _name(group: Division, part: tuple[slice, ...]) -> str:
-    """A part in the words of indexing: ``[:, 5]``, ``[8:16]``."""
-    words = []
-    for place, one in enumerate(part):
-        if place not in group.kept:
-            words.append(":")
-        else:
-            words.append(str(one.start) if one.stop == one.start + 1 else f"{one.start}:{one.stop}")
-    return f"[{', '.join(words)}]"
 
 
 def _of_slope(fit: Fit, what: str) -> str:
@@ -470,35 +414,3 @@ def way_of(fit: Fit) -> str:
 def certainty_of(fit: Fit) -> float:
     """The size in standard errors, as it is shown."""
     return min(fit.certainty, 9999.0)
-
-
-class Pool:
-    """The slopes of many results of one kind, as of all calls of one API: what is small in each may be sure in all."""
-
-    def __init__(self) -> None:
-        self._weights = 0.0
-        self._weighted = 0.0
-        self.count = 0
-
-    def add(self, slope: float, standard_error: float) -> None:
-        """Another result; one whose standard error is not known counts for nothing."""
-        if not (0 < standard_error < math.inf and math.isfinite(slope)):
-            return
-        weight = standard_error**-2
-        self._weights += weight
-        self._weighted += weight * slope
-        self.count += 1
-
-    @property
-    def fit(self) -> Fit:
-        """The slope of all, each counted by how sure it is."""
-        if not self._weights:
-            return Fit(0.0, math.inf)
-        return Fit(self._weighted / self._weights, self._weights**-0.5)
-
-    def status(self, epsilon: float) -> str:
-        """``pass``, ``Warning`` or ``error`` of all of them together."""
-        fit, limits = self.fit, limits_of(epsilon)
-        if self.count < 2 or abs(fit.size) <= epsilon * limits.whole or fit.certainty <= STANDARD_ERRORS:
-            return "pass"
-        return "error" if abs(fit.size) > epsilon * limits.whole_error else "Warning"

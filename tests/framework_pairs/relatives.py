@@ -33,6 +33,23 @@ RELATIVES = (
     ("clipped", "alone", ("clip", ":optimizer", ":gradient", ":parameter_gradient", ":structure")),
     # softmax of the wrong axis where both have the same length
     ("scores", "axis", ("softmax",)),
+    # https://mindspore.cn/docs/en/r2.3.0rc1/note/api_mapping/pytorch_diff/CrossEntropyLoss.html
+    ("labelled", "sum", ("cross_entropy", "loss", "sum", "mean", "reduction")),
+    ("labelled", "smoothing", ("cross_entropy", "loss", "smoothing")),
+    # https://mindspore.cn/docs/en/r2.3.1/note/api_mapping/pytorch_diff/LayerNorm.html: epsilon is 1e-7 by default
+    ("normed", "eps", ("norm", "eps")),
+    # https://mindspore.cn/docs/en/r2.2/note/api_mapping/pytorch_api_mapping.html: torch.mean is ops.mean, torch.sum is
+    # ops.sum; ReduceSum and ReduceMean keep no dimension by default
+    ("reduced", "sum", ("sum", "mean")),
+    ("averaged", "sum", ("sum", "mean")),
+    ("centred", "sum", ("sum", "mean")),
+    # https://www.mindspore.cn/docs/en/r2.0.0-alpha/note/api_mapping/pytorch_diff/elu.html: alpha is 1
+    ("exponential", "alpha", ("elu",)),
+    # the same table: cumsum takes an axis, clamp and clip a range
+    ("cumulated", "axis", ("cumsum",)),
+    ("clamped", "range", ("clamp", "clip")),
+    # a loss in float16, as of a network behind amp.auto_mixed_precision
+    ("half", "sum", ("sum", "mean")),
 )
 HEALTHY = tuple(dict.fromkeys(name for name, _, _ in RELATIVES))
 

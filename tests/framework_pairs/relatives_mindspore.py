@@ -8,6 +8,7 @@ from typing import Any
 os.environ.setdefault("MSPROBE_LOG_LEVEL", "3")
 
 import mindspore as ms
+import numpy as np
 from common import asked, value
 from mindspore import nn, ops
 from relatives import HEALTHY, IMAGES, RELATIVES, images, rows
@@ -27,6 +28,10 @@ class Rows(nn.Cell):
         self.softmax = nn.Softmax(1 if wrong == "axis" else -1)
         if name == "turned":
             self.table = ms.Parameter(ms.Tensor(value(9, (WIDTH, WIDTH))), name="table")
+        if name == "normed":
+            self.norm = nn.LayerNorm((WIDTH,)) if wrong else nn.LayerNorm((WIDTH,), epsilon=1e-5)
+        if name == "reduced":
+            self.scale = ms.Parameter(ms.Tensor(value(9, (WIDTH,))), name="scale")
         self.name, self.wrong = name, wrong
 
     def construct(self, x: Any) -> Any:
@@ -39,6 +44,19 @@ class Rows(nn.Cell):
             x = ops.matmul(x, self.table if self.wrong == "layout" else self.table.swapaxes(0, 1))
         elif self.name == "scores":
             x = self.softmax(x)
+        elif self.name == "normed":
+            x = self.norm(x * 0.01)
+        elif self.name == "reduced":
+            x = ops.sum(x, -1, True) if self.wrong else ops.mean(x, -1, True)
+            x = x * self.scale
+        elif self.name == "centred":
+            x = x - (ops.ReduceSum(True)(x, -1) if self.wrong else ops.ReduceMean(True)(x, -1))
+        elif self.name == "exponential":
+            x = ops.elu(x) if not self.wrong else ops.celu(x, 0.5)
+        elif self.name == "cumulated":
+            x = ops.cumsum(x, 1 if self.wrong else 2)
+        elif self.name == "clamped":
+            x = ops.clamp(x, -1.0, 2.0 if self.wrong else 1.0)
         else:
             x = ops.tanh(x)
         return self.fc2(x)
@@ -80,7 +98,14 @@ def loss_of(name: str, result: Any, wrong: str) -> Any:
     if name == "smooth":
         found = nn.SmoothL1Loss(reduction="none" if wrong == "sum" else "mean")(result, ops.ones_like(result))
         return found.sum() if wrong == "sum" else found
-    return ops.square(result).mean()
+    if name == "labelled":
+        labels = ms.Tensor(np.arange(64, dtype=np.int32) % WIDTH)
+        smoothing, reduction = 0.1 if wrong == "smoothing" else 0.0, "sum" if wrong == "sum" else "mean"
+        return nn.CrossEntropyLoss(reduction=reduction, label_smoothing=smoothing)(result.reshape(64, WIDTH), labels)
+    if name == "half":
+        result = ops.square(result.astype(ms.float16))
+        return (result.sum() if wrong else result.mean()).astype(ms.float32)
+    return ops.square(result).sum() if name == "averaged" and wrong else ops.square(result).mean()
 
 
 def clipped(gradients: Any, wrong: str) -> Any:

@@ -24,6 +24,10 @@ class Rows(nn.Module):
         if name == "turned":
             self.table = nn.Parameter(torch.zeros(WIDTH, WIDTH))
         self.fc1, self.fc2, self.name = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH), name
+        if name == "normed":
+            self.norm = nn.LayerNorm(WIDTH)
+        if name == "reduced":
+            self.scale = nn.Parameter(torch.zeros(WIDTH))
 
     def forward(self, x: Any) -> Any:
         x = self.fc1(x)
@@ -35,6 +39,18 @@ class Rows(nn.Module):
             x = x @ self.table.t()
         elif self.name == "scores":
             x = x.softmax(-1)
+        elif self.name == "normed":
+            x = self.norm(x * 0.01)
+        elif self.name == "reduced":
+            x = x.mean(-1, keepdim=True) * self.scale
+        elif self.name == "centred":
+            x = x - x.mean(-1, keepdim=True)
+        elif self.name == "exponential":
+            x = F.elu(x)
+        elif self.name == "cumulated":
+            x = x.cumsum(2)
+        elif self.name == "clamped":
+            x = x.clamp(-1.0, 1.0)
         else:
             x = x.tanh()
         return self.fc2(x)
@@ -59,6 +75,16 @@ class Images(nn.Module):
         return self.fc(F.relu(x).flatten(1))
 
 
+def loss_of(name: str, result: Any) -> Any:
+    if name == "smooth":
+        return F.smooth_l1_loss(result, torch.ones_like(result))
+    if name == "labelled":
+        return F.cross_entropy(result.reshape(64, WIDTH), torch.arange(64) % WIDTH)
+    if name == "half":
+        return result.half().pow(2).mean().float()
+    return result.pow(2).mean()
+
+
 def record(folder: str, name: str, level: str) -> None:
     """Three steps of a network."""
     model = (Images if name in IMAGES else Rows)(name)
@@ -74,7 +100,7 @@ def record(folder: str, name: str, level: str) -> None:
         debugger.start(model)
         optimizer.zero_grad()
         result = model(x)
-        loss = F.smooth_l1_loss(result, torch.ones_like(result)) if name == "smooth" else result.pow(2).mean()
+        loss = loss_of(name, result)
         loss.backward()
         if name == "clipped":
             nn.utils.clip_grad_norm_(model.parameters(), 0.05)

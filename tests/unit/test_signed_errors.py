@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from msprobe.precheck.side.elements import unit_in_last_place
-from msprobe.signed_errors import Pool, Result, SignedErrors, judge_signed
+from msprobe.precheck.slopes import Pool
+from msprobe.signed_errors import Result, SignedErrors, judge_signed
 
 RANDOM = np.random.default_rng(0)
 
@@ -202,3 +203,30 @@ def test_numbers_that_are_all_rounded_one_way_are_a_warning(way: str) -> None:
         assert way in found.message
     else:
         assert "are rounded" not in found.message
+
+
+#: Factors below the limit of a whole result, and what every element has in common where none is.
+SMALL = {
+    "a variance by n - 1 of 256": lambda x: x * (255 / 256) ** 0.5,
+    "a factor of 0.15 %": lambda x: x * 1.0015,
+    "no factor": lambda x: x,
+    "one that rows share": lambda x: x * (1 + 0.002 * np.where(np.arange(len(x)) % 2, 1, -1))[:, None],
+    "one of the large numbers": lambda x: np.where(abs(x) > 1, x * 1.0025, x),
+    "one of the first rows": lambda x: np.where((np.arange(len(x)) < 16)[:, None], x * 1.003, x),
+}
+
+
+@pytest.mark.parametrize("what", SMALL)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_small_factor_is_a_warning_where_all_elements_have_it(what: str, seed: int) -> None:
+    values = np.random.default_rng(seed).standard_normal((64, 256))
+    found = judged(values, rounded(SMALL[what](values), "bfloat16"), own=rounded(values, "bfloat16"))
+    assert (found.status == "Warning") == what.startswith("a ")
+    assert found.strength < 1
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_small_factor_that_an_ordinary_kernel_has_too_passes(own: bool) -> None:
+    values = RANDOM.standard_normal((64, 256))
+    rough = rounded(values * 1.002, "bfloat16")
+    assert judged(values, rough, own=rough if own else None).status == "pass"

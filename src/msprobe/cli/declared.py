@@ -85,7 +85,10 @@ DECLARED: tuple[Command, ...] = (
         ),
         reads="compare.json",
         writes="*.vis",
-        could_not=both("a step or a rank of one side was not compared", "一侧有 step 或 rank 没有比对"),
+        could_not=both(
+            "a step or a rank is missing or was not compared, or a dump ends too early",
+            "有 step 或 rank 缺失或没有比对，或 dump 提前结束",
+        ),
         published=True,
     ),
     Command(
@@ -98,7 +101,10 @@ DECLARED: tuple[Command, ...] = (
         ),
         reads=both("one dump, or two", "一份或两份 dump"),
         writes="*.vis.db",
-        could_not=both("a step or a rank of one side was not compared", "一侧有 step 或 rank 没有比对"),
+        could_not=both(
+            "a step or a rank is missing or was not compared, or a dump ends too early",
+            "有 step 或 rank 缺失或没有比对，或 dump 提前结束",
+        ),
         published=True,
     ),
     Command(
@@ -343,6 +349,7 @@ DECLARED: tuple[Command, ...] = (
         both("write one run, or two side by side, as a page in one file", "把一次运行、或并排的两次运行写成单文件页面"),
         reads=both("a monitored run, or two", "一次或两次被监控的运行"),
         writes="monitor.html",
+        could_not=both("the page is written, and does not show all of them", "页面已写出，但没有显示全部内容"),
     ),
     Command(
         "monitor to-db",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from msprobe import log
-from msprobe.coverage import Coverage, write
+from msprobe.coverage import Coverage, NotRead, together, write
 from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError
 from msprobe.graph.between_ranks import find_partners
@@ -24,6 +24,7 @@ from msprobe.messages import said
 from msprobe.paths import make_folder, make_folder_in
 
 Tell = Callable[[str], None]
+_CUT_OFF = "it was interrupted: what was still running has no record"
 
 
 class Graphs(NamedTuple):
@@ -36,8 +37,8 @@ class Graphs(NamedTuple):
 def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, workers: Workers = ALONE) -> Graphs:
     """Build what is asked for and write it; the files, and what they are of. ``time`` stands in their names.
 
-    ``workers``: how many ranks are done at once; the files are the same. Where one side alone has steps or ranks,
-    ``coverage_{time}.json`` says which. Raises PathError, InvalidInputError or
+    ``workers``: how many ranks are done at once; the files are the same. Where steps or ranks are on one side alone or
+    missing, or a dump ends too early, ``coverage_{time}.json`` says which. Raises PathError, InvalidInputError or
     TaskMismatchError; then nothing is written.
     """
     mine = find_folders(request.candidate, request.fields[0])
@@ -53,10 +54,12 @@ def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, wo
         for done in run(build, jobs, workers, lambda number: tell(f"read {pairs[number][0][0].path}")):
             graphs += done
         files = _finish(graphs, output, request, "build" if theirs is None else "compare", time, mine)
-        covered = None if theirs is None or request.layouts else coverage_of(mine, theirs, request.fields)
-        if covered is not None and not covered.is_complete:
+        covered = Coverage({"dumps": len(pairs)}) if request.layouts else coverage_of(mine, theirs, request.fields)
+        ended = dict.fromkeys(path for built in graphs for path in built.interrupted)
+        covered = together([covered, Coverage({}, tuple(NotRead(str(path), _CUT_OFF) for path in ended))])
+        if not covered.is_complete:
             write(covered, output / f"coverage_{time}.json")
-        return Graphs(files, covered or Coverage({"dumps": len(pairs)}))
+        return Graphs(files, covered)
 
 
 @contextmanager

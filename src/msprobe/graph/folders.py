@@ -15,10 +15,13 @@ from typing import Literal
 
 from msprobe import log
 from msprobe.coverage import Coverage, NotRead
+from msprobe.diagnose.covered import not_read
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.messages import said
 from msprobe.store import layout
+from msprobe.store.damage import missing_ranks
 from msprobe.store.part import DumpPart
+from msprobe.store.reader import open_dump
 from msprobe.store.whereabouts import where_instead
 
 FolderKind = Literal["single", "ranks", "steps"]
@@ -164,8 +167,11 @@ def pair_folders(
     return [(mine[place], theirs[place]) for place in common]
 
 
-def coverage_of(candidate: DumpFolders, reference: DumpFolders, fields: tuple[str, str]) -> Coverage:
-    """Which steps and ranks are on both sides, and which on one alone."""
+def coverage_of(candidate: DumpFolders, reference: DumpFolders | None, fields: tuple[str, str]) -> Coverage:
+    """Which steps and ranks are on both sides, and which on one alone; of one dump, which ranks it lacks."""
+    if reference is None:
+        lacking = missing_ranks(open_dump(candidate.path)) if candidate.kind == "steps" else []
+        return Coverage({"dumps": len(candidate.ranks)}, not_read(lacking))
     if candidate.kind == "single" or candidate.kind != reference.kind:
         return Coverage({"dumps": 1})
     sides = [{_place(rank, side.kind): rank for rank in side.ranks} for side in (candidate, reference)]

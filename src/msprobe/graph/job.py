@@ -48,12 +48,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Built:
-    """A graph in a file that is not yet under its name. ``part``: of a database; ``ends``: those of transfers."""
+    """A graph in a file that is not yet under its name. ``part``: of a database; ``ends``: those of transfers;
+    ``interrupted``: the dumps that end too early.
+    """
 
     pair: Pair
     file: Path
     ends: tuple[Ends, ...]
     part: DbPart | None = None
+    interrupted: tuple[Path, ...] = ()
 
 
 def build(job: Job) -> list[Built]:
@@ -62,7 +65,8 @@ def build(job: Job) -> list[Built]:
     # Millions of small objects, none of which know each other: looking for circles takes half as long as the work.
     with no_collection():
         found: list[Built] = []
-        for count, (pair, written) in enumerate(_written(job)):
+        opened: list[DumpPart] = []
+        for count, (pair, written) in enumerate(_written(job, opened)):
             if request.overflow_check:
                 written = replace(written, overflow_check=True)
                 for _, side in written.sides:
@@ -76,20 +80,23 @@ def build(job: Job) -> list[Built]:
                 places: dict[Place, int] = {}
                 write_vis(file, written, published_values=request.published_values, places=places)
                 found.append(Built(pair, file, ends_of(written, places)))
-        return found
+        ended = tuple(part.folder for part in opened if not part.complete)
+        return [replace(one, interrupted=ended) for one in found]
 
 
-def _written(job: Job) -> list[tuple[Pair, Written]]:
+def _written(job: Job, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
+    """What is written of each graph; the dumps are added to ``opened``, and closed."""
     with ExitStack() as open_parts:
+        open_parts.callback(_close, opened)
         if job.request.layouts:
-            return _merged(job, open_parts)
+            return _merged(job, opened)
         (pair,) = job.pairs
         folder, other_folder = pair
-        part = _open(folder, open_parts)
+        part = _open(folder, opened)
         tree = _tree(part, job.request)
         if other_folder is None:
             return [(pair, Written(_side(part, tree, folder, job.request)))]
-        other_part = _open(other_folder, open_parts)
+        other_part = _open(other_folder, opened)
         other_tree = _tree(other_part, job.request)
         partner: Partners | None = None
         if job.request.match == "aligned" and job.request.mapping is None:
@@ -110,10 +117,14 @@ def _written(job: Job) -> list[tuple[Pair, Written]]:
         return [(pair, Written(side, comparison))]
 
 
-def _open(folder: RankFolder, open_parts: ExitStack) -> DumpPart:
-    part = folder.open()
-    open_parts.callback(part.close)
-    return part
+def _close(parts: list[DumpPart]) -> None:
+    for part in parts:
+        part.close()
+
+
+def _open(folder: RankFolder, opened: list[DumpPart]) -> DumpPart:
+    opened.append(folder.open())
+    return opened[-1]
 
 
 def _tree(part: DumpPart, request: Request) -> Tree:
@@ -126,12 +137,12 @@ def _side(part: DumpPart, tree: Tree, folder: RankFolder, request: Request) -> S
     return read_side(part, complete_stacks=request.complete_stacks, tree=tree)
 
 
-def _merged(job: Job, open_parts: ExitStack) -> list[tuple[Pair, Written]]:
+def _merged(job: Job, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
     """One graph for each copy of the model."""
     request = job.request
 
     def read(folders: list[RankFolder]) -> tuple[DumpPart, list[Side]]:
-        parts = [_open(folder, open_parts) for folder in folders]
+        parts = [_open(folder, opened) for folder in folders]
         sides = [_side(part, _tree(part, request), at, request) for part, at in zip(parts, folders, strict=True)]
         return parts[0], sides
 

@@ -149,6 +149,11 @@ def is_seen_after_backward(finding: Finding) -> bool:
     return finding.kind == "gradient" and finding.direction == "forward"
 
 
+def only_makes_a_start(suspect: Suspect) -> bool:
+    """True for other arguments of a call that makes a constant: it is judged by what is made of it."""
+    return suspect.finding.kind == "argument" and suspect.judged is not None and not _takes_tensors(suspect.judged)
+
+
 def rounds_far_more_often(suspect: Suspect) -> bool:
     """True if the candidate rounds at dozens of calls in a type of few digits where the reference makes one or a few: a
     sum that is taken step by step stops growing there, sooner or later.

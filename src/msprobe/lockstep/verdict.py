@@ -27,7 +27,7 @@ from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.lockstep import account_files
 from msprobe.lockstep.account import StepAccount
-from msprobe.lockstep.healthy import Healthy, is_seen_after_backward, rounds_far_more_often
+from msprobe.lockstep.healthy import Healthy, is_seen_after_backward, only_makes_a_start, rounds_far_more_often
 from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.report.verdict_file import write_verdict
@@ -182,6 +182,8 @@ class _Findings:
         for suspect in result.suspects:
             if not healthy.explains(suspect):
                 kept.append(suspect)
+            elif only_makes_a_start(suspect):
+                continue
             elif suspect.finding.kind != "missing_gradient" and (suspect.clear or suspect.matters):
                 mark = suspect.finding.kind, suspect.finding.where, suspect.finding.module, suspect.finding.rank
                 self._quiet.setdefault(mark, replace(suspect.finding, harmless=True))

@@ -89,6 +89,7 @@ MESSAGES: tuple[Message, ...] = (
 )
 
 PIECES: tuple[Piece, ...] = (
+    Piece("behind-the-end", "", "what came behind the end of the dump", "dump 结束之后的内容"),
     Piece("executor-allowed", "further", "allowed: cpu, cuda:0, npu:0, xpu, mps or auto, with +mkldnn=off, +threads=N, +deterministic, +dtype=bf16, +autocast=bf16, +compile or +inject:FAULT behind it{further}", "允许：cpu、cuda:0、npu:0、xpu、mps 或 auto，其后可加 +mkldnn=off、+threads=N、+deterministic、+dtype=bf16、+autocast=bf16、+compile 或 +inject:FAULT{further}"),
     Piece("executor-allowed-plugin", "", "; plugin:package.module:function", "；plugin:package.module:function"),
     Piece("executor-allowed-control", "", "; plugin:package.module:function; python:PATH; or an accuracy_checking_details_*.csv", "；plugin:package.module:function；python:PATH；或 accuracy_checking_details_*.csv"),

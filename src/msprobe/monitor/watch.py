@@ -21,6 +21,7 @@ from msprobe.foreign.console import harmless
 from msprobe.messages import said, translated
 from msprobe.monitor.alerts.alert import text_of_record
 from msprobe.monitor.alerts.reading import read_all_alerts
+from msprobe.monitor.coverage import coverage_of_tables
 from msprobe.monitor.csv_files import Table, merged, quantities_of, read_table
 from msprobe.monitor.files import MONITOR, RunFolder, find_runs
 from msprobe.monitor.series import Curve, Numbers, Series, curves_of, series_of, update_ratio
@@ -78,6 +79,9 @@ def view(folder: StrPath, top: int = 12) -> RenderableType:
     states = [_state(run) for run in newest.values()]
     known = [state for state in states if state.tables]
     parts: list[RenderableType] = [_ranks(states)]
+    covered = coverage_of_tables(folder, list(newest.values()), [])
+    if not covered.is_complete:
+        parts.append(Text(translated(covered.sentence("shown")), style="yellow"))
     if known:
         parts += [_curves(curves_of(known[0].tables)), _tensors(known[0], top)]
     parts.append(_alerts(Path(os.path.abspath(states[0].run.path)).parent))

@@ -90,6 +90,7 @@ def run_check(request: CheckRequest, progress: Callable[[str], None] = lambda te
         reproduction_command(str(requests.part.path), request.candidates[0], task),
         control=control.name,
         standard=task.standard,
+        interrupted=not requests.part.complete,
     )
     for answer in _done_before(writer):
         ranking.add(control.judge(answer))

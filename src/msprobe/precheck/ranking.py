@@ -14,7 +14,8 @@ from msprobe.precheck.columns import DEVICE_DTYPE, SCALED, SLOPE, STATUS
 from msprobe.precheck.executors import RECORDED, is_details_file
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.requests import api_name
-from msprobe.signed_errors import Pool, certainty_of, way_of
+from msprobe.precheck.slopes import Pool
+from msprobe.signed_errors import certainty_of, way_of
 
 #: With the standards of 8.1.1 and 26.2 healthy halves give many.
 #: So many APIs are named in one line.
@@ -61,6 +62,8 @@ class Ranking:
     control: str = ""
     #: By what the check judges.
     standard: str = "strict"
+    #: True if the record was interrupted: what came behind is not there.
+    interrupted: bool = False
     #: Operators that were asked for by name and have no sample, with the type.
     without_samples: tuple[str, ...] = ()
     #: The slopes of all calls of one API, by result and type: what is small in each call may be sure in all of them.
@@ -85,7 +88,8 @@ class Ranking:
             for reason, count in self.skipped.most_common()
         ]
         missing = [NotRead(name, said("sample-missing")) for name in self.without_samples]
-        return Coverage({way: count for way, count in judged.items() if count}, (*missing, *skipped))
+        behind = [_behind_the_end()] if self.interrupted else []
+        return Coverage({way: count for way, count in judged.items() if count}, (*behind, *missing, *skipped))
 
     def add(self, answer: Answer) -> None:
         """Count one answer."""
@@ -149,6 +153,8 @@ class Ranking:
         yield from counted or [said("nothing-to-check")]
         if self.allowance:
             yield Wording("  {}", self.allowance)
+        if self.interrupted:
+            yield Wording("  {}", Coverage({}, (_behind_the_end(),)).sentence("checked"))
         if self.without_samples:
             yield Wording("  {}", said("no-samples-of", ", ".join(self.without_samples[:_MOST_APIS])))
         for reason, count in self.skipped.most_common(5):
@@ -246,3 +252,7 @@ def reproduction_command(dump: str, candidate: str, task: Task) -> Callable[[str
         return shlex.join(words if chooses else [*words, "--device", candidate])
 
     return command
+
+
+def _behind_the_end() -> NotRead:
+    return NotRead(said("behind-the-end"), said("was-not-recorded"))

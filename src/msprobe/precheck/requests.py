@@ -141,17 +141,24 @@ class Requests:
 
         Arguments that were one tensor have one gradient together and are left out.
         """
-        backward = self.part.record(self.entry(key, BACKWARD)) if self.has_backward(key) else None
-        named, merged = (
-            found if isinstance(found, dict) else {}
-            for found in (backward.get(name) if isinstance(backward, dict) else None for name in _NAMED_GRADIENTS)
-        )
+        named, merged = self._named_gradients(key)
         shared = {*merged, *map(str, merged.values())}
         return {
             slot.partition(".")[2]: _one(value, said("argument-gradient-of", slot))
             for slot, value in named.items()
             if slot not in shared
         }
+
+    def says_whose_gradients(self, key: str) -> bool:
+        """True if the record of a backward says of each gradient whose it is, also where that is several arguments'."""
+        return any(self._named_gradients(key))
+
+    def _named_gradients(self, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the record of a backward has by argument, and which arguments were one tensor with another."""
+        backward = self.part.record(self.entry(key, BACKWARD)) if self.has_backward(key) else None
+        found = (backward.get(name) if isinstance(backward, dict) else None for name in _NAMED_GRADIENTS)
+        named, merged = (one if isinstance(one, dict) else {} for one in found)
+        return named, merged
 
     def is_of_the_call_before(self, key: str) -> bool:
         """True if the backward record of a call has the gradient of the call before, as the dump says."""

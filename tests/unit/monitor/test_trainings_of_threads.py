@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from msprobe.monitor.locate import first_bad_step
+from msprobe.monitor.locate import HALF, first_bad_step
 from msprobe.monitor.measurements import StepMetrics
 from msprobe.monitor.sketch import Sketch, Sketcher
 from msprobe.pytorch import TrainerMon
@@ -76,7 +76,7 @@ def groups(model: nn.Module, decayed: bool) -> list[dict[str, Any]]:
 def train(folder: Path, ways: Ways) -> list[Sketch]:
     """One training; its sketches. Its schedule falls, its gradients are clipped, each step has two micro-batches."""
     torch.manual_seed(0)
-    model = Model()
+    model = Model().to(torch.bfloat16 if ways.get("type") == "bfloat16" else torch.float32)
     made: dict[str, Any] = {"lr": 2e-3, "betas": (0.9, 0.99), "eps": 1e-8, **ways.get("optimizer", {})}
     sort = ways.get("sort", torch.optim.AdamW)
     if sort is torch.optim.SGD:
@@ -97,7 +97,8 @@ def train(folder: Path, ways: Ways) -> list[Sketch]:
         if not ("kept_gradients" in ways and step >= LATER):
             optimizer.zero_grad(set_to_none="zeroed" not in ways)
         for part in rows.chunk(ways.get("parts", 2)):
-            result = model(part[:, :-1]).flatten(0, 1)
+            with torch.autocast("cpu", torch.bfloat16, enabled=ways.get("type") == "autocast"):
+                result = model(part[:, :-1]).flatten(0, 1)
             labels = part[:, 1:].flatten()
             if "smoothed" in ways and step >= LATER:
                 loss = F.cross_entropy(result, labels, label_smoothing=0.1)
@@ -122,7 +123,7 @@ def train(folder: Path, ways: Ways) -> list[Sketch]:
         if step == LATER and "reset" in ways:
             for group in optimizer.param_groups:
                 group["lr"] = made["lr"]
-        monitor.note(loss=float(loss))
+        monitor.note(loss=float(loss.detach()))
         optimizer.step()
         if "no_schedule" not in ways or step < LATER:
             schedule.step()
@@ -144,8 +145,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @cache
-def right(folder: Path, sort: Any) -> list[Sketch]:
-    return train(folder, {"sort": sort})
+def right(folder: Path, sort: Any, type_: str) -> list[Sketch]:
+    return train(folder, {"sort": sort, "type": type_})
+
+
+def found_in(folder: Path, ways: Ways, type_: str) -> Any:
+    rounding = HALF["bfloat16"] if type_ == "bfloat16" else 0.0
+    return first_bad_step(
+        right(folder, ways.get("sort", ADAM), type_), train(folder, {**ways, "type": type_}), {}, rounding
+    )
 
 
 ADAM, SGD = torch.optim.AdamW, torch.optim.SGD
@@ -185,10 +193,11 @@ WRONG: dict[str, tuple[Ways, int]] = {
 }
 
 
+@pytest.mark.parametrize("type_", ["float32", "autocast"])
 @pytest.mark.parametrize("name", WRONG)
-def test_the_step_of_a_mistake_is_found(folder: Path, name: str) -> None:
+def test_the_step_of_a_mistake_is_found(folder: Path, name: str, type_: str) -> None:
     ways, at = WRONG[name]
-    found = first_bad_step(right(folder, ways.get("sort", ADAM)), train(folder, ways))
+    found = found_in(folder, ways, type_)
     assert found is not None
     assert at <= found.step <= at + 8, (found.step, found.what[:3])
 
@@ -208,8 +217,8 @@ SAME: dict[str, Ways] = {
 }
 
 
+@pytest.mark.parametrize("type_", ["float32", "autocast", "bfloat16"])
 @pytest.mark.parametrize("name", SAME)
-def test_what_is_computed_otherwise_has_no_bad_step(folder: Path, name: str) -> None:
-    ways = SAME[name]
-    found = first_bad_step(right(folder, ways.get("sort", ADAM)), train(folder, ways))
+def test_what_is_computed_otherwise_has_no_bad_step(folder: Path, name: str, type_: str) -> None:
+    found = found_in(folder, SAME[name], type_)
     assert found is None, found.what[:3]

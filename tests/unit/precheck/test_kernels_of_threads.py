@@ -138,6 +138,10 @@ A: dict[str, tuple[Kernel, tuple[Any, ...], Kernel, torch.dtype, str]] = {
     "a variance by n - 1": (
         layer_norm, (some(64, 48), some(48)), wide(lambda x, w: norm(x, w, less=1)), BF16, "Warning"
     ),
+    # the same of 256 features
+    "a variance by n - 1 of many": (
+        layer_norm, (some(64, 256), some(256)), wide(lambda x, w: norm(x, w, less=1)), BF16, "Warning"
+    ),
     # pytorch 156173: index_put accumulates in float16, one after the other
     "a sum in halves": (lambda x: x.sum(-1), (some(64, 8000),), one_by_one, FP16, "Warning"),
     # many: the mean counts tokens that are ignored

@@ -9,7 +9,7 @@ from msprobe.cli.common import add_output
 from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.foreign.console import say
-from msprobe.messages import both, said
+from msprobe.messages import both, said, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,10 @@ def execute(args: argparse.Namespace) -> int:
     runs = runs_of(args, args.runs)
     if len(runs) not in (1, 2):
         raise UsageError(said("monitor-report-runs", len(runs)))
-    page = write_report(runs[-1], runs[0] if len(runs) == 2 else None, args.output)
+    page, covered = write_report(runs[-1], runs[0] if len(runs) == 2 else None, args.output)
     answers.wrote([page])
+    answers.note(coverage=covered.as_json())
     say(f"report: {page}")
-    return 0
+    if not covered.is_complete:
+        say(translated(covered.sentence("shown")))
+    return covered.status(found=False)

@@ -35,9 +35,7 @@ def look_for_lone_ends(scene: Scene) -> None:
     ratio = ratio_in_words(difference.left, difference.right)
     text = said("replaced-calls", named(mine), named(theirs))
     text += said("result-is", ratio) if ratio else said("so-result-differs", scene.how(difference))
-    facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
-    finding = scene.finding(here, "structure", text, here.name, facts)
-    scene.ledger.add(Suspect(finding, here.index, clear=True, matters=True))
+    _say(scene, here, text, mine, theirs, difference)
 
 
 def _follows(scene: Scene, difference: Difference) -> bool:
@@ -78,9 +76,18 @@ def _look_at_what_comes_back(scene: Scene) -> None:
         if ratio
         else said("gradient-of-call-differs", ends[0].name, scene.how(difference))
     )
+    _say(scene, mine[-1], text, mine, theirs, difference)
+
+
+def _say(
+    scene: Scene, at: Event, text: str, mine: Sequence[Event], theirs: Sequence[Event], difference: Difference
+) -> None:
+    """Suspect these calls, and none of them by itself for the gradient that comes back through it."""
+    for one in (*mine, *theirs):
+        scene.ledger.take_back(("calls", one))
     facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
-    finding = scene.finding(mine[-1], "structure", text, mine[-1].name, facts)
-    scene.ledger.add(Suspect(finding, mine[-1].index, clear=True, matters=True))
+    finding = scene.finding(at, "structure", text, at.name, facts)
+    scene.ledger.add(Suspect(finding, at.index, clear=True, matters=True))
 
 
 def _between(end: Event, comes_back: Event, timeline: Timeline, partners: Mapping[Event, Event]) -> list[Event]:

@@ -118,7 +118,8 @@ _BARE_NAMES = _table(
         "triu": "input diagonal",
     }
 )
-_TABLES = {"Functional": _NAMES, "Torch": _BARE_NAMES, "Tensor": _BARE_NAMES, "VF": _BARE_NAMES}
+# Functions of MindSpore are called so, too, and most take what those of the framework itself take.
+_TABLES = {"Functional": {**_BARE_NAMES, **_NAMES}, "Torch": _BARE_NAMES, "Tensor": _BARE_NAMES, "VF": _BARE_NAMES}
 
 
 def argument_word(event: Event, slot: str) -> str:

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from msprobe.coverage import Coverage, NotRead, together
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.messages import in_both, said
 from msprobe.monitor.alerts.alert import parse_tag, text_of_record
 from msprobe.monitor.alerts.ranks import divergences
 from msprobe.monitor.alerts.reading import read_all_alerts
 from msprobe.monitor.band import departures, half_width
+from msprobe.monitor.coverage import coverage_of_tables
 from msprobe.monitor.csv_files import Table
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.diff import diff
@@ -57,6 +59,23 @@ def read_run(path: StrPath) -> Monitored:
     except MsprobeError:  # none that can be read
         alerts = {}
     return Monitored(str(path), ranks, tables, alerts)
+
+
+def coverage_of(first: Monitored, second: Monitored | None) -> Coverage:
+    """What the page shows of the runs, and what of them it does not."""
+    parts = []
+    for run in [first] if second is None else [first, second]:
+        folders = [folder for of_rank in run.ranks.values() for folder in of_rank]
+        tables = [(rank, table) for rank, found in run.tables.items() for table in found.values()]
+        shown = [folder for folder in folders if folder.rank in run.tables]
+        parts.append(coverage_of_tables(run.path, shown, tables))
+        parts.append(Coverage({}, _not_shown(set(run.ranks) - set(run.tables))))
+    return together(parts)
+
+
+def _not_shown(ranks: set[int]) -> tuple[NotRead, ...]:
+    why = f"the page shows {_MOST_RANKS} ranks"
+    return tuple(NotRead(f"rank {rank}", why) for rank in sorted(ranks))
 
 
 def page_data(first: Monitored, second: Monitored | None) -> dict[str, Any]:

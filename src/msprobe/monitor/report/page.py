@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from msprobe import __version__
+from msprobe.coverage import Coverage
 from msprobe.foreign import html_page
 from msprobe.messages import said
 from msprobe.messages.pages import MONITOR
-from msprobe.monitor.report.data import page_data, read_run
+from msprobe.monitor.report.data import coverage_of, page_data, read_run
 from msprobe.paths import StrPath, check_output_file, write_atomically
 
 
-def write_report(first: StrPath, second: StrPath | None, output: StrPath) -> Path:
-    """Write the page of a run, or of two, where the second is held against the first; its path.
+def write_report(first: StrPath, second: StrPath | None, output: StrPath) -> tuple[Path, Coverage]:
+    """Write the page of a run, or of two, where the second is held against the first; its path, and what it shows.
 
     Raises PathError and InvalidInputError; an existing file is replaced.
     """
     path = check_output_file(output)
-    data = page_data(read_run(first), None if second is None else read_run(second))
-    write_atomically(path, render(data).encode("utf-8", "replace"), fsync=False)
-    return path
+    runs = read_run(first), None if second is None else read_run(second)
+    write_atomically(path, render(page_data(*runs)).encode("utf-8", "replace"), fsync=False)
+    return path, coverage_of(*runs)
 
 
 def render(data: dict[str, Any]) -> str:

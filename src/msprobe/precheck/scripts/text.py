@@ -16,8 +16,8 @@ _FIRST = "side/first.py"
 _PARTS = {
     "pytorch": (
         *("scripts/sentences.py", "side/types.py", "side/words.py", "side/trees.py", "side/machine.py"),
-        *("side/functions.py", "side/places.py", "side/elements.py", "../signed_errors.py", "side/strict.py"),
-        *("side/ending.py", "scripts/call.py", "scripts/main.py"),
+        *("side/functions.py", "side/places.py", "side/elements.py", "../signed_parts.py", "../signed_errors.py"),
+        *("side/strict.py", "side/ending.py", "scripts/call.py", "scripts/main.py"),
     ),
     "mindspore": ("scripts/sentences.py", "side/elements.py", "side/cosine.py", "mindspore/standalone.py"),
 }

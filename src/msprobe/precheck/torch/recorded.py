@@ -22,6 +22,8 @@ from msprobe.precheck.torch.machine import Machine, Outcome, copy_with_strides
 
 #: By how much a result must be nearer to the recorded one to be taken for the same computation.
 _NEARER = 4.0
+#: One in so many results is taken for the nearest.
+_NEAREST = 20
 #: Results in single precision are not further apart than this share, those of half types are.
 _SINGLE = 2.0**-16
 
@@ -85,7 +87,9 @@ class RecordedResults:
             values = self._maker.values(call, tuple(named.values()))
             pairs = zip(named, values, strict=True)
             outcome.placed = {path: one for path, one in pairs if isinstance(one, torch.Tensor)}
-            arrived = () if named else self._requests.gradients_of_arguments(call.key)
+            # What the last node of the graph gave is the call's own only where it is all of it.
+            whose = self._requests.says_whose_gradients(call.key)
+            arrived = () if whose else self._requests.gradients_of_arguments(call.key)
             found = leaves_of(self._maker.values(call, arrived))
             outcome.unplaced = [one for one in found if isinstance(one, torch.Tensor)]
         return outcome
@@ -117,35 +121,42 @@ def autocast_of_record(
     if {one.dtype for one in inputs.tensors() if one.is_floating_point()} != {torch.float32}:
         return None
     alone = Inputs(inputs.args, inputs.kwargs)
-    apart = _apart(machine, function, alone, recorded, None)
-    if not _SINGLE < apart < math.inf:
+    plain = _apart(machine, function, alone, recorded, None)
+    if not any(_SINGLE < one < math.inf for one in plain):
         return None
     for autocast in (torch.bfloat16, torch.float16):
         if casts_of(machine, function, inputs, autocast):
             near = _apart(machine, function, alone, recorded, autocast)
-            if near * _NEARER < apart:
+            if any(_SINGLE < one < math.inf and other * _NEARER < one for one, other in zip(plain, near, strict=True)):
                 return autocast
     return None
 
 
 def _apart(
     machine: Machine, function: Callable[..., Any], inputs: Inputs, recorded: Outcome, autocast: torch.dtype | None
-) -> float:
-    """How far the results of a call are from the recorded ones, as a share of the sizes of these; infinite where
-    they have other shapes or it cannot run.
+) -> tuple[float, float]:
+    """How far the results of a call are from the recorded ones, as a share of the sizes of these: all of them, and
+    those that are nearest, which no dropout inside of the call has changed. Infinite where they have other shapes or it
+    cannot run.
     """
     try:
         outcome = machine.run(function, inputs, False, autocast)
     except Exception:
-        return math.inf
-    apart = size = 0.0
+        return math.inf, math.inf
+    apart, sizes = [], []
     for one, other in zip(outcome.outputs, recorded.outputs, strict=False):
         if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and other.is_floating_point():
             if one.shape != other.shape:
-                return math.inf
-            apart += _distance(one, other)
-            size += _distance(other, torch.zeros_like(other))
-    return apart / size if size else apart
+                return math.inf, math.inf
+            distances, size = (one.double() - other.double()).abs().flatten(), other.double().abs().flatten()
+            known = distances.isfinite() & size.isfinite()
+            apart.append(distances[known])
+            sizes.append(size[known])
+    if not sum(map(len, apart)):
+        return 0.0, 0.0
+    every, typical = torch.cat(apart), float(torch.cat(sizes).mean()) or 1.0
+    nearest = float(every.kthvalue(len(every) // _NEAREST + 1).values)
+    return float(every.mean()) / typical, nearest / typical
 
 
 def place_gradients(outcome: Outcome, bench: Outcome) -> None:
