@@ -78,8 +78,8 @@ def pictures(folder: Path) -> Iterator[Picture]:
 
     steps = folder / "steps"
     shutil.copytree(ROOT / "examples" / "05_find_the_step", steps, ignore=shutil.ignore_patterns("output"))
-    call(steps, "train.py", "--steps", "130", MONITOR_OUTPUT_DIR="good")
-    call(steps, "train.py", "--steps", "130", "--bug", "120", MONITOR_OUTPUT_DIR="bad")
+    call(steps, "train.py", "--steps", "60", MONITOR_OUTPUT_DIR="good")
+    call(steps, "train.py", "--steps", "60", "--bug", "50", MONITOR_OUTPUT_DIR="bad")
     call(steps, "-m", "msprobe", "monitor", "report", "bad", "good", "-o", "both.html")
     yield Picture("monitor", steps / "both.html")
 
