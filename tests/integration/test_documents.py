@@ -225,6 +225,14 @@ def test_every_link_between_pages_leads_to_a_file_and_a_heading() -> None:
     assert dead == []
 
 
+@pytest.mark.parametrize("page", ["configuration.md", "configuration.zh.md"])
+def test_each_variable_that_is_read_has_its_meaning_in_the_page_of_settings(page: str) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r"\bMSPROBE_[A-Z_]+\b", text)}
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert {name for name in read if f"`{name}" not in text} == {"MSPROBE_MONITOR_DEFER"}, "which is for tests"
+
+
 def test_the_list_of_pages_names_them_all() -> None:
     for name, ending in (("index.md", ".md"), ("index.zh.md", ".zh.md")):
         linked = set(re.findall(r"\]\(([\w./-]+\.md)\)", (DOCS / name).read_text(encoding="utf-8")))
