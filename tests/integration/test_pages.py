@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from document_inputs import PAGES, make, put
-from documents import REASONS, ROOT, Block, agree, blocks_of, copied, differences
+from documents import REASONS, ROOT, SHOWN, Block, agree, blocks_of, copied, differences
 
 DOCS = ROOT / "docs"
 #: All but what is made from the code.
@@ -57,6 +57,13 @@ def test_a_block_that_is_not_run_says_why() -> None:
     found = [block.options["not run"] for page in ENGLISH for block in _blocks(page) if "not run" in block.options]
     assert Counter(found) == NOT_RUN
     assert NOT_RUN.keys() == REASONS.keys()
+
+
+def test_a_fence_without_a_kind_says_what_it_shows() -> None:
+    """So that no output hides in it, which nobody compares."""
+    found = [(page.name, block.options.get("shown")) for page in WRITTEN for block in _blocks(page) if not block.kind]
+    assert [place for place in found if place[1] not in SHOWN] == []
+    assert {what for _, what in found} == SHOWN.keys()
 
 
 def test_no_command_stands_in_a_fence_that_is_not_run() -> None:
