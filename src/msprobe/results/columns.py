@@ -15,7 +15,7 @@ CALLS = {
     "phase": "forward, backward or optimizer",
     "order": "place in the order of execution, from 0; a module has that of the first call in it",
     "status": "same, rounding, explained (by its inputs), unexplained, candidate only, reference only, or not measured",
-    "input_delta": "largest relative difference of what goes in (no unit; inf: without size, as NaN on one side); None "
+    "input_delta": "largest relative difference of the inputs (no unit; inf: without size, as NaN on one side); None "
     "without partner",
     "output_delta": "the same of what comes out",
     "allowed": "how much of output_delta rounding and the inputs explain (inf: any); None without partner, and where "
