@@ -9,6 +9,7 @@ before a fence, which readers do not see, says more:
 and ``last`` are how many of the first or last lines of outputs are written into the page.
 ``<!-- the file NAME -->``: the text of the fence is that file, for the blocks behind it.
 ``<!-- not run: REASON -->``: it is not run; reasons are those of :data:`REASONS`.
+``<!-- shown: WHAT -->``: a fence without a kind, which nothing is run for; what it may be is in :data:`SHOWN`.
 ``<!-- commands run in FOLDER -->``: the folder of the repository that is copied for all blocks of a page; what other
 pages find there is in :mod:`document_inputs`.
 
@@ -47,6 +48,13 @@ REASONS = {
     "needs two programs": "a training and its judge, side by side; tests/integration/test_online_check.py",
     "needs a C++ compiler": "torch.compile with inductor; tests/unit/precheck has another backend",
     "needs the shell": "it is typed line by line; tests/unit/cli/test_parse.py",
+}
+#: What a fence without a kind may be.
+SHOWN = {
+    "a drawing": "of how things go together",
+    "a folder": "its files, and what they are",
+    "a file in short": "its members, with `...` for what is left out",
+    "the answer of an engine": "a real one: make test-rollout has its tests",
 }
 _FENCE = re.compile(r"^(?:<!-- (?P<words>[^\n]*) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FOLDER = re.compile(r"<!-- commands run in (\S+) -->")
@@ -87,8 +95,9 @@ def blocks_of(text: str) -> list[Block]:
     found = []
     for match in _FENCE.finditer(text):
         words = match["words"] or ""
-        name, _, value = words.partition(": ") if words.startswith("not run: ") else words.rpartition(" ")
-        if name in ("not run", "the file"):
+        is_reason = words.startswith(("not run: ", "shown: "))
+        name, _, value = words.partition(": ") if is_reason else words.rpartition(" ")
+        if name in ("not run", "shown", "the file"):
             options = {name: value}
         else:
             options = dict(word.split("=") for word in words.split() if "=" in word)

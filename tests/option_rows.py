@@ -425,6 +425,8 @@ TABLES: dict[str, Table] = {
         "--log-probs {engine_log_probs} {trainer_log_probs}",
         {
             "--log-probs": Row(instead="--log-probs {engine_log_probs} {other_log_probs}"),
+            "--candidate": Row(instead="--candidate {engine_log_probs} --reference {other_log_probs}"),
+            "--reference": Row(instead="--candidate {engine_log_probs} --reference {other_log_probs}"),
             "--prefill": "--prefill {other_log_probs}",
             "-o": "-o out",
             "roll": Row(instead=_ROLL),

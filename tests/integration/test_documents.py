@@ -103,6 +103,18 @@ def test_chinese_pages_lead_to_chinese_pages_unless_they_say_otherwise() -> None
     assert wrong == []
 
 
+def test_the_chinese_summary_has_the_figures_of_the_english_page() -> None:
+    """Of each table that both have, row by row; columns behind the first are results."""
+
+    def figures(name: str) -> list[list[str]]:
+        text = (DOCS / name).read_text(encoding="utf-8").partition("\n## ")[2].split("\n## ")
+        rows = [line for part in text[:2] for line in part.splitlines() if line.startswith("|")]
+        return [re.findall(r"\d+(?:[.,]\d+)*", row.partition(" | ")[2]) for row in rows]
+
+    # What stands behind a number of programs in one language may stand before it in the other.
+    assert [sorted(row) for row in figures("figures.zh.md")] == [sorted(row) for row in figures("figures.md")]
+
+
 # The glossary is where both stand. Of each: what a page must not call it.
 OTHER_WORDS = {
     "采集": "录制",
@@ -211,6 +223,14 @@ def test_every_link_between_pages_leads_to_a_file_and_a_heading() -> None:
             if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
                 dead.append(f"{page.relative_to(ROOT)}: {link}")
     assert dead == []
+
+
+@pytest.mark.parametrize("page", ["configuration.md", "configuration.zh.md"])
+def test_each_variable_that_is_read_has_its_meaning_in_the_page_of_settings(page: str) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r"\bMSPROBE_[A-Z_]+\b", text)}
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert {name for name in read if f"`{name}" not in text} == {"MSPROBE_MONITOR_DEFER"}, "which is for tests"
 
 
 def test_the_list_of_pages_names_them_all() -> None:

@@ -306,9 +306,12 @@ def test_reproduce_writes_the_script_of_the_call_that_a_verdict_names(statistics
     made = call("reproduce", verdict, "-o", tmp_path)
     assert made.returncode == 0
     assert (tmp_path / "Torch.softmax.0.forward.py").is_file()
-    verdict.write_text(verdict.read_text().replace("structure", "output"))
-    other = call("reproduce", verdict, "-o", tmp_path)
-    assert other.stdout != made.stdout  # what the kind of the finding means for this call
+    for kind, is_the_call in (("data", False), ("initial_weights", False), ("computation", True)):
+        verdict.write_text(
+            json.dumps({"candidate": str(statistics.parents[2]), "findings": [{**finding, "kind": kind}]})
+        )
+        found = call("reproduce", verdict, "-o", tmp_path).stdout
+        assert ("--minimize" in found) is is_the_call, kind
     wrong = call("reproduce", verdict, "--finding", 2, "-o", tmp_path)
     assert wrong.returncode == 2
     assert "has the findings 1 to 1" in wrong.stderr

@@ -51,6 +51,15 @@ def test_each_package_of_an_extra_is_imported_somewhere() -> None:
 
 
 @needs_toml
+@pytest.mark.parametrize("page", ["install.md", "install.zh.md"])
+def test_the_page_of_the_installation_has_each_extra_with_its_packages(page: str) -> None:
+    shown = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.M))
+    extras = project()["project"]["optional-dependencies"]
+    assert shown.keys() == extras.keys()
+    assert not [name for name, packages in extras.items() for one in names_of(packages) if one not in shown[name]]
+
+
+@needs_toml
 def test_what_developers_need_is_a_group_and_no_extra() -> None:
     found = project()
     assert found["project"]["optional-dependencies"].keys().isdisjoint(found["dependency-groups"])

@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "dump",
         nargs="?",
+        metavar="DUMP",
         help=both(
             "folder of a dump, of a step or of a rank, or a dump.json", "dump、step 或 rank 的文件夹，或 dump.json"
         ),

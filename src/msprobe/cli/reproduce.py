@@ -19,6 +19,14 @@ _HINTS = {
         "One of the two runs alone makes this call, so the call itself is probably right: look at the line that makes "
         "it, and at what the other run does there."
     ),
+    "data": (
+        "What differs was given to the call from outside the recorded calls, so the call is probably right: look "
+        "at the batch, mask or table that it takes, and at what makes it."
+    ),
+    "initial_weights": (
+        "The two runs began with different weights, so the call itself is probably right: load the same checkpoint on "
+        "both sides, or set the same seed."
+    ),
 }
 
 

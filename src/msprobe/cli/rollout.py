@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.cli import answers
 from msprobe.cli.common import add_output
+from msprobe.cli.parser import refuse_unused
+from msprobe.cli.runs import add_runs, two_runs
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 from msprobe.foreign.console import say
 from msprobe.messages import both, said, translated
@@ -37,6 +39,8 @@ _EPILOG = (
         "weights bit by bit, then runs the trainer's operators on the engine's own inputs and names the "
         "first that gives a "
         "different result.\n\n"
+        "--candidate and --reference name the engine's side and the trainer's in either form: two files, or ROLL and "
+        "MODEL.\n\n"
         "With -o DIR it writes DIR/{}, and the same as a page, DIR/{}."
     ),
     (
@@ -45,6 +49,7 @@ _EPILOG = (
         "或 log-prob 的含义（温度、top-k 与 top-p、错位、字典中的条目）。\n\n"
         "给出 ROLL 与 --trainer：ROLL 是 msprobe.integrations.vllm 以 task tensor 采集的一个 step。逐位比对权重，"
         "然后用推理引擎自身的输入运行训练侧的算子，指出首个结果不同的算子。\n\n"
+        "两种形式都可用 --candidate 与 --reference 指明推理引擎一侧与训练侧：两个文件，或 ROLL 与 MODEL。\n\n"
         "给出 -o DIR 时写出 DIR/{}，以及同样内容的页面 DIR/{}。"
     ),
 )
@@ -75,6 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "生成时推理引擎的 log-prob，与训练侧对同样 token 的 log-prob",
         ),
     )
+    add_runs(parser, None)
     parser.add_argument(
         "--prefill",
         metavar="FILE",
@@ -104,8 +110,8 @@ def execute(args: argparse.Namespace) -> int:
 
 def _execute(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
-    from msprobe.cli.parser import refuse_unused
 
+    _take_sides(args)
     folder = usable_output(args.output_path, [FILE, PAGE]) if args.output_path is not None else None
     if args.log_probs is None:
         if args.roll is None or args.trainer is None:
@@ -127,6 +133,19 @@ def _execute(args: argparse.Namespace) -> int:
         shown.append(f"  {translated(said('rollout-written', files))}")
     say("\n".join(shown))
     return status
+
+
+def _take_sides(args: argparse.Namespace) -> None:
+    """Put sides that are given by name where their own options have them: two files, or a recording and a model."""
+    if args.candidate is None and args.reference is None:
+        return
+    unused = {"ROLL": args.roll, "--trainer": args.trainer, "--log-probs": args.log_probs}
+    refuse_unused(unused, both("both sides have names", "两侧已按名称给出"))
+    engine, trainer = two_runs(args, ())
+    if os.path.isdir(engine):
+        args.roll, args.trainer = engine, trainer
+    else:
+        args.log_probs = [engine, trainer]
 
 
 def _contract(args: argparse.Namespace) -> tuple[list[str], dict[str, Any], bytes, int]:

@@ -15,7 +15,7 @@ CALLS = {
     "phase": "forward, backward or optimizer",
     "order": "place in the order of execution, from 0; a module has that of the first call in it",
     "status": "same, rounding, explained (by its inputs), unexplained, candidate only, reference only, or not measured",
-    "input_delta": "largest relative difference of what goes in (no unit; inf: without size, as NaN on one side); None "
+    "input_delta": "largest relative difference of the inputs (no unit; inf: without size, as NaN on one side); None "
     "without partner",
     "output_delta": "the same of what comes out",
     "allowed": "how much of output_delta rounding and the inputs explain (inf: any); None without partner, and where "
@@ -70,7 +70,7 @@ FINDINGS = {
     "module": "path of the module that the record ran in; None outside of all",
     "entry": "record that shows it: of the candidate, or of the reference where the candidate has none; None if it is "
     "about no record",
-    "step": "step of the candidate; None if it is about no step, or the folder tells no number",
+    "step": "step of the candidate; None if it is about no step, or the folder has no number",
     "rank": "number of the rank, or name of its folder; None if it is about no single rank",
     "direction": "forward, backward, recompute, gradient, optimizer, or none",
     "order": "place in the order of execution, from 0; None if not known",
@@ -84,7 +84,7 @@ _WEIGHTS = "L2 norm of the parameters of all modules; None if not recorded"
 
 #: The steps of a run, one row for each rank of each.
 STEPS = {
-    "step": "number of the step; None if the folder tells none",
+    "step": "number of the step; None if the folder has none",
     "rank": "number of the rank, or name of its folder",
     "loss": _LOSS,
     "gradient_norm": _GRADIENTS,

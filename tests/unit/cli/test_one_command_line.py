@@ -182,6 +182,19 @@ def test_2_is_wrong_usage_or_an_input_that_is_not_there(walker: Walker, name: st
 
 # ---------------------------------------------------------------- two runs
 
+#: Commands that take two runs, or what was made of two.
+OF_TWO = {
+    *("compare", "grad_compare", "graph_visualize", "view", "rollout", "config_check", "api_precision_compare"),
+    *("monitor diff", "monitor report"),
+}
+
+
+def test_each_command_of_two_runs_takes_them_by_the_same_names() -> None:
+    parsers = {name: commands.parser_of(one)._option_string_actions for name, one in COMMANDS.items()}
+    for name in OF_TWO:
+        assert {"--candidate", "--reference"} <= parsers[name].keys(), name
+        assert {parsers[name][one].nargs for one in ("--candidate", "--reference")} == {None}, name
+
 
 @pytest.mark.parametrize(
     ("name", "line", "same"),
@@ -189,6 +202,11 @@ def test_2_is_wrong_usage_or_an_input_that_is_not_there(walker: Walker, name: st
         ("compare", "{apart} {healthy}", "--reference {healthy} --candidate {apart}"),
         ("compare", "{apart} {healthy}", "{apart} --reference {healthy}"),
         ("grad_compare", "{gradients_b} {gradients_a} -o out", "-o out --reference {gradients_a} {gradients_b}"),
+        (
+            "rollout",
+            "--log-probs {engine_log_probs} {trainer_log_probs}",
+            "--reference {trainer_log_probs} --candidate {engine_log_probs}",
+        ),
         ("monitor diff", "{monitored_apart} {monitored}", "--reference {monitored} --candidate {monitored_apart}"),
         ("config_check", "-c {pack_a} {pack_b} -o out", "--candidate {pack_b} --reference {pack_a} -o out"),
         (
@@ -217,6 +235,8 @@ def test_the_doubted_run_stands_first_or_both_have_their_names(walker: Walker, n
         "config_check --candidate {pack_a}",
         "config_check",
         "view --reference {healthy} --html page.html",
+        "rollout --candidate {engine_log_probs}",
+        "rollout --log-probs {engine_log_probs} {trainer_log_probs} --candidate {other_log_probs}",
     ],
 )
 def test_one_run_too_few_or_too_many_is_wrong_usage(walker: Walker, line: str) -> None:
