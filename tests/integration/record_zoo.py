@@ -40,8 +40,8 @@ def record(name: str, folder: Path, settings: dict[str, Any]) -> None:
     config = folder / "config.json"
     folder.mkdir(parents=True)
     config.write_text(json.dumps({**settings, "dump_path": str(folder / "dump")}))
-    debugger = PrecisionDebugger(config_path=str(config))
     case = zoo.build(name)
+    debugger = PrecisionDebugger(config_path=str(config))
     region = Recording(debugger)
     try:
         for step in range(min(case.steps, 2)):
