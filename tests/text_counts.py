@@ -2,8 +2,8 @@
 
 ``python tests/text_counts.py`` writes ``tests/text_counts.json`` (tests) and ``tests/text_counts_in_src.json`` where a
 count has become smaller; a test holds that none grows. What is counted: in ``src``, every text of four words or more
-that is not made by :func:`msprobe.messages.said` or :func:`~msprobe.messages.both` (``python tests/text_counts.py FOLDER``
-lists them); in ``tests``, sentences in ``assert`` and in ``match=``.
+that is not made by :func:`msprobe.messages.said` or :func:`~msprobe.messages.both`; in ``tests``, sentences in
+``assert`` and in ``match=``. ``python tests/text_counts.py src`` lists them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 COUNTS = {"src": Path(__file__).with_name("text_counts_in_src.json"), "tests": Path(__file__).with_suffix(".json")}
 _SENTENCE = re.compile(r"(?:[A-Za-z'`\"]+,? ){3,}[A-Za-z'`\"]+")
 
-#: What makes texts in both languages, or reads none: patterns, lists of names, debug lines for those who repair msprobe.
+#: What makes texts in both languages, or none that users read: patterns, lists of names, lines for debugging.
 _MAKES_NO_TEXT = re.compile(r"(?:\w+\.)*(?:said|both|compile|debug)|.*\.split")
 #: Errors with the words that Python itself has for them.
 _OF_PYTHON = ("AttributeError", "json.JSONDecodeError")
@@ -41,8 +41,8 @@ PUBLISHED = {
     "0-dimension must greater than 1",
     "at least one of 0-dimension or 1-dimension greater than 1",
 }
-#: The catalogue itself; names of arguments; what is written into scripts, or run by the torch of a different environment,
-#: where there is no catalogue.
+#: The catalogue itself; names of arguments; what is written into scripts, or run by the torch of a different
+#: environment, where there is no catalogue.
 _NOT_COUNTED = (
     "messages/",
     "diagnose/steps/argument_names.py",
