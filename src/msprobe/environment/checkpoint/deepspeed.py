@@ -88,7 +88,7 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
     first, weights = found[0], [one.weights for one in found]
     if not any("linear_qkv" in core_name(name) for name in first.weights):
         raise InvalidInputError(said("deepspeed-split-unknown", place, len(parts)))
-    first.notes.append(f"the shards of {len(found)} model-parallel ranks are put together by Megatron's names")
+    first.notes.append(said("shards-by-names-of-megatron", len(found)))
     first.weights = _of_all_parts(weights, first.settings)
     first.optimizer = _of_all_parts([one.optimizer for one in found], first.settings)
     return first
@@ -130,7 +130,7 @@ def _part(found: Checkpoint, place: str, models: dict[int, str], ranks: dict[int
         found.format, merge = f"DeepSpeed ZeRO {stage}", _merge_stage_2
     shapes = _shapes(place, first.get("param_shapes"))
     if world != len(ranks):
-        found.unread["slices of ranks"] = f"{len(ranks)} of {world} ranks are there"
+        found.unread[said("slices-of-ranks")] = said("ranks-there", len(ranks), world)
     try:
         _merge(found, optimizers, shapes, merge)
     except InvalidInputError as problem:

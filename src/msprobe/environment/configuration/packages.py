@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlparse
 from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level
 from msprobe.errors import PathError
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import both
 
 HEADER = ("package", "bench version", "cmp version", "level")
 COMMIT = "@commit"
@@ -215,12 +216,12 @@ def _minor(version: str | None) -> list[str]:
 
 def _why(name: str) -> str:
     if name.endswith(COMMIT):
-        return "other source code"
+        return both("different source code", "源代码不同")
     if name.startswith(SYSTEM):
-        return "what everything runs on: kernels and rounding may differ"
+        return both("what everything runs on: kernels and rounding may differ", "一切运行的基础：kernel 与舍入可能不同")
     if _NVIDIA.fullmatch(name):
-        return "which kernels are used: rounding may differ"
-    return "other code: defaults, kernels and rounding may differ"
+        return both("which kernels are used: rounding may differ", "使用哪些 kernel：舍入可能不同")
+    return both("different code: defaults, kernels and rounding may differ", "代码不同：默认值、kernel 与舍入可能不同")
 
 
 def _weight(name: str, level: Level) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level, short
 from msprobe.environment.configuration.pack import Pack
+from msprobe.messages import both, said
 
 HEADER = ("op", "rank", "bench_stack", "cmp_stack", "bench_count", "cmp_count", "check_result")
 STATE_HEADER = ("rank", "what", "name", "bench", "cmp", "level")
@@ -20,9 +21,13 @@ _MOST_LINE = 400
 _FRAME = re.compile(r"File (?P<file>.*?), line \d+, in (?P<function>[^,\n]*)(?:, *(?P<code>.*))?", re.DOTALL)
 _SHOWN = 3
 _STATES = (
-    ("seeds", "other initial weights, data order and dropout masks", 92),
-    ("dropout", "other elements are dropped", 88),
-    ("states", "the generators do not give the same numbers", 62),
+    (
+        "seeds",
+        both("initial weights, data order and dropout masks differ", "初始权重、数据次序与 dropout mask 不同"),
+        92,
+    ),
+    ("dropout", both("different elements are dropped", "dropout 丢弃的元素不同"), 88),
+    ("states", both("the generators do not give the same numbers", "生成器产生的随机数不同"), 62),
 )
 _OF_PYTHON = (" python", " numpy")
 _LESS = 30
@@ -37,9 +42,7 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
     ranks = bench.ranks("random"), cmp.ranks("random")
     only = {*ranks[0]} ^ {*ranks[1]}
     if only and {*ranks[0]} & {*ranks[1]}:
-        part.notes.append(
-            f"random: ranks {', '.join(map(str, sorted(only)[:20]))} are in one pack alone and not compared"
-        )
+        part.notes.append(said("ranks-in-one-pack", "random", ", ".join(map(str, sorted(only)[:20]))))
     for rank in sorted({*ranks[0]} & {*ranks[1]}):
         one, two = bench.json(ranks[0][rank]), cmp.json(ranks[1][rank])
         for function in dict.fromkeys((*one, *two)):
@@ -50,7 +53,7 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
         functions = list(dict.fromkeys(row[0] for row in bad))
         shown = ", ".join(functions[:_SHOWN]) + (", ..." if len(functions) > _SHOWN else "")
         first, second = (f"{sum(row[column] for row in bad)} times" for column in (4, 5))
-        why = "other random numbers are drawn before the first forward pass"
+        why = said("random-numbers-drawn-before")
         part.add(Finding("random", "error", shown, first, second, why, 60))
     return part
 
@@ -133,7 +136,7 @@ def compare_states(bench: Pack, cmp: Pack) -> DifferenceSheet:
     part.differing = len(part.rows)
     for what, why, weight in _STATES:
         _find(part, what, "error", why, weight)
-        _find(part, what, "warning", f"{why}, if they are asked for any", weight - _LESS)
+        _find(part, what, "warning", said("if-any-are-drawn", why), weight - _LESS)
     return part
 
 

@@ -88,7 +88,7 @@ class _Composer:
                 package = () if header == "_global_" else _parts(group if header == "_group_" else header)
             self.put_file(name, group, package, depth + 1)
         elif not is_optional:
-            self.notes.append(f'"{path}" is named by "{told_by}" and was not found')
+            self.notes.append(said("hydra-file-missing", path, told_by))
 
 
 def _parts(package: str) -> tuple[str, ...]:
