@@ -22,13 +22,18 @@ COUNTS = {"src": Path(__file__).with_name("text_counts_in_src.json"), "tests": P
 _SENTENCE = re.compile(r"(?:[A-Za-z'`\"]+,? ){3,}[A-Za-z'`\"]+")
 
 #: What makes texts in both languages, or none that users read: patterns, lists of names, lines for debugging.
-_MAKES_NO_TEXT = re.compile(r"(?:\w+\.)*(?:said|both|compile|debug)|.*\.split")
+_MAKES_NO_TEXT = re.compile(r"(?:\w+\.)*(?:said|both|compile|debug|_names|_in)|.*\.split")
 #: Errors with the words that Python itself has for them.
 _OF_PYTHON = ("AttributeError", "json.JSONDecodeError")
 #: Statements for a database.
 _SQL = re.compile(r"\s*(?:SELECT|INSERT|CREATE|ORDER BY|PRAGMA|ATTACH|UPDATE|DELETE)\b")
 _TAG = re.compile(r"<[^<>]*>")
-#: Values and columns of the sheets and lines of the shell of mindstudio-probe 8.1.1, which programs read.
+#: How a command is called.
+_CALLED = re.compile(r"msprobe (?:-f \{[\w,]+\} )?[\w ]+ [A-Z{\[-]")
+_CHINESE = re.compile("[\u4e00-\u9fff]")
+_WORD = re.compile(r"[A-Za-z]{2,}")
+#: Values and columns of the sheets and lines of the shell of mindstudio-probe 8.1.1, and values of dumps: programs read
+#: them.
 PUBLISHED = {
     "One Thousandth Err Ratio",
     "Five Thousandths Err Ratio",
@@ -40,11 +45,20 @@ PUBLISHED = {
     "maximum value is less than the minimum threshold",
     "0-dimension must greater than 1",
     "at least one of 0-dimension or 1-dimension greater than 1",
+    "File x, line x, in x, \n x",
+    # Written by the C extension as well.
+    "nested deeper than x",
+    "more than x values",
+    # Read, not written: the summary of our distribution of an earlier name.
+    "Summary: Tells where two neural-network trainings part ways",
 }
 #: The catalogue itself; names of arguments; what is written into scripts, or run by the torch of a different
 #: environment, where there is no catalogue.
 _NOT_COUNTED = (
     "messages/",
+    "__main__.py",
+    "children/first.py",
+    "signed_errors.py",
     "diagnose/steps/argument_names.py",
     "precheck/side/",
     "precheck/scripts/call.py",
@@ -70,7 +84,7 @@ def _texts(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
 
 def _is_code(text: str) -> bool:
     """A program, or a statement for a database."""
-    if _SQL.match(text):
+    if _SQL.match(text) or text.startswith("def "):
         return True
     try:
         tree = ast.parse(text)
@@ -81,7 +95,15 @@ def _is_code(text: str) -> bool:
 
 def _is_of_users(text: str) -> bool:
     sentences = _TAG.sub("", text)
-    return bool(_SENTENCE.search(sentences)) and text not in PUBLISHED and text not in WORDS and not _is_code(text)
+    if text in PUBLISHED or text in WORDS or _CALLED.match(text) or _is_code(text):
+        return False
+    return bool(_SENTENCE.search(sentences)) and len(_WORD.findall(sentences)) >= 3
+
+
+def _is_in_both_languages(pair: ast.Tuple) -> bool:
+    """A text and its Chinese, side by side."""
+    texts = [each.value for each in pair.elts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return len(texts) == len(pair.elts) == 2 and bool(_CHINESE.search(texts[1]))
 
 
 def _outside_of_catalogue(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -91,6 +113,8 @@ def _outside_of_catalogue(tree: ast.AST) -> Iterator[tuple[int, str]]:
         beginning = getattr(node, "body", None)
         if isinstance(beginning, list):  # docstrings
             skipped.update(id(each.value) for each in beginning if isinstance(each, ast.Expr))
+        if isinstance(node, ast.Tuple) and _is_in_both_languages(node):
+            skipped.add(id(node.elts[0]))
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
             if name in _OF_PYTHON or _MAKES_NO_TEXT.fullmatch(name):
@@ -108,7 +132,9 @@ def _pinned(tree: ast.AST) -> Iterator[tuple[int, str]]:
             asserted = node.value
         if asserted is not None:
             found.update({id(literal): (literal.lineno, text) for literal, text in _texts(asserted)})
-    yield from found.values()
+    for line, text in found.values():
+        if text not in PUBLISHED and text not in WORDS and len(_WORD.findall(text)) >= 3:
+            yield line, text
 
 
 def listed(folder: str) -> dict[str, list[tuple[int, str]]]:

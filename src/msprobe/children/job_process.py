@@ -77,8 +77,8 @@ def _as_pickle(error: Exception) -> bytes:
 
 def result_of(text: bytes) -> Any:
     """What a job came to. Raises the error of a job, whose cause has the traceback of its process."""
-    is_done, value, *told = pickle.loads(text)
+    is_done, value, *further = pickle.loads(text)
     if is_done:
         return value
-    value.__cause__ = RuntimeError(f"in a process of a job:\n{told[0]}")
+    value.__cause__ = RuntimeError(f"job process:\n{further[0]}")
     raise value

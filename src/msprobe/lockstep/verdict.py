@@ -66,7 +66,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
     left: dict[Rank, Any] = {}
     for number, step in enumerate(common.steps):
         if progress is not None:
-            progress(f"step {step.candidate}, {number + 1} of {len(common.steps)}")
+            progress(said("job-of-jobs", said("step", step.candidate), number + 1, len(common.steps)))
         results = [
             judge(
                 Task(

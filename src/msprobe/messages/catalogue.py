@@ -13,10 +13,10 @@ _FILES = """
     errors_of_monitor errors_of_options errors_of_precheck errors_of_precheck_runs errors_of_questions
     errors_of_recording errors_of_results errors_of_rollout errors_of_second_look errors_of_sheets errors_of_usage
     errors_of_weights findings_of_monitor gradients layouts mistakes_of_fields notes_of_commands notes_of_reports
-    pages pieces pieces_of_checkpoints pieces_of_configuring pieces_of_doctor pieces_of_dumps pieces_of_outcome
-    pieces_of_packs pieces_of_recording pieces_of_settings reading_archives reading_foreign_files recording
-    recording_of_mindspore rollout runs topics_of_checks topics_of_errors topics_of_recording topics_of_rollout
-    topics_of_runs values writing
+    notes_of_sheets pages pieces pieces_of_answers pieces_of_checkpoints pieces_of_configuring pieces_of_doctor
+    pieces_of_dumps pieces_of_graphs pieces_of_outcome pieces_of_packs pieces_of_progress pieces_of_recording
+    pieces_of_settings reading_archives reading_foreign_files recording recording_of_mindspore rollout runs
+    topics_of_checks topics_of_errors topics_of_recording topics_of_rollout topics_of_runs values writing
 """.split()
 _MODULES = tuple(import_module(f"msprobe.messages.{file}") for file in _FILES)
 _ALL: tuple[Message, ...] = tuple(each for module in _MODULES for each in getattr(module, "MESSAGES", ()))

@@ -118,7 +118,7 @@ PIECES: tuple[Piece, ...] = (
         "the second is {factor:.9g} times the first",
         "第二个是第一个的 {factor:.9g} 倍",
     ),
-    Piece("rank-file-missing", "", "its file is missing", "文件缺失"),
+    Piece("file-of-rank-missing", "", "its file is missing", "文件缺失"),
     Piece("optimizer-state-of", "name", "optimizer state of {name}", "{name} 的优化器状态"),
     Piece(
         "state-of-other-weights", "path",

@@ -103,11 +103,11 @@ def _one_way(answers: Iterable[Answer]) -> dict[str, tuple[float, str]]:
                 unit = epsilon_of(row[DEVICE_DTYPE].rpartition(".")[2])
                 pool, _ = slopes.setdefault(_pool_of(answer, row), (Slopes(), unit))
                 pool.add(float(row[SLOPE]), float(row[SLOPE + 1]))
-    found = {}
+    found: dict[str, tuple[float, str]] = {}
     for name, (pool, unit) in slopes.items():
         if pool.status(unit) != "pass":
-            way = "large" if pool.fit.size > 0 else "small"
-            found[name] = pool.fit.size, f"over {pool.count} calls it is {percent(abs(pool.fit.size))} too {way}"
+            way = "one-way-large" if pool.fit.size > 0 else "one-way-small"
+            found[name] = pool.fit.size, said(way, pool.count, percent(abs(pool.fit.size)))
     return found
 
 

@@ -138,7 +138,7 @@ class _Running:
 
         def tell(number: int) -> None:
             if progress is not None:
-                progress(f"{place_in_words(step, ranks[number])}, {number + 1} of {len(ranks)}")
+                progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
         kept = _Kept(is_last)
         shared = Shared()

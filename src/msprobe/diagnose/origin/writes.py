@@ -80,7 +80,7 @@ def _in_words(found: Sequence[Event], names: Sequence[str], optimizers: Sequence
         more = said("and-more", len(names) - 4) if len(names) > 4 else ""
         whose = said("gradients-of-parameters", "s" if len(names) > 1 else "", ", ".join(names[:4]), more)
         return said("writes-to-gradients", writes, whose, joined(" and ", optimizers), "s" * (len(optimizers) == 1))
-    what = "exchange state that is kept" if found[0].is_collective else "change state that is kept for the next step"
+    what = said("exchange-kept-state") if found[0].is_collective else said("change-kept-state")
     return said("nothing-uses-it", what)
 
 

@@ -29,7 +29,7 @@ from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.tensors import Cut, Tensor, joined
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.messages import said
+from msprobe.messages import Wording, said
 from msprobe.store.pickles import Opaque
 
 _MODEL = re.compile(r"(?:zero_pp_rank_(\d+)_)?mp_rank_(\d+)_model_states\.pt$")
@@ -134,7 +134,7 @@ def _part(found: Checkpoint, place: str, models: dict[int, str], ranks: dict[int
     try:
         _merge(found, optimizers, shapes, merge)
     except InvalidInputError as problem:
-        raise InvalidInputError(f'"{place}": {problem.message}') from problem
+        raise InvalidInputError(Wording('"{}": {}', place, problem.message)) from problem
     _rest(found, first, states, module)
     _of_the_program(found, first)
     return found

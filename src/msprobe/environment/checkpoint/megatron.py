@@ -66,7 +66,7 @@ def read_megatron(folder: str, allow_missing: bool = False) -> Checkpoint:
     ranks = _ranks(place, allow_missing)
     found = Checkpoint(folder, "Megatron", settings=ranks.settings, iteration=ranks.iteration)
     found.unread.update(
-        {f"rank {os.path.basename(os.path.dirname(one))}": said("rank-file-missing") for one in ranks.missing}
+        {f"rank {os.path.basename(os.path.dirname(one))}": said("file-of-rank-missing") for one in ranks.missing}
     )
     chunks = {rank: _chunks(state) for rank, state in ranks.states.items()}
     offsets = _layer_offsets(chunks, ranks.sizes[1])

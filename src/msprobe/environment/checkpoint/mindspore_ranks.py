@@ -182,4 +182,4 @@ def _whole(folder: str, name: str, tensors: dict[int, Tensor], layout: _Layout |
     try:
         return Pieces(tuple(shape), first.dtype, tuple(Piece(at, one) for at, one in blocks.items()))
     except InvalidInputError as problem:
-        raise InvalidInputError(f'"{folder}", parameter {name[:80]!r}: {problem.message}') from problem
+        raise InvalidInputError(said("parameter-of-folder-wrong", folder, name[:80], problem.message)) from problem

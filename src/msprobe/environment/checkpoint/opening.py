@@ -31,7 +31,7 @@ from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import open_regular
-from msprobe.messages import said
+from msprobe.messages import Wording, said
 
 _INDEXES = (
     "model.safetensors.index.json",
@@ -57,7 +57,7 @@ def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
     except InvalidInputError as problem:
         if path in problem.message:
             raise
-        raise InvalidInputError(f'"{path}": {problem.message}') from problem
+        raise InvalidInputError(Wording('"{}": {}', path, problem.message)) from problem
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as problem:
         # Whatever a checkpoint that holds other things than its format says makes of what reads it.
         raise InvalidInputError(said("checkpoint-broken", path, problem)) from problem
