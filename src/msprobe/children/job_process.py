@@ -65,13 +65,13 @@ def _answer(text: bytes) -> bytes:
 
 
 def _as_pickle(error: Exception) -> bytes:
-    told = traceback.format_exc()
+    trace = traceback.format_exc()
     error.__cause__ = None
     try:
-        found = pickle.dumps((False, error, told))
+        found = pickle.dumps((False, error, trace))
         pickle.loads(found)
     except Exception:
-        return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}"), told))
+        return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}"), trace))
     return found
 
 

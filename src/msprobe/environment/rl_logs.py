@@ -103,10 +103,10 @@ def verify_log(files: list[str], output: str) -> LogsCompared:
         raise InvalidInputError(said("log-arguments-order", files[0]))
     wanted = dict(_WANTED)
     if len(files) == 2:
-        told = yaml_text.load(small_file(files[0]), files[0])
-        if not isinstance(told, dict) or not told:
+        content = yaml_text.load(small_file(files[0]), files[0])
+        if not isinstance(content, dict) or not content:
             raise InvalidInputError(said("wanted-values-form", files[0]))
-        wanted = flatten(told)
+        wanted = flatten(content)
     found, *more = read_verl(files[-1])
     values = flatten(found)
     rows = [_row(name, wanted, values) for name in wanted]

@@ -206,9 +206,9 @@ def print_lines(render: Callable[[int], Iterable[Line]]) -> None:
 
 def _width(terminal: bool) -> int:
     """As wide as the user says (COLUMNS); else as the terminal, up to what reads well; else 80."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdigit() and int(told):
-        return max(int(told), 40)
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdigit() and int(asked):
+        return max(int(asked), 40)
     return min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), _WIDEST) if terminal else WIDTH
 
 

@@ -227,9 +227,9 @@ def _timeline(graph: FileGraph, place: StepAndRank, task: str) -> Timeline:
 
 def _as_they_ended(nodes: Mapping[str, FileNode]) -> Iterator[str]:
     """The names of all records, what ran inside a node before it; nodes that no other holds stand at the end."""
-    told: set[str] = set()
+    walked: set[str] = set()
     for start in nodes:
-        if nodes[start].parent in nodes and start not in told and not _is_root(nodes[start]):
+        if nodes[start].parent in nodes and start not in walked and not _is_root(nodes[start]):
             continue
         todo = [(start, False)]
         while todo:
@@ -237,12 +237,12 @@ def _as_they_ended(nodes: Mapping[str, FileNode]) -> Iterator[str]:
             if is_done:
                 if nodes[name].kind in (_MODULE, _CALL) and not _is_root(nodes[name]):
                     yield name
-            elif name in nodes and name not in told:
-                told.add(name)
+            elif name in nodes and name not in walked:
+                walked.add(name)
                 todo.append((name, True))
                 todo += [(child, False) for child in reversed(nodes[name].children)]
     for name in nodes:
-        if name not in told and nodes[name].kind in (_MODULE, _CALL):
+        if name not in walked and nodes[name].kind in (_MODULE, _CALL):
             yield name
 
 

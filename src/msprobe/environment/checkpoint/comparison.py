@@ -164,8 +164,8 @@ def compare_checkpoints(
 
     for found in engine.run(_measure, jobs, workers, tell):
         rows += found
-    rows, told = _by_number(rows, first, second)
-    notes += told
+    rows, remarks = _by_number(rows, first, second)
+    notes += remarks
     rows = _exchanged(rows, work)
     rows, more = _stale(rows, first, second)
     rows.sort(key=_weight)

@@ -171,8 +171,8 @@ def _world(place: str, optimizer: dict[str, Any], ranks: dict[int, str]) -> int:
     return count
 
 
-def _shapes(place: str, told: Any) -> list[dict[str, tuple[int, ...]]]:
-    groups = told if isinstance(told, list) else [told]
+def _shapes(place: str, given: Any) -> list[dict[str, tuple[int, ...]]]:
+    groups = given if isinstance(given, list) else [given]
     result = []
     for group in groups:
         if not isinstance(group, dict) or not all(

@@ -149,9 +149,9 @@ def _state(path: str) -> dict[Any, Any]:
 
 def _sizes(settings: dict[str, Any], folders: dict[str, re.Match[str]]) -> tuple[int, int, int]:
     """How many tensor-, pipeline- and expert-parallel ranks there are: as the arguments say, else as folders do."""
-    told = [settings.get(f"{kind}_model_parallel_size") for kind in ("tensor", "pipeline", "expert")]
+    given = [settings.get(f"{kind}_model_parallel_size") for kind in ("tensor", "pipeline", "expert")]
     seen = [max(int(match[at] or 0) for match in folders.values()) + 1 for at in (1, 2, 3)]
-    sizes = [size if type(size) is int and 0 < size < 1 << 16 else seen[at] for at, size in enumerate(told)]
+    sizes = [size if type(size) is int and 0 < size < 1 << 16 else seen[at] for at, size in enumerate(given)]
     if sizes[0] * sizes[1] * sizes[2] > _MOST_RANKS:
         raise InvalidInputError(said("megatron-sizes-wrong", sizes))
     return sizes[0], sizes[1], sizes[2]

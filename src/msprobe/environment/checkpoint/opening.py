@@ -101,8 +101,8 @@ def _is_tensor_file(name: str) -> bool:
 
 
 def _sharded(found: Checkpoint, index: str) -> None:
-    told = parse_json(small_file(index), index)
-    files = told.get("weight_map") if isinstance(told, dict) else None
+    content = parse_json(small_file(index), index)
+    files = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(files, dict) or not files:
         raise InvalidInputError(said("index-without-weight-map", index))
     missing, loaded = [], {}

@@ -131,8 +131,10 @@ def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[s
     """Number -> parameter. Nothing where shapes do not say that the usual order is the one of this optimizer."""
     ordered = [groups[number] for number in sorted(groups)]
     if ordered and all(names and len(names) == len(numbers) for numbers, names in ordered):
-        told = {number: name for numbers, names in ordered for number, name in zip(numbers, names, strict=True)}
-        return told if set(told.values()) <= set(weights) else {}
+        names_by_number = {
+            number: name for numbers, names in ordered for number, name in zip(numbers, names, strict=True)
+        }
+        return names_by_number if set(names_by_number.values()) <= set(weights) else {}
     subjects = [numbers for numbers, _ in ordered] or [sorted(states)]
     sizes = [len(one) for one in subjects]
     parameters = _parameters(weights)

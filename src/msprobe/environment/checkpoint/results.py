@@ -13,7 +13,7 @@ from msprobe.environment.checkpoint.comparison import HARMLESS, Comparison
 from msprobe.environment.checkpoint.measuring import Measures
 from msprobe.errors import PathError
 from msprobe.foreign import csv_cells
-from msprobe.messages import joined, said, translated
+from msprobe.messages import Wording, joined, said, translated
 from msprobe.paths import check_output_file, make_folder, write_atomically
 
 _WORST = 20
@@ -61,16 +61,16 @@ def entry(row: Measures, full: bool = False) -> dict[str, Any]:
     first, second = row.shape
     same = first == second
     unread: Any = "error" if row.kind == "unreadable" else None
-    told: dict[str, Any] = {
+    cells: dict[str, Any] = {
         "l2": unread if row.l2 is None else row.l2,
         "cos": unread if row.l2 is None else row.cosine,
         "numel": row.numel[0] if same else list(row.numel),
         "shape": list(first or ()) if same else [list(first or ()), list(second or ())],
     }
     if row.padded is not None:
-        told["padded"] = list(row.padded)
+        cells["padded"] = list(row.padded)
     if full:
-        told.update(
+        cells.update(
             kind=row.kind,
             max_abs=row.max_abs,
             max_rel=row.max_relative,
@@ -81,7 +81,7 @@ def entry(row: Measures, full: bool = False) -> dict[str, Any]:
             nan_count=list(row.nan_count),
             inf_count=list(row.inf_count),
         )
-    return told
+    return cells
 
 
 def summary(result: Comparison) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def table(result: Comparison) -> str:
         shapes = ["" if one is None else "x".join(map(str, one)) or "scalar" for one in row.shape]
         differ = " ".join(str(side + 1) for side in (0, 1) if row.replicas_differ[side])
         numbers = ["" if one is None else one for one in (row.l2, row.relative, row.cosine, row.max_abs, row.factor)]
-        told = [
+        cells = [
             row.kind,
             row.section,
             row.name,
@@ -137,7 +137,7 @@ def table(result: Comparison) -> str:
             *shapes,
             *(one or "" for one in row.dtype),
         ]
-        writer.writerow([number, *told, *numbers, differ, row.detail])
+        writer.writerow([number, *cells, *numbers, differ, row.detail])
     return out.getvalue()
 
 
@@ -182,10 +182,9 @@ def _line(row: Measures) -> str:
         return said("missing-in-second", where)
     if row.kind == "extra":
         return said("extra-in-second", where)
-    numbers = []
+    details: list[str] = [row.detail] if row.detail else []
     if row.relative is not None and row.kind not in ("stale",):
-        numbers.append(f"relative l2 {row.relative:.3g}")
+        details.append(f"relative l2 {row.relative:.3g}")
     if row.cosine is not None and row.kind == "changed":
-        numbers.append(f"cosine {row.cosine:.6g}")
-    told = ", ".join([row.detail] * bool(row.detail) + numbers)
-    return f"{row.kind}: {where}" + (f" ({told})" if told else "")
+        details.append(f"cosine {row.cosine:.6g}")
+    return Wording("{}: {}{}", row.kind, where, Wording(" ({})", joined(", ", details)) if details else "")

@@ -86,11 +86,11 @@ def as_text(packages: Mapping[str, str]) -> bytes:
 
 def _commit_of(distribution: importlib.metadata.Distribution) -> str:
     text = distribution.read_text("direct_url.json")
-    told = json.loads(text) if text else {}
-    commit = told.get("vcs_info", {}).get("commit_id")
+    content = json.loads(text) if text else {}
+    commit = content.get("vcs_info", {}).get("commit_id")
     if commit:
         return str(commit)[:40]
-    address = urlparse(str(told.get("url", "")))
+    address = urlparse(str(content.get("url", "")))
     return git_commit(unquote(address.path)) if address.scheme == "file" else ""
 
 
@@ -125,8 +125,8 @@ def _system(environ: Mapping[str, str], root: str) -> Iterator[tuple[str, str]]:
     yield "cpu", _field(_text(os.path.join(root, "proc/cpuinfo")), "model name")
     cuda = environ.get("CUDA_HOME") or environ.get("CUDA_PATH") or os.path.join(root, "usr/local/cuda")
     with contextlib.suppress(ValueError, AttributeError):
-        told = json.loads(_text(os.path.join(cuda, "version.json")) or "{}")
-        yield "cuda", str(told.get("cuda", {}).get("version", ""))
+        content = json.loads(_text(os.path.join(cuda, "version.json")) or "{}")
+        yield "cuda", str(content.get("cuda", {}).get("version", ""))
     yield "nvidia-driver", _version(_text(os.path.join(root, "proc/driver/nvidia/version")))
     models = sorted(
         _field(_text(path), "Model") for path in glob.glob(os.path.join(root, "proc/driver/nvidia/gpus/*/information"))

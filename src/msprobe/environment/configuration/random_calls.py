@@ -91,9 +91,9 @@ def _rows(function: str, rank: int, bench: list[Stack], cmp: list[Stack]) -> Ite
         yield function, rank, NO_STACK, text, 0, count, False
 
 
-def _stacks(told: Any) -> list[Stack]:
+def _stacks(recorded: Any) -> list[Stack]:
     found: list[Stack] = []
-    for one in told if isinstance(told, list) else []:
+    for one in recorded if isinstance(recorded, list) else []:
         if isinstance(one, dict):
             lines = one.get("stack")
             frames = [str(line) for line in lines] if isinstance(lines, list) else [str(lines)]
@@ -103,10 +103,14 @@ def _stacks(told: Any) -> list[Stack]:
 
 
 def _frame(line: str) -> Frame:
-    told = _FRAME.match(line)
-    if told is None:
+    recorded = _FRAME.match(line)
+    if recorded is None:
         return "", "", line.strip()[:_MOST_LINE]
-    return os.path.basename(told["file"]), told["function"].strip(), (told["code"] or "").strip()[:_MOST_LINE]
+    return (
+        os.path.basename(recorded["file"]),
+        recorded["function"].strip(),
+        (recorded["code"] or "").strip()[:_MOST_LINE],
+    )
 
 
 def _match(one: Sequence[Frame], two: Sequence[Frame]) -> bool:
@@ -148,14 +152,14 @@ def _find(part: DifferenceSheet, what: str, level: Level, why: str, weight: int)
         part.add(Finding(part.name, level, f"{name}{more}", short(first), short(second), why, weight))
 
 
-def _flat(told: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+def _flat(recorded: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
     found: dict[tuple[str, str], Any] = {}
-    seeds = told.get("seeds")
+    seeds = recorded.get("seeds")
     for number, seed in enumerate(seeds if isinstance(seeds, list) else []):
         name, value = seed if isinstance(seed, list) and len(seed) == 2 else ("seed", seed)
         found["seeds", f"{name} (call {number + 1})"] = value
     for what in ("states", "dropout"):
-        for name, value in told[what].items() if isinstance(told.get(what), dict) else ():
+        for name, value in recorded[what].items() if isinstance(recorded.get(what), dict) else ():
             for key, inner in value.items() if isinstance(value, dict) else (("", value),):
                 place = f"micro-step {name} {key}" if what == "states" else f"{name} {key}"
                 found[what, place.strip()] = inner
